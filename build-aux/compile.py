@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Byte-compiles the package that `meson install` has just put in place: `compile.py FOLDER`."""
+
+import compileall
+import os
+import sys
+
+folder = sys.argv[1]
+staging = os.environ.get("DESTDIR", "")
+compiled = compileall.compile_dir(
+    staging + folder,
+    quiet=1,
+    # Tracebacks name the file where it will be, not where a packager collected it.
+    stripdir=staging or None,
+    prependdir="/" if staging else None,
+)
+sys.exit(0 if compiled else 1)

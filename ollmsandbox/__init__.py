@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OLLM Sandbox: let an agent run commands on a real project without fear."""
+
+__version__ = "0.1.0"

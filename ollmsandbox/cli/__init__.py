@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command line: arguments in, engine calls, text or JSON out.
+
+What a sub-command does not need it does not import: `run` shall start as quickly as it can.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from .. import __version__
+from ..errors import OllmSandboxError
+
+FAILED = 125
+
+_RUN_HELP = """\
+Run a command walled in: it sees this machine read-only and without your secrets, has no network
+unless you say --network, and can write to the project and the playground only.
+"""
+_RUN_NOTES = """\
+The exit status is the command's: 128+n if signal n ended it, 124 if it took too long, and 125 if
+the sandbox could not be started, in which case the command did not run.
+
+examples:
+  ollmsandbox run -- make test
+  ollmsandbox run -c 'grep -r TODO . | wc -l'
+  ollmsandbox run --network -- pip download requests
+  ollmsandbox run --working-dir playground -- git init scratch
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = _parser()
+    if not arguments:
+        parser.print_help()
+        return 0
+    given = parser.parse_args(arguments)
+    handler: Callable[[argparse.Namespace], int] = given.handler
+    try:
+        return handler(given)
+    except OllmSandboxError as error:
+        print(f"ollmsandbox: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        # Who read our output has gone; as a program does that SIGPIPE ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ollmsandbox",
+        description="Let an agent run commands on a real project without fear.",
+    )
+    parser.add_argument("--version", action="version", version=f"OLLM Sandbox {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    run = commands.add_parser(
+        "run",
+        help="run a command in the sandbox",
+        usage="ollmsandbox run [options] -- COMMAND...\n       ollmsandbox run [options] -c TEXT",
+        description=_RUN_HELP,
+        epilog=_RUN_NOTES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
+    run.add_argument(
+        "--project",
+        metavar="DIR",
+        help="the folder that can be written (default: the git checkout around the current "
+        "folder, else the current folder)",
+    )
+    run.add_argument(
+        "--working-dir",
+        metavar="DIR|playground",
+        help="where the command starts (default: the project)",
+    )
+    run.add_argument("--network", action="store_true", help="let the command use the network")
+    run.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="end the command after this time"
+    )
+    run.add_argument(
+        "--profile", metavar="NAME", help="what the command may see and use (default: standard)"
+    )
+    run.add_argument("--json", action="store_true", help="print one JSON document at the end")
+    run.add_argument("--quiet", action="store_true", help="say nothing besides the command")
+    run.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    run.set_defaults(handler=_run)
+
+    doctor = commands.add_parser("doctor", help="tell what this machine can do, and what to mend")
+    doctor.add_argument("--json", action="store_true", help="print one JSON document")
+    doctor.set_defaults(handler=_doctor)
+
+    playground = commands.add_parser(
+        "playground", help="the folder for experiments that every command can write"
+    )
+    playground.add_argument("action", choices=("path", "size", "clear"))
+    playground.set_defaults(handler=_playground)
+    return parser
+
+
+def _run(given: argparse.Namespace) -> int:
+    from .run import run
+
+    return run(given)
+
+
+def _doctor(given: argparse.Namespace) -> int:
+    from .doctor import doctor
+
+    return doctor(as_json=given.json)
+
+
+def _playground(given: argparse.Namespace) -> int:
+    from .playground import playground
+
+    return playground(given.action)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox doctor`"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import textwrap
+from dataclasses import asdict
+
+from .. import __version__
+from ..paths import Paths
+from ..sandbox.probe import Capabilities, Finding, probe
+from ..sandbox.selftest import selftest
+
+
+def doctor(*, as_json: bool) -> int:
+    """The checklist; it tries everything anew, whatever was found before."""
+    found = probe(Paths.from_environ(os.environ), os.environ, fresh=True)
+    findings = list(found.findings)
+    if found.can_wrap:
+        from ..loop import run
+
+        findings += run(selftest(found))
+    ok = all(finding.ok for finding in findings if finding.needed)
+    if as_json:
+        print(json.dumps(_document(found, findings, ok), indent=2))
+    else:
+        _print(findings, ok)
+    return 0 if ok else 1
+
+
+def _document(found: Capabilities, findings: list[Finding], ok: bool) -> dict[str, object]:
+    return {
+        "version": __version__,
+        "kernel": platform.release(),
+        "sandboxed": ok,
+        "surroundings": found.surroundings,
+        "bwrap": found.bwrap,
+        "overlay": found.overlay.value,
+        "checks": [asdict(finding) for finding in findings],
+    }
+
+
+def _print(findings: list[Finding], ok: bool) -> None:
+    colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print(f"OLLM Sandbox {__version__}, {_system()}, kernel {platform.release()}\n")
+    width = max(len(finding.title) for finding in findings)
+    for finding in findings:
+        if finding.ok:
+            mark, colour = "ok", "32"
+        elif finding.needed:
+            mark, colour = "MISSING", "1;31"
+        else:
+            mark, colour = "without", "33"
+        shown = f"{mark:<8}"
+        shown = f"\033[{colour}m{shown}\033[0m" if colours else shown
+        print(f"  {shown} {finding.title:<{width}}  {finding.detail}".rstrip())
+        for text in filter(None, (finding.cause, finding.remedy)):
+            print(textwrap.indent(textwrap.fill(text, 78, break_long_words=False), " " * 11))
+    print()
+    if ok:
+        print("Commands are sandboxed here.")
+    else:
+        print("Commands cannot be sandboxed here. What is MISSING has to be mended first.")
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        return "Linux"

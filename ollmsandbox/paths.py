@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every file and folder the program owns, in one place."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import OllmSandboxError
+
+_NAME = "ollmchat"
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The person's home and our folders in it. Nothing is created by asking for a path."""
+
+    home: Path
+    data: Path
+    cache: Path
+    config: Path
+    runtime_candidates: tuple[Path, ...]
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Paths:
+        home = Path(environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir)
+        if not home.is_absolute():
+            raise OllmSandboxError(
+                f"HOME is not an absolute path: {home}", "Set HOME to your home folder."
+            )
+
+        def xdg(variable: str, default: str) -> Path:
+            # The XDG specification: a relative path is invalid and ignored.
+            value = environ.get(variable, "")
+            return Path(value) if value.startswith("/") else home / default
+
+        runtime = environ.get("XDG_RUNTIME_DIR", "")
+        candidates = [Path(runtime)] if runtime.startswith("/") else []
+        candidates += [Path("/dev/shm"), Path("/tmp"), Path("/var/tmp")]
+        return cls(
+            home=home,
+            data=xdg("XDG_DATA_HOME", ".local/share") / _NAME,
+            cache=xdg("XDG_CACHE_HOME", ".cache") / _NAME,
+            config=xdg("XDG_CONFIG_HOME", ".config") / _NAME,
+            runtime_candidates=tuple(candidates),
+        )
+
+    @property
+    def playground(self) -> Path:
+        return self.data / "playground"
+
+    @property
+    def playground_inside(self) -> Path:
+        """Where a command finds the playground."""
+        return self.home / "playground"
+
+    @property
+    def profiles(self) -> Path:
+        return self.config / "profiles"
+
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """Folders a command must never see."""
+        return (self.data, self.cache, self.config)
+
+    def runtime(self) -> Path:
+        """A private folder outside the home folder, made when missing.
+
+        It holds the layers that overlayfs stacks on the home folder; the kernel refuses a layer
+        that lies inside another one (ELOOP), so it cannot be below home.
+        """
+        home = Path(os.path.realpath(self.home))
+        for base in self.runtime_candidates:
+            if Path(os.path.realpath(base)).is_relative_to(home):
+                continue
+            folder = base / f"{_NAME}-{os.getuid()}"
+            if _make_private(folder):
+                return folder
+        raise OllmSandboxError(
+            "There is no folder for temporary files outside your home folder.",
+            "Make /dev/shm or /tmp writable, or set XDG_RUNTIME_DIR.",
+        )
+
+
+def make_folder(folder: Path) -> Path:
+    """Create one of our folders, and its parents, for nobody but the person."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _make_private(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        pass
+    except OSError:
+        return False
+    # Somebody else may have put a link or a folder of theirs at this name in /tmp.
+    found = folder.lstat()
+    return (
+        stat.S_ISDIR(found.st_mode)
+        and found.st_uid == os.getuid()
+        and stat.S_IMODE(found.st_mode) & 0o077 == 0
+    )

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bubble: one command, one sandbox, one result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from ..errors import SandboxError
+from ..paths import Paths, make_folder
+from . import profile_file
+from .host import Host
+from .launch import SHELL, Programs, make_order, open_descriptors, scope_for
+from .output import Capture, pump, readable
+from .plan import Plan, find_project, make_plan
+from .probe import Capabilities, probe
+from .process import Running, Sinks, parent_of
+from .profile import Profile
+from .result import Result, Stop
+from .starter_client import shared_starter
+from .watch import watch
+
+# A sandbox that has not started by then never will.
+_PATIENCE = 15.0
+# How long a process may take to die that waits for a disk or a device.
+_LAST_BREATH = 10.0
+# execve() takes no longer argument (MAX_ARG_STRLEN).
+_LONGEST = (128 << 10) - 1
+_CAPTURE = 1 << 20
+
+
+class Bubble:
+    """`Bubble(project).exec(command)`: once, then it is spent."""
+
+    def __init__(
+        self,
+        project: str | os.PathLike[str],
+        allow_network: bool = False,
+        *,
+        working_dir: str | None = None,
+        profile: Profile | None = None,
+        timeout: float | None = None,
+        environ: Mapping[str, str] | None = None,
+        capabilities: Capabilities | None = None,
+        capture: int = _CAPTURE,
+    ) -> None:
+        self._environ = dict(os.environ if environ is None else environ)
+        self._paths = Paths.from_environ(self._environ)
+        self.project = find_project(project, self._paths)
+        self._allow_network = allow_network
+        self._working_dir = working_dir
+        self._profile = profile or profile_file.load(profile_file.DEFAULT, self._paths.profiles)
+        if timeout is not None:
+            limits = replace(self._profile.limits, time=timeout)
+            self._profile = replace(self._profile, limits=limits)
+        self._capabilities = capabilities
+        self._capture = capture
+        self._running: Running | None = None
+        self._bwrap_pid = 0
+        self._bwrap = -1
+        self._first_pid = 0
+        self._first = -1
+        self._exit: int | None = None
+        self._error = ""
+
+    @staticmethod
+    def can_wrap(environ: Mapping[str, str] | None = None) -> bool:
+        """Whether commands can be sandboxed here. False in a Flatpak."""
+        environ = os.environ if environ is None else environ
+        return probe(Paths.from_environ(environ), environ).can_wrap
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What the run is made of; the permission question is worded from it."""
+        make_folder(self._paths.playground)
+        return make_plan(
+            project=self.project,
+            working_dir=self._working_dir,
+            network=self._allow_network,
+            profile=self._profile,
+            paths=self._paths,
+            host=Host.look(),
+            way=self._found.overlay,
+            environ=self._environ,
+        )
+
+    def stop(self) -> None:
+        """End the command and everything it started."""
+        if self._running is not None:
+            self._running.stop(Stop.PERSON)
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
+        stdin: int | None = None,
+    ) -> Result:
+        """Run shell text, or a program with its arguments, and return when all of it is dead.
+
+        What happens to the output besides being captured is up to the sinks. Without `stdin`
+        the command reads nothing.
+        """
+        argv = _argv(command)
+        _check(argv)
+        async with contextlib.AsyncExitStack() as closing:
+            stdout, stderr, status = await self._start(argv, stdin, closing)
+            running = Running(
+                stdout=stdout,
+                stderr=stderr,
+                ended=readable(self._bwrap),
+                kill=self._kill,
+                capture=self._capture,
+                sinks=sinks,
+            )
+            closing.push_async_callback(running.close)
+            self._running = running
+            follow = asyncio.ensure_future(self._follow(status))
+            folders = (self.project, str(self._paths.playground))
+            limits = watch(self.plan.limits, lambda: self._first_pid, folders)
+            late = asyncio.get_running_loop().call_later(_PATIENCE, self._give_up)
+            try:
+                await running.wait(asyncio.ensure_future(limits))
+                await follow
+                await self._all_gone()
+                await running.drain()
+            finally:
+                late.cancel()
+                follow.cancel()
+                self._running = None
+        return self._result(running)
+
+    @cached_property
+    def _found(self) -> Capabilities:
+        found = self._capabilities or probe(self._paths, self._environ)
+        if not found.can_wrap:
+            miss = found.misses[0]
+            raise SandboxError(
+                f"Commands cannot be sandboxed here: {miss.cause}",
+                f"{miss.remedy}\nSee `ollmsandbox doctor`.",
+            )
+        return found
+
+    def _programs(self) -> Programs:
+        found, memory = self._found, self._profile.limits.memory
+        scope: tuple[str, ...] = ()
+        if found.systemd_run and memory is not None and self._profile.own_memory_limit:
+            scope = scope_for(found.systemd_run, memory, self._environ)
+        return Programs(found.bwrap, found.namespaces, scope)
+
+    async def _start(
+        self, argv: Sequence[str], stdin: int | None, closing: contextlib.AsyncExitStack
+    ) -> tuple[int, int, int]:
+        """Start bwrap; returns our ends of its output, errors and status."""
+        order, arguments = make_order(
+            self.plan, argv, self._programs(), self._paths.runtime(), first_descriptor=3
+        )
+        ours, theirs = [], []
+        with contextlib.ExitStack() as handed_over:
+            for _ in range(3):
+                reader, writer = os.pipe()
+                closing.callback(os.close, reader)
+                handed_over.callback(os.close, writer)
+                ours.append(reader)
+                theirs.append(writer)
+            if stdin is None:
+                stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                handed_over.callback(os.close, stdin)
+            options, filter_ = open_descriptors(self.plan, arguments, self._paths.cache)
+            handed_over.callback(os.close, options)
+            handed_over.callback(os.close, filter_)
+            given = [stdin, theirs[0], theirs[1], options, filter_, theirs[2]]
+            started = await shared_starter().start(order, given)
+            closing.callback(os.close, started.pidfd)
+            self._bwrap_pid, self._bwrap = started.pid, started.pidfd
+        return ours[0], ours[1], ours[2]
+
+    async def _follow(self, status: int) -> None:
+        """bwrap tells its first process's id, and at the end how the command ended."""
+        capture = Capture(64 << 10, 0)
+
+        async def look(_data: bytes) -> None:
+            for line in capture.text.splitlines():
+                with contextlib.suppress(ValueError):
+                    self._note(json.loads(line))
+
+        await pump(status, capture, look)
+
+    def _note(self, status: dict[str, object]) -> None:
+        code, pid, error = (status.get(key) for key in ("exit-code", "child-pid", "error"))
+        if isinstance(error, str):
+            self._error = error
+        if isinstance(code, int):
+            self._exit = code
+        if isinstance(pid, int) and not self._first_pid:
+            with contextlib.suppress(ProcessLookupError):
+                self._first = os.pidfd_open(pid)
+            # The number may be another process's by now, if this one was quick.
+            if self._first >= 0 and parent_of(pid) != self._bwrap_pid:
+                self._forget()
+            self._first_pid = pid
+
+    def _kill(self) -> None:
+        # The first process of the namespace takes all others with it, and bwrap ends after it.
+        for pidfd in (self._first, self._bwrap):
+            if pidfd >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    async def _all_gone(self) -> None:
+        """bwrap ends with the command; what that left running dies a moment later."""
+        if self._first < 0:
+            return
+        self._kill()
+        try:
+            async with asyncio.timeout(_LAST_BREATH):
+                await readable(self._first)
+        except TimeoutError as error:
+            raise SandboxError(
+                "A process of the command does not end: it waits for a disk or a device.",
+                f"Its process id is {self._first_pid}.",
+            ) from error
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        os.close(self._first)
+        self._first = -1
+
+    def _give_up(self) -> None:
+        if not self._first_pid:
+            self._kill()
+
+    def _result(self, running: Running) -> Result:
+        result = running.result(125 if self._exit is None else self._exit)
+        if self._exit is None and result.stop is None:
+            said = self._error or result.stderr.text.strip()
+            raise SandboxError(
+                "The sandbox could not be started; the command did not run."
+                + (f"\n{said}" if said else ""),
+                "See `ollmsandbox doctor`.",
+            )
+        return result
+
+
+def _argv(command: str | Sequence[str]) -> list[str]:
+    if isinstance(command, str):
+        return [SHELL, "-c", command] if command.strip() else []
+    # Through the shell, so that a program that is not there ends as people know it: with 127.
+    return [SHELL, "-c", 'exec "$@"', "sh", *command] if command else []
+
+
+def _check(argv: Sequence[str]) -> None:
+    if not argv:
+        raise SandboxError("The command is empty.", "Name a command to run.")
+    for word in argv:
+        if "\0" in word:
+            raise SandboxError("The command holds a NUL character, which no program can be given.")
+        if len(os.fsencode(word)) > _LONGEST:
+            raise SandboxError(
+                f"The command is longer than {_LONGEST} bytes, which no program can be given.",
+                "Write it into a file of the project and run that.",
+            )

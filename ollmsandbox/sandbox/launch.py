@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a plan to a running sandbox: what bwrap is told, and the process that starts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import layer, seccomp
+from .mounts import Layered
+from .plan import Plan
+from .starter_client import Order, memory_file
+
+SHELL = "/bin/sh"
+
+# Where bwrap makes the only user namespace, the process limit is set inside of it: it must not
+# count the person's other programs.
+_INNER = '{ ulimit -u "$1" || ulimit -p "$1"; } 2>/dev/null; shift; exec "$@"'
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What a sandbox is started with."""
+
+    bwrap: str
+    # The namespaces in which overlays are mounted: root needs no user namespace for it.
+    namespaces: tuple[str, ...] = ()
+    # A control group for the memory limit, where the person set one and systemd answers.
+    scope: tuple[str, ...] = ()
+
+
+def make_order(
+    plan: Plan, argv: Sequence[str], programs: Programs, runtime: Path, first_descriptor: int
+) -> tuple[Order, list[str]]:
+    """Prepare what the plan needs. Returns bwrap's options too: they go through a descriptor,
+    where other users' `ps` does not show them; the command itself cannot."""
+    for mount in plan.mounts:
+        if isinstance(mount, Layered):
+            layer.prepare(runtime, mount.spec)
+    layer.prepare_mount_points(runtime)
+    options, filter_, status = first_descriptor, first_descriptor + 1, first_descriptor + 2
+    bwrap = [*programs.scope, programs.bwrap, "--args", str(options), "--"]
+    arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
+    outer = plan.outer()
+    limit = plan.limits.processes
+    if not outer and limit is not None:
+        argv = [SHELL, "-c", _INNER, "sh", str(limit), *argv]
+    order = Order(
+        argv=[*bwrap, *argv],
+        environment=plan.environment,
+        folder=str(runtime),
+        namespaces=programs.namespaces if outer else (),
+        mounts=outer,
+        processes=limit if outer else None,
+    )
+    return order, arguments
+
+
+def open_descriptors(plan: Plan, arguments: Sequence[str], cache_folder: Path) -> tuple[int, int]:
+    """bwrap's options and the system-call filter."""
+    filter_ = seccomp.open_filter(plan.rules, cache_folder)
+    return memory_file("options", "\0".join(arguments) + "\0"), filter_
+
+
+def scope_for(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """systemd needs the session bus; what it starts must not know of it."""
+    names = [n for n in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR") if n in environ]
+    forgotten = [part for name in names for part in ("-u", name)]
+    return (
+        *("/usr/bin/env", *(f"{name}={environ[name]}" for name in names)),
+        *(systemd_run, "--user", "--scope", "--quiet", "--collect"),
+        *("-p", f"MemoryMax={memory}", "-p", "MemorySwapMax=0", "--"),
+        *("/usr/bin/env", *forgotten),
+    )

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Layers that take names away from a folder, in overlayfs's own format.
+
+A name is covered, not a file: it stays gone when it is replaced, or appears, while a command
+runs, and nothing is ever put into the folder itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+# As many folders can be layered in one run; the mount points are made once, for all runs: each
+# run mounts in a namespace of its own.
+MOUNT_POINTS = 32
+
+
+@dataclass(frozen=True)
+class LayerFolder:
+    """A folder of the layer with the look of the one below it."""
+
+    name: str
+    mode: int
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """What a layer over `folder` shall do. Equal specs share one layer."""
+
+    folder: str
+    hidden: tuple[str, ...]
+    folders: tuple[LayerFolder, ...]
+
+    @property
+    def name(self) -> str:
+        key = repr((self.hidden, self.folders)).encode("utf-8", "surrogateescape")
+        return hashlib.sha256(key).hexdigest()[:24]
+
+
+def spec_for(folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()) -> LayerSpec:
+    """Look at the folder and describe the layer for it. `hidden` and `added` are relative."""
+    hidden, parents = _outermost(hidden)
+    folders = [_like(folder, name) for name in ("", *sorted({*parents, *added}))]
+    return LayerSpec(folder, hidden, tuple(folders))
+
+
+def prepare(runtime: Path, spec: LayerSpec) -> None:
+    """Make the layer if no earlier run did."""
+    layers = runtime / "layers"
+    target = layers / spec.name
+    if target.exists():
+        return
+    # Two programs may come here at once; the loser finds the target made and drops its own.
+    layers.mkdir(mode=0o700, exist_ok=True)
+    with open(runtime / "layers.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.exists():
+            return
+        made = Path(tempfile.mkdtemp(dir=layers, prefix="new-"))
+        try:
+            _fill(made, spec)
+            made.rename(target)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+
+
+def prepare_mount_points(runtime: Path) -> None:
+    if (runtime / f"merged{MOUNT_POINTS - 1}").exists():
+        return
+    for number in range(MOUNT_POINTS):
+        (runtime / f"merged{number}").mkdir(mode=0o700, exist_ok=True)
+
+
+def _fill(made: Path, spec: LayerSpec) -> None:
+    root, *inner = spec.folders
+    for item in inner:
+        (made / item.name).mkdir(parents=True, exist_ok=True)
+    for name in spec.hidden:
+        path = made / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A character device 0:0 is a whiteout, which an ordinary user may make.
+        os.mknod(path, stat.S_IFCHR, 0)
+    # Deepest first: a parent may be without write permission.
+    for item in [*reversed(inner), root]:
+        path = made / item.name
+        if os.getuid() == 0:
+            os.chown(path, item.uid, item.gid)
+        path.chmod(item.mode)
+
+
+def _like(folder: str, name: str) -> LayerFolder:
+    try:
+        found = os.lstat(f"{folder}/{name}" if name else folder)
+    except OSError:
+        found = None
+    if found is None or not stat.S_ISDIR(found.st_mode):
+        return LayerFolder(name, 0o755, os.getuid(), os.getgid())
+    return LayerFolder(name, stat.S_IMODE(found.st_mode) | 0o500, found.st_uid, found.st_gid)
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+@lru_cache(maxsize=64)
+def _outermost(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Without what lies below another name, for that is gone with it; and the folders around."""
+    unique = set(names)
+    kept = sorted(n for n in unique if not any(p in unique for p in _parents(n)))
+    return tuple(kept), tuple({parent for name in kept for parent in _parents(name)})

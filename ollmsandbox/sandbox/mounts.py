@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One small class a mount. The objects that become bwrap's arguments also word the question."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from .layer import LayerSpec
+
+
+class Mount(Protocol):
+    def args(self) -> Sequence[str]:
+        """For bwrap."""
+
+    def describe(self) -> str:
+        """For people; empty where there is nothing to tell."""
+
+
+class OverlayWay(Enum):
+    """Who mounts an overlay on this machine."""
+
+    UNSHARE = "unshare"
+    BWRAP = "bwrap"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class OverlayMount:
+    """An overlay mounted before bwrap starts, in a mount namespace of the run's own."""
+
+    lower: tuple[str, ...]
+    target: str
+    options: str
+
+
+@dataclass(frozen=True)
+class System:
+    """The whole machine. Everything else is put on top of it."""
+
+    def args(self) -> Sequence[str]:
+        return ("--ro-bind", "/", "/")
+
+    def describe(self) -> str:
+        return "The system can be read, not written."
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Devices and processes of the sandbox's own."""
+
+    is_root: bool
+
+    def args(self) -> Sequence[str]:
+        made = ("--dev", "/dev", "--proc", "/proc")
+        # For root /proc/sys is writable without any capability: core_pattern would start a
+        # program of the command's choice outside.
+        return (*made, "--ro-bind", "/proc/sys", "/proc/sys") if self.is_root else made
+
+    def describe(self) -> str:
+        return "Other programs and devices cannot be seen."
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """An empty folder in memory that is gone after the command."""
+
+    folder: str
+    size: int | None = None
+    writable: bool = True
+
+    def args(self) -> Sequence[str]:
+        size = ("--size", str(self.size)) if self.size else ()
+        mode = "1777" if self.writable else "0755"
+        return (*size, "--perms", mode, "--tmpfs", self.folder)
+
+    def describe(self) -> str:
+        return f"{self.folder} is empty at the start and forgotten at the end."
+
+
+@dataclass(frozen=True)
+class ReadOnly:
+    folder: str
+
+    def args(self) -> Sequence[str]:
+        return ("--ro-bind", self.folder, self.folder)
+
+    def describe(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Nothing more is added to a scratch folder once its mount points are made."""
+
+    folder: str
+
+    def args(self) -> Sequence[str]:
+        return ("--remount-ro", self.folder)
+
+    def describe(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class Writable:
+    """A folder whose changes are real."""
+
+    folder: str
+    source: str
+    what: str
+
+    def args(self) -> Sequence[str]:
+        return ("--bind", self.source, self.folder)
+
+    def describe(self) -> str:
+        return f"{self.folder} ({self.what}) can be written."
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Nothing, where something is. Used where no layer can be put over the folder around it."""
+
+    path: str
+    is_folder: bool
+
+    def args(self) -> Sequence[str]:
+        if self.is_folder:
+            return ("--perms", "0000", "--tmpfs", self.path, "--remount-ro", self.path)
+        return ("--ro-bind", "/dev/null", self.path)
+
+    def describe(self) -> str:
+        return f"{self.path} is hidden."
+
+
+@dataclass(frozen=True)
+class Layered:
+    """A folder seen through a layer: read-only, some names gone, mount points added.
+
+    What lies behind an overlay cannot be connected to: the kernel finds a Unix socket by its
+    inode, and an overlay has inodes of its own.
+    """
+
+    spec: LayerSpec
+    way: OverlayWay
+    runtime: str
+    number: int
+
+    def outer(self) -> Sequence[OverlayMount]:
+        if self.way is not OverlayWay.UNSHARE:
+            return ()
+        return (OverlayMount((self._layer, self.spec.folder), self._merged, "userxattr"),)
+
+    @property
+    def _layer(self) -> str:
+        return f"{self.runtime}/layers/{self.spec.name}"
+
+    @property
+    def _merged(self) -> str:
+        return f"{self.runtime}/merged{self.number}"
+
+    def args(self) -> Sequence[str]:
+        if self.way is OverlayWay.BWRAP:
+            return (
+                *("--overlay-src", self.spec.folder, "--overlay-src", self._layer),
+                *("--ro-overlay", self.spec.folder),
+            )
+        return ("--ro-bind", self._merged, self.spec.folder)
+
+    def describe(self) -> str:
+        return _hidden_of(self.spec.folder, self.spec.hidden)
+
+
+@dataclass(frozen=True)
+class Pieced:
+    """A folder put together from what may be seen of it, where no overlay can be mounted."""
+
+    folder: str
+    mode: int
+    shown: tuple[str, ...]
+    parents: tuple[tuple[str, int], ...]
+    hidden: tuple[str, ...]
+
+    def args(self) -> Sequence[str]:
+        made = ["--perms", f"{self.mode:04o}", "--tmpfs", self.folder]
+        for parent, mode in self.parents:
+            made += ["--perms", f"{mode:04o}", "--dir", f"{self.folder}/{parent}"]
+        for name in self.shown:
+            made += ["--ro-bind-try", f"{self.folder}/{name}", f"{self.folder}/{name}"]
+        return made
+
+    def describe(self) -> str:
+        return _hidden_of(self.folder, self.hidden)
+
+
+def _hidden_of(folder: str, names: Sequence[str]) -> str:
+    """Only what is there: a person does not want to read of a hundred names they do not have."""
+    there = [f"{folder}/{name}" for name in names if os.path.lexists(f"{folder}/{name}")]
+    return f"Hidden: {', '.join(there)}." if there else ""

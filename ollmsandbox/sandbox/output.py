@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bounded capture of a stream: the beginning and the end are kept, the middle is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import select
+from collections.abc import Awaitable, Callable
+
+Sink = Callable[[bytes], Awaitable[None]]
+
+_SMALL, _LARGE = 1 << 16, 1 << 20
+_F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
+# Cursor movements, colours, titles; then what is left of control characters.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class Capture:
+    """Takes bytes of any amount and keeps at most `head` and `tail` of them."""
+
+    def __init__(self, head: int = 1 << 20, tail: int = 1 << 20) -> None:
+        self._head_limit = head
+        self._tail_limit = tail
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+
+    def feed(self, data: bytes | memoryview) -> None:
+        self.total += len(data)
+        room = self._head_limit - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if not data:
+            return
+        if len(data) >= self._tail_limit:
+            self._tail[:] = data[len(data) - self._tail_limit :]
+            return
+        self._tail += data
+        # Cut only now and then: removing the front moves everything behind it.
+        if len(self._tail) > 2 * self._tail_limit:
+            del self._tail[: -self._tail_limit]
+
+    @property
+    def left_out(self) -> int:
+        return self.total - len(self._head) - min(len(self._tail), self._tail_limit)
+
+    @property
+    def truncated(self) -> bool:
+        return self.left_out > 0
+
+    @property
+    def text(self) -> str:
+        """What was kept. Bytes that are not UTF-8 become U+FFFD."""
+        tail = self._tail[max(0, len(self._tail) - self._tail_limit) :]
+        if not self.truncated:
+            return (self._head + tail).decode("utf-8", "replace")
+        middle = f"\n[... {self.left_out} bytes left out ...]\n"
+        return self._head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
+
+
+def harmless(text: str) -> str:
+    """Text that cannot move a cursor, change colours or reorder what a person reads."""
+    text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+async def pump(descriptor: int, capture: Capture, sink: Sink | None) -> None:
+    """Read until the last writer is gone.
+
+    While the sink is busy nothing is read, so the writer waits as it would at any pipe.
+    """
+    os.set_blocking(descriptor, False)
+    view = memoryview(bytearray(_SMALL))
+    while True:
+        try:
+            size = os.readv(descriptor, [view])
+        except BlockingIOError:
+            await readable(descriptor)
+            continue
+        if size == 0:
+            return
+        capture.feed(view[:size])
+        if sink is not None:
+            await sink(bytes(view[:size]))
+        else:
+            # Others have their turn: endless output must not starve the time limit.
+            await asyncio.sleep(0)
+        if size == _SMALL == len(view):
+            # Much is coming. Reading it in small pieces costs a turn of the main loop each; a
+            # kernel may refuse a larger pipe.
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _LARGE)
+            view = memoryview(bytearray(_LARGE))
+
+
+async def readable(descriptor: int) -> None:
+    """Until there is something to read, or the end of it; of a pidfd: until the process is dead."""
+    if select.select([descriptor], [], [], 0)[0]:
+        return
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a run: what becomes bwrap's arguments, and what a person is asked about."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import ProjectError, SandboxError, WorkingDirError
+from ..paths import Paths
+from .host import Host
+from .layer import MOUNT_POINTS, spec_for
+from .mounts import (
+    Hidden,
+    Kernel,
+    Layered,
+    Mount,
+    OverlayMount,
+    OverlayWay,
+    Pieced,
+    ReadOnly,
+    Scratch,
+    Sealed,
+    System,
+    Writable,
+)
+from .profile import Limits, Profile
+from .seccomp import Rules
+
+# Where programs put sockets and temporary files: the sandbox has its own, empty ones.
+EMPTY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+_NO_PROJECT = ("/proc", "/sys", "/dev", "/run/user")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run is made of, decided before it starts."""
+
+    project: str
+    working_dir: str
+    network: bool
+    mounts: tuple[Mount, ...]
+    environment: Mapping[str, str]
+    limits: Limits
+    rules: Rules
+
+    def args(self) -> list[str]:
+        """bwrap's arguments, without the command."""
+        made: list[str] = []
+        for mount in self.mounts:
+            made += mount.args()
+        made += ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        made += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
+        if not self.network:
+            made += ["--unshare-net"]
+        made += ["--uid", str(os.getuid()), "--gid", str(os.getgid())]
+        made += ["--cap-drop", "ALL", "--chdir", self.working_dir]
+        return made
+
+    def outer(self) -> list[OverlayMount]:
+        return [o for mount in self.mounts if isinstance(mount, Layered) for o in mount.outer()]
+
+    def describe(self) -> list[str]:
+        """Sentences for a person, from the same objects."""
+        network = (
+            "The network can be reached." if self.network else "The network cannot be reached."
+        )
+        return [network, *filter(None, (mount.describe() for mount in self.mounts))]
+
+
+def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
+    """The project folder, links resolved, or an error that says why it cannot be one."""
+    given = os.fspath(folder)
+    try:
+        found = os.stat(given)
+    except PermissionError as error:
+        raise ProjectError(f"The project folder cannot be opened: {given}.") from error
+    except OSError as error:
+        raise ProjectError(f"The project folder does not exist: {given}.") from error
+    except ValueError as error:
+        raise ProjectError(f"This cannot be a folder's name: {given!r}.") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise ProjectError(
+            f"The project is a file, not a folder: {given}.", "Name the folder that holds it."
+        )
+    project = os.path.realpath(given)
+    home = os.path.realpath(paths.home)
+    if below(home, project):
+        raise ProjectError(
+            f"{project} holds your whole home folder, and with it your keys and passwords.",
+            "Choose a folder inside it.",
+        )
+    for own in paths.own:
+        if below(project, os.path.realpath(own)):
+            raise ProjectError(f"{project} belongs to this program and cannot be a project.")
+    for place in _NO_PROJECT:
+        if below(project, place):
+            raise ProjectError(f"{project} cannot be a project: it is not on a disk.")
+    if project in EMPTY:
+        raise ProjectError(
+            f"{project} is for every program's temporary files.", "Choose a folder inside it."
+        )
+    return project
+
+
+def find_working_dir(
+    working_dir: str | None, project: str, paths: Paths, hidden: Sequence[str]
+) -> str:
+    """Where the command starts, as a path inside the sandbox."""
+    if not working_dir:
+        return project
+    inside = os.path.realpath(paths.home) + "/playground"
+    if working_dir == "playground":
+        return inside
+    if "\0" in working_dir:
+        raise WorkingDirError(working_dir)
+    path = os.path.normpath(os.path.join(project, os.path.expanduser(working_dir)))
+    for shown in (str(paths.playground_inside), inside):
+        # The playground is elsewhere on the host.
+        if below(path, shown):
+            real = f"{paths.playground}/{path[len(shown) :]}"
+            if os.path.isdir(real):
+                return inside + path[len(shown) :]
+            raise WorkingDirError(working_dir)
+    path = os.path.realpath(path)
+    home = os.path.realpath(paths.home)
+    in_scratch = _in_any(path, EMPTY) and path not in EMPTY and not below(path, home)
+    unseen = in_scratch or _in_any(path, hidden)
+    if not os.path.isdir(path) or (unseen and not below(path, project)):
+        raise WorkingDirError(working_dir)
+    return path
+
+
+def make_plan(
+    *,
+    project: str,
+    working_dir: str | None,
+    network: bool,
+    profile: Profile,
+    paths: Paths,
+    host: Host,
+    way: OverlayWay,
+    environ: Mapping[str, str],
+) -> Plan:
+    home = os.path.realpath(paths.home)
+    if home == "/" or not os.path.isdir(home):
+        raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
+    hidden = hidden_paths(profile, paths)
+    for name in hidden:
+        if below(project, name):
+            raise ProjectError(
+                f"{project} lies in {name}, which commands may not see.",
+                "Choose another folder, or name it under `show` in your profile.",
+            )
+    builder = _Builder(project, home, hidden, way, paths, host)
+    limits = profile.limits
+    inside = f"{home}/playground"
+    mounts: list[Mount] = [System(), Kernel(is_root=os.getuid() == 0)]
+    mounts += builder.outside()
+    mounts += [Scratch(folder, limits.tmp) for folder in builder.empty if folder != "/run"]
+    mounts += builder.run_folder(profile.run, host.resolver if network else None)
+    mounts += builder.home()
+    mounts += [Writable(inside, os.path.realpath(paths.playground), "the playground")]
+    mounts += [Writable(project, project, "the project")]
+    mounts += builder.inside_project()
+    mounts += builder.seals()
+    environment = profile.environment(environ)
+    directory = find_working_dir(working_dir, project, paths, hidden)
+    environment["PWD"] = directory
+    return Plan(
+        project=project,
+        working_dir=directory,
+        network=network,
+        mounts=tuple(mounts),
+        environment=environment,
+        limits=limits,
+        rules=Rules(
+            unix_sockets=profile.unix_sockets and not network,
+            netlink=profile.unix_sockets,
+            deny=profile.deny_syscalls,
+        ),
+    )
+
+
+class _Builder:
+    """The mounts that depend on who can mount an overlay, and on what the machine has."""
+
+    def __init__(
+        self,
+        project: str,
+        home: str,
+        hidden: Sequence[str],
+        way: OverlayWay,
+        paths: Paths,
+        host: Host,
+    ) -> None:
+        self._project = project
+        self._home = home
+        self._hidden = hidden
+        self._way = way
+        self._host = host
+        self._runtime = str(paths.runtime())
+        self._layers = 0
+        # Its devices are there by now; what is written there would be in memory, without limit.
+        self._sealed: list[str] = ["/dev"]
+        self.empty = [f for f in EMPTY if os.path.isdir(f) and os.path.realpath(f) == f]
+
+    def run_folder(self, keep: Sequence[str], resolver: str | None) -> list[Mount]:
+        mounts: list[Mount] = [Scratch("/run", 16 << 20, writable=False)]
+        wanted = [*keep, *([resolver] if resolver and below(resolver, "/run") else [])]
+        mounts += [ReadOnly(path) for path in wanted if os.path.exists(path)]
+        self._sealed.append("/run")
+        return mounts
+
+    def home(self) -> list[Mount]:
+        """The home folder without secrets, with the playground's mount point."""
+        inside = self._relative(self._home)
+        if self._way is OverlayWay.NONE:
+            return [self._pieced(self._home, inside, ("playground",))]
+        return self._walled(self._home, inside, ("playground",))
+
+    def outside(self) -> list[Mount]:
+        """What is hidden, and what listens, outside the home folder."""
+        elsewhere = (*self.empty, self._home, self._project)
+        names = {n for n in self._hidden if not _in_any(n, elsewhere) and _readable(n)}
+        sockets = {s for s in self._host.sockets if not _in_any(s, (*elsewhere, *self._hidden))}
+        if self._way is OverlayWay.NONE:
+            return [Hidden(path, os.path.isdir(path)) for path in sorted(names | sockets)]
+        mounts: list[Mount] = []
+        folders = {os.path.dirname(path) for path in names | sockets}
+        for path in sorted(names | sockets):
+            if os.path.dirname(path) == "/":
+                mounts.append(Hidden(path, os.path.isdir(path)))
+        outermost = [f for f in sorted(folders - {"/"}) if not _in_any(f, folders - {"/", f})]
+        for folder in outermost:
+            hidden = tuple(n[len(folder) + 1 :] for n in names if below(n, folder))
+            mounts += self._walled(folder, hidden)
+        return mounts
+
+    def inside_project(self) -> list[Mount]:
+        """The project's changes are real, so what is hidden in it needs a mount of its own."""
+        names = [n for n in self._hidden if below(n, self._project) and os.path.exists(n)]
+        sockets = [s for s in self._host.sockets if below(s, self._project)]
+        if self._way is OverlayWay.NONE:
+            sockets += [s for s in self._host.sockets if self._listens_in_home(s)]
+        return [Hidden(path, os.path.isdir(path)) for path in (*names, *sockets)]
+
+    def _listens_in_home(self, socket: str) -> bool:
+        seen = not _in_any(socket, (*self._hidden, self._project))
+        return seen and below(socket, self._home)
+
+    def seals(self) -> list[Mount]:
+        return [Sealed(folder) for folder in self._sealed]
+
+    def _walled(
+        self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
+    ) -> list[Mount]:
+        mounts: list[Mount] = [self._layered(folder, hidden, added)]
+        skipped = (*self._hidden, *self.empty, "/proc", "/sys", "/dev")
+        for point in sorted(self._host.mount_points):
+            # An overlay does not show what is mounted below its folder.
+            if point == folder or not below(point, folder) or _in_any(point, skipped):
+                continue
+            if os.access(point, os.R_OK, effective_ids=True):
+                names = self._relative(point)
+                mounts.append(self._layered(point, names) if names else ReadOnly(point))
+        return mounts
+
+    def _relative(self, folder: str) -> tuple[str, ...]:
+        return tuple(
+            name[len(folder) + 1 :]
+            for name in self._hidden
+            if below(name, folder) and name != folder
+        )
+
+    def _layered(
+        self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
+    ) -> Layered:
+        if self._layers == MOUNT_POINTS:
+            raise SandboxError(
+                "Too many folders have to be hidden or hold sockets of other programs.",
+                "Hide a folder around them in your profile.",
+            )
+        self._layers += 1
+        number = self._layers - 1
+        return Layered(spec_for(folder, hidden, added), self._way, self._runtime, number)
+
+    def _pieced(self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...]) -> Pieced:
+        spec = spec_for(folder, hidden, added)
+        parents = {item.name for item in spec.folders}
+        shown = []
+        for parent in parents:
+            for name in _names(f"{folder}/{parent}"):
+                path = f"{parent}/{name}" if parent else name
+                if path not in parents and path not in spec.hidden:
+                    shown.append(path)
+        self._sealed.append(folder)
+        return Pieced(
+            folder=folder,
+            mode=spec.folders[0].mode,
+            shown=tuple(sorted(shown)),
+            parents=tuple((f.name, f.mode) for f in spec.folders[1:]),
+            hidden=spec.hidden,
+        )
+
+
+def hidden_paths(profile: Profile, paths: Paths) -> tuple[str, ...]:
+    """Full paths of what commands do not see, with links resolved; it need not exist."""
+    home = os.path.realpath(paths.home)
+    found: dict[str, None] = {}
+    # Many names, few folders around them; resolving is what costs here.
+    resolved: dict[str, str] = {}
+    for mask in profile.hidden:
+        path = home + mask[1:] if mask.startswith("~/") else mask
+        for name in [path, *(glob.glob(path) if "*" in path else [])]:
+            # The folder around it may be a link, and so may the name itself.
+            folder, _, last = name.rpartition("/")
+            if folder not in resolved:
+                resolved[folder] = os.path.realpath(folder)
+            found[f"{resolved[folder].rstrip('/')}/{last}"] = None
+            if os.path.islink(name):
+                found[os.path.realpath(name)] = None
+    for own in paths.own:
+        found[os.path.realpath(own)] = None
+    return tuple(name for name in found if not below(home, name))
+
+
+def below(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies in it; names are compared part by part."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _in_any(path: str, folders: Iterable[str]) -> bool:
+    return any(below(path, folder) for folder in folders)
+
+
+def _readable(path: str) -> bool:
+    return os.access(path, os.R_OK, effective_ids=True)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What this machine can do, found by trying. Nothing is concluded from version numbers or from
+the words of an error message: both differ between releases."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..errors import OllmSandboxError
+from ..paths import Paths, make_folder
+from . import layer, remedies, seccomp
+from .mounts import Layered, OverlayWay
+from .starter_client import Order, shared_starter
+
+_VERSION = 1
+_PATIENCE = 5.0
+_BASIC = (
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+    *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the checklist. A miss says why, and what to do."""
+
+    key: str
+    title: str
+    ok: bool
+    needed: bool
+    detail: str = ""
+    cause: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    findings: tuple[Finding, ...]
+    bwrap: str
+    # Those in which an overlay can be mounted before bwrap starts.
+    namespaces: tuple[str, ...]
+    overlay: OverlayWay
+    systemd_run: str
+    surroundings: str
+
+    @property
+    def can_wrap(self) -> bool:
+        return all(finding.ok for finding in self.findings if finding.needed)
+
+    @property
+    def misses(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.needed and not f.ok)
+
+
+def probe(paths: Paths, environ: Mapping[str, str], *, fresh: bool = False) -> Capabilities:
+    """The answer for this machine; a good one is kept until something it rests on changes."""
+    file = paths.cache / f"probe-{_key(paths, environ)}.json"
+    if not fresh:
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            return _from_json(json.loads(file.read_text(encoding="utf-8")))
+    found = _Probe(paths, environ).run()
+    # A miss is not kept: the person is about to mend it and tries again.
+    if found.can_wrap:
+        make_folder(paths.cache)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=paths.cache, prefix="probe-", delete=False
+        ) as new:
+            json.dump(asdict(found), new, default=lambda way: way.value)
+        os.rename(new.name, file)
+    else:
+        file.unlink(missing_ok=True)
+    return found
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> str:
+    """The program's full path, "" if there is none. Relative entries of PATH lead into whatever
+    folder is current, which may be a hostile project."""
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, name)
+        if folder.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return ""
+
+
+class _Probe:
+    def __init__(self, paths: Paths, environ: Mapping[str, str]) -> None:
+        self._paths = paths
+        self._environ = environ
+        self._findings: list[Finding] = []
+        self._bwrap = find_program("bwrap", environ)
+
+    def run(self) -> Capabilities:
+        surroundings = find_surroundings(self._environ)
+        self._note("surroundings", "Surroundings", surroundings != "flatpak", surroundings)
+        works = surroundings != "flatpak" and self._find_bwrap()
+        namespaces: tuple[str, ...] = ()
+        overlay = OverlayWay.NONE
+        if works:
+            self._try("network", "Network can be switched off", (*_BASIC, "--unshare-net"))
+            self._find_filter()
+            namespaces, overlay = self._find_overlay()
+        systemd_run = self._find_systemd() if works else ""
+        return Capabilities(
+            findings=tuple(self._findings),
+            bwrap=self._bwrap,
+            namespaces=namespaces,
+            overlay=overlay,
+            systemd_run=systemd_run,
+            surroundings=surroundings,
+        )
+
+    def _find_bwrap(self) -> bool:
+        if not self._bwrap:
+            self._note("bwrap", "Bubblewrap is installed", ok=False)
+            return False
+        answer = self._answer([self._bwrap, "--version"])
+        setuid = bool(os.stat(self._bwrap).st_mode & stat.S_ISUID)
+        detail = f"{answer.strip()} at {self._bwrap}{', setuid' if setuid else ''}"
+        self._note("bwrap", "Bubblewrap is installed", bool(answer), detail)
+        return bool(answer) and self._try("sandbox", "A sandbox starts", _BASIC)
+
+    def _find_filter(self) -> None:
+        title = "System calls can be filtered"
+        try:
+            descriptor = seccomp.open_filter(seccomp.Rules(), self._paths.cache)
+        except (OllmSandboxError, OSError) as error:
+            self._note("seccomp", title, ok=False, detail=str(error))
+            return
+        try:
+            options = (*_BASIC, "--seccomp", str(descriptor))
+            self._try("seccomp", title, options, descriptors=(descriptor,))
+        finally:
+            os.close(descriptor)
+
+    def _find_overlay(self) -> tuple[tuple[str, ...], OverlayWay]:
+        """Both ways are tried over the real home folder: not every file system can be below."""
+        runtime = self._paths.runtime()
+        home = os.path.realpath(self._paths.home)
+        spec = layer.spec_for(home, (".ollmsandbox-probe",), ("playground",))
+        try:
+            layer.prepare(runtime, spec)
+            layer.prepare_mount_points(runtime)
+        except OSError as error:
+            self._note("overlay", "Overlays", ok=False, detail=str(error), needed=False)
+            return (), OverlayWay.NONE
+        tried = Layered(spec, OverlayWay.BWRAP, str(runtime), 0).args()
+        check = ["--", "/bin/sh", "-c", 'test -d "$1"', "sh", f"{home}/playground"]
+        by_bwrap = self._works([self._bwrap, *_BASIC, *tried, *check])
+        # Root mounts without a user namespace, so that files of other users can be copied up.
+        ways = [("mount",), ("user", "mount")] if os.getuid() == 0 else [("user", "mount")]
+        namespaces = next((way for way in ways if self._mounts(way, spec, runtime)), ())
+        found = [OverlayWay.UNSHARE] if namespaces else []
+        found += [OverlayWay.BWRAP] if by_bwrap else []
+        detail = " and ".join(f"by {way.value}" for way in found)
+        self._note("overlay", "Overlays", bool(found), detail, needed=False)
+        return namespaces, found[0] if found else OverlayWay.NONE
+
+    def _mounts(self, namespaces: tuple[str, ...], spec: layer.LayerSpec, runtime: Path) -> bool:
+        reader, writer = os.pipe()
+        with open(reader, "rb") as answer, open(os.devnull, "r+b") as nothing:
+            order = Order(
+                argv=["/bin/sh", "-c", "test -d merged0/playground && echo yes >&3"],
+                environment={},
+                folder=str(runtime),
+                namespaces=namespaces,
+                mounts=Layered(spec, OverlayWay.UNSHARE, str(runtime), 0).outer(),
+            )
+            given = [*[nothing.fileno()] * 3, writer]
+            try:
+                ended = shared_starter().start_and_wait(order, given, _PATIENCE)
+            except OllmSandboxError:
+                ended = False
+            finally:
+                os.close(writer)
+            return ended and answer.read() == b"yes\n"
+
+    def _find_systemd(self) -> str:
+        program = find_program("systemd-run", self._environ)
+        ok = bool(program) and self._works([program, "--user", "--scope", "--quiet", "true"])
+        self._note("systemd", "Memory limit by systemd", ok, needed=False)
+        return program if ok else ""
+
+    def _try(
+        self, key: str, title: str, options: Sequence[str], descriptors: Sequence[int] = ()
+    ) -> bool:
+        ok = self._works([self._bwrap, *options, "--", "/bin/sh", "-c", "exec true"], descriptors)
+        self._note(key, title, ok)
+        return ok
+
+    def _note(
+        self, key: str, title: str, ok: bool, detail: str = "", *, needed: bool = True
+    ) -> None:
+        cause, remedy = ("", "") if ok else remedies.find(key, self._environ)
+        self._findings.append(Finding(key, title, ok, needed, detail, cause, remedy))
+
+    def _works(
+        self,
+        argv: Sequence[str],
+        descriptors: Sequence[int] = (),
+        folder: Path | str = "/",
+    ) -> bool:
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                cwd=folder,
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+    def _answer(self, argv: Sequence[str]) -> str:
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                cwd="/",
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return done.stdout if done.returncode == 0 else ""
+
+
+def find_surroundings(environ: Mapping[str, str]) -> str:
+    if environ.get("FLATPAK_ID") or os.path.exists("/.flatpak-info"):
+        return "flatpak"
+    with contextlib.suppress(OSError):
+        first = Path("/proc/1/comm").read_text(encoding="utf-8", errors="replace").strip()
+        if first == "bwrap":
+            return "bubblewrap"
+    if os.path.exists("/run/.containerenv") or os.path.exists("/.dockerenv"):
+        return "container"
+    if environ.get("container"):
+        return "container"
+    return "host"
+
+
+def _key(paths: Paths, environ: Mapping[str, str]) -> str:
+    """Everything the answer rests on. A file's change is seen by its time and size."""
+    facts: list[object] = [_VERSION, os.getuid(), platform.release(), find_surroundings(environ)]
+    with contextlib.suppress(OSError):
+        facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+    for program in ("bwrap", "systemd-run"):
+        path = find_program(program, environ)
+        if path:
+            found = os.stat(path)
+            facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
+    with contextlib.suppress(OSError):
+        facts += [str(paths.home), os.stat(paths.home).st_dev]
+    facts += [str(base) for base in paths.runtime_candidates]
+    return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _from_json(found: dict[str, object]) -> Capabilities:
+    given = dict(found)
+    findings = given.pop("findings")
+    overlay = given.pop("overlay")
+    namespaces = given.pop("namespaces")
+    if not isinstance(findings, list) or not isinstance(namespaces, list):
+        raise ValueError("not a probe's answer")
+    return Capabilities(
+        findings=tuple(Finding(**finding) for finding in findings),
+        overlay=OverlayWay(overlay),
+        namespaces=tuple(map(str, namespaces)),
+        **{name: str(value) for name, value in given.items()},
+    )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a command may see and use. The values come from YAML files, see profile_file.py."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Limits:
+    """None means no limit. Sizes are bytes, times are seconds."""
+
+    time: float | None = None
+    processes: int | None = None
+    disk: int | None = None
+    free: int | None = None
+    memory: int | None = None
+    tmp: int | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    name: str
+    description: str = ""
+    masks: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
+    environment_drop: tuple[str, ...] = ()
+    environment_keep: tuple[str, ...] = ()
+    environment_set: tuple[tuple[str, str], ...] = ()
+    limits: Limits = Limits()
+    unix_sockets: bool = True
+    deny_syscalls: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    # The person set a memory limit of their own: only then is a control group worth its cost.
+    own_memory_limit: bool = False
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        return tuple(mask for mask in self.masks if mask not in self.show)
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The variables a command gets. What is dropped never reaches any process inside."""
+        drop, keep = self._patterns
+        kept = {
+            name: value
+            for name, value in inherited.items()
+            if keep.fullmatch(name) or not drop.fullmatch(name)
+        }
+        kept.update(self.environment_set)
+        return kept
+
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        return _any_of(self.environment_drop), _any_of(self.environment_keep)
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    # No pattern at all must match nothing, not everything.
+    alternatives = "|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)"
+    return re.compile(alternatives, re.IGNORECASE)

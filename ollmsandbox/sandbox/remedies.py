@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why something is missing, and what a person does about it, in plain words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+# How each family of distributions installs a package, and what ours is called there.
+_INSTALL = {
+    "debian": "sudo apt install {}",
+    "fedora": "sudo dnf install {}",
+    "arch": "sudo pacman -S {}",
+    "suse": "sudo zypper install {}",
+}
+_PACKAGES = {
+    "bubblewrap": {},
+    "libseccomp": {"debian": "libseccomp2", "suse": "libseccomp2"},
+}
+
+
+def find(key: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Cause and remedy of a miss; the cause is looked for in the kernel's own settings."""
+    if key == "surroundings":
+        return (
+            "The program runs in a Flatpak, in which no sandbox of its own can start.",
+            "Commands ask every time and run without a sandbox. Install the program from source "
+            "or as a package to have one.",
+        )
+    if key == "bwrap":
+        if _exists_unusable(environ):
+            return (
+                "bwrap is there but does not answer.",
+                "Reinstall bubblewrap; `bwrap --version` should print a version at once.",
+            )
+        return ("bubblewrap is not installed.", install("bubblewrap"))
+    if key == "seccomp":
+        return (
+            "libseccomp is missing, or the kernel refuses filters.",
+            install("libseccomp"),
+        )
+    if key in ("sandbox", "network", "namespaces"):
+        return _namespaces()
+    if key == "overlay":
+        return (
+            "Overlays cannot be mounted over your home folder here: the kernel is older than "
+            "5.11, the home folder's file system does not allow it, or a security module does not.",
+            "The sandbox works without, more slowly: your home folder is put together piece by "
+            "piece. A newer kernel, or bubblewrap 0.11 or newer, may help.",
+        )
+    if key == "systemd":
+        return (
+            "systemd's user manager does not answer here.",
+            "Memory is watched by the program itself instead, which reacts a moment later.",
+        )
+    return ("", "")
+
+
+def install(package: str) -> str:
+    """The command that installs a package on this distribution."""
+    family = _family()
+    if family not in _INSTALL:
+        return f"Install {package} with your distribution's package manager."
+    name = _PACKAGES.get(package, {}).get(family, package)
+    return f"Install it: {_INSTALL[family].format(name)}"
+
+
+def _namespaces() -> tuple[str, str]:
+    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return (
+            "Ubuntu's AppArmor rule keeps programs from making user namespaces.",
+            "Allow it for bubblewrap: sudo apt install apparmor-profiles && sudo ln -s "
+            "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && "
+            "sudo systemctl reload apparmor",
+        )
+    if _setting("kernel/unprivileged_userns_clone") == "0":
+        return (
+            "The kernel setting kernel.unprivileged_userns_clone is off.",
+            "Switch it on: echo kernel.unprivileged_userns_clone=1 | "
+            "sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system",
+        )
+    if _setting("user/max_user_namespaces") == "0":
+        return (
+            "The kernel setting user.max_user_namespaces is 0.",
+            "Raise it: echo user.max_user_namespaces=10000 | "
+            "sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system",
+        )
+    if _in_container():
+        return (
+            "The container this runs in does not allow namespaces of its own.",
+            "Start the container with --security-opt seccomp=unconfined --security-opt "
+            "systempaths=unconfined, or use the program outside of it.",
+        )
+    return (
+        f"The kernel ({platform.release()}) refuses user namespaces.",
+        "Use a kernel of 5.11 or newer with CONFIG_USER_NS, or ask who looks after this machine "
+        "whether a security module forbids them.",
+    )
+
+
+def _setting(name: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys", name).read_text(encoding="ascii").strip()
+    return ""
+
+
+def _in_container() -> bool:
+    return os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv")
+
+
+def _exists_unusable(environ: Mapping[str, str]) -> bool:
+    folders = environ.get("PATH", os.defpath).split(os.pathsep)
+    return any(os.path.exists(os.path.join(f, "bwrap")) for f in folders if f.startswith("/"))
+
+
+def _family() -> str:
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition("=")
+            if key in ("ID", "ID_LIKE"):
+                names += value.strip("\"'").split()
+    known = {"debian": "debian", "ubuntu": "debian", "fedora": "fedora", "rhel": "fedora"}
+    known |= {"arch": "arch", "suse": "suse", "opensuse": "suse"}
+    return next((known[name] for name in names if name in known), "")

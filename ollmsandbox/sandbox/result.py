@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What came of a command."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from enum import Enum
+
+from .output import Capture, harmless
+
+
+class Stop(Enum):
+    """Why a command was ended before its time; the value says it to a person."""
+
+    TIME = "It took longer than the time limit."
+    PERSON = "It was stopped."
+    DISK = "It wrote more than the disk limit."
+    FULL = "The disk is almost full."
+    MEMORY = "It used more memory than the limit."
+    PROCESSES = "It started more processes than the limit."
+
+
+@dataclass(frozen=True)
+class Result:
+    exit_code: int
+    stdout: Capture
+    stderr: Capture
+    duration: float
+    stop: Stop | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        return self.stop is Stop.TIME
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended the command, by the shell's convention of 128 + n."""
+        number = self.exit_code - 128
+        return number if number in set(signal.Signals) else None
+
+    @property
+    def truncated(self) -> bool:
+        return self.stdout.truncated or self.stderr.truncated
+
+    def for_model(self) -> str:
+        """Output, then errors, then the status if it is not 0."""
+        parts = [harmless(self.stdout.text), harmless(self.stderr.text)]
+        if self.stop is not None:
+            parts.append(f"The command was ended: {self.stop.value}")
+        if self.exit_code != 0:
+            parts.append(f"Exit status: {self.exit_code}")
+        return "\n".join(part.rstrip("\n") for part in parts if part.strip())

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The system-call filter: what no profile needs, and what the kernel alone does not refuse."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import platform
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import SandboxError
+from ..paths import make_folder
+
+_VERSION = 1
+
+_REFUSED = (
+    # other file systems and roots
+    "mount", "umount2", "umount", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen",
+    "fsconfig", "fsmount", "fspick", "mount_setattr", "setns", "swapon", "swapoff", "quotactl",
+    "quotactl_fd", "open_by_handle_at", "name_to_handle_at", "fanotify_init",
+    # the kernel itself
+    "bpf", "perf_event_open", "userfaultfd", "kexec_load", "kexec_file_load", "init_module",
+    "finit_module", "delete_module", "create_module", "get_kernel_syms", "query_module", "reboot",
+    "syslog", "acct", "uselib", "ustat", "sysfs", "nfsservctl", "lookup_dcookie", "vhangup",
+    "iopl", "ioperm", "vm86", "vm86old", "_sysctl",
+    # the machine's clock and name
+    "settimeofday", "stime", "clock_settime", "clock_settime64", "adjtimex", "clock_adjtime",
+    "clock_adjtime64", "sethostname", "setdomainname",
+    # keyrings are shared by all processes of a user, across namespaces
+    "add_key", "keyctl", "request_key",
+    # placement of other processes' memory
+    "move_pages", "migrate_pages",
+)  # fmt: skip
+
+# Programs that find these missing fall back; EPERM would make some give up.
+_ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+
+_NEW_NAMESPACE = (
+    0x00020000,  # CLONE_NEWNS
+    0x02000000,  # CLONE_NEWCGROUP
+    0x04000000,  # CLONE_NEWUTS
+    0x08000000,  # CLONE_NEWIPC
+    0x10000000,  # CLONE_NEWUSER
+    0x20000000,  # CLONE_NEWPID
+    0x40000000,  # CLONE_NEWNET
+)
+_NEW_TIME_NAMESPACE = 0x00000080
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_ALLOWED_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+_SOCKET_TYPE_MASK = 0xF
+
+
+@dataclass(frozen=True)
+class Rules:
+    """`unix_sockets` is off in strict profiles, and with the network on: an abstract socket
+    belongs to the network namespace, and a filter cannot look at the address of a connect()."""
+
+    unix_sockets: bool = True
+    netlink: bool = True
+    deny: tuple[str, ...] = ()
+
+
+def open_filter(rules: Rules, cache: Path) -> int:
+    """A descriptor of the compiled filter; compiling costs 30 ms, so the result is kept."""
+    key = repr((_VERSION, rules, _REFUSED, _ABSENT, platform.machine()))
+    file = cache / f"seccomp-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bpf"
+    try:
+        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        make_folder(cache)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="seccomp-") as folder:
+        made = Path(folder, "filter")
+        _compile(rules, made)
+        made.rename(file)
+    return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _compile(rules: Rules, target: Path) -> None:
+    try:
+        import pyseccomp as lib
+    except (ImportError, OSError, RuntimeError) as error:
+        raise SandboxError(
+            f"The system-call filter cannot be built: {error}.", "Install libseccomp2."
+        ) from error
+
+    made = lib.SyscallFilter(lib.ALLOW)
+    eperm, enosys = lib.ERRNO(errno.EPERM), lib.ERRNO(errno.ENOSYS)
+    no_family = lib.ERRNO(errno.EAFNOSUPPORT)
+
+    def known(name: str) -> bool:
+        # A name that this architecture or an older library does not have cannot be called by it.
+        return int(lib.resolve_syscall(lib.Arch.NATIVE, name)) >= 0
+
+    for name in _REFUSED:
+        if known(name):
+            made.add_rule(eperm, name)
+    for name in _ABSENT:
+        if known(name):
+            made.add_rule(enosys, name)
+    for name in rules.deny:
+        if not known(name):
+            raise SandboxError(
+                f"The profile refuses a system call that is not known here: {name}.",
+                "Correct deny_syscalls in the profile.",
+            )
+        made.add_rule(eperm, name)
+
+    for flag in _NEW_NAMESPACE:
+        made.add_rule(eperm, "clone", lib.Arg(0, lib.MASKED_EQ, flag, flag))
+        made.add_rule(eperm, "unshare", lib.Arg(0, lib.MASKED_EQ, flag, flag))
+    flag = _NEW_TIME_NAMESPACE
+    made.add_rule(eperm, "unshare", lib.Arg(0, lib.MASKED_EQ, flag, flag))
+
+    # The kernel looks at 32 bits only; a filter that compares 64 is passed by setting a high one.
+    for request in (_TIOCSTI, _TIOCLINUX):
+        made.add_rule(eperm, "ioctl", lib.Arg(1, lib.MASKED_EQ, 0xFFFFFFFF, request))
+
+    families = set(_ALLOWED_FAMILIES)
+    if not rules.unix_sockets:
+        families.discard(socket.AF_UNIX)
+    if not rules.netlink:
+        families.discard(socket.AF_NETLINK)
+    highest = int(max(_ALLOWED_FAMILIES))
+    made.add_rule(no_family, "socket", lib.Arg(0, lib.GT, highest))
+    for family in range(highest + 1):
+        if family not in families:
+            made.add_rule(no_family, "socket", lib.Arg(0, lib.EQ, family))
+    if rules.netlink:
+        # Routes only: no kernel events, audit, or table of everybody's sockets.
+        made.add_rule(
+            no_family,
+            "socket",
+            lib.Arg(0, lib.EQ, int(socket.AF_NETLINK)),
+            lib.Arg(2, lib.NE, 0),
+        )
+    if not rules.unix_sockets:
+        # A pair is harmless, unless it is of datagram sockets: those can be sent to any address.
+        made.add_rule(
+            no_family,
+            "socketpair",
+            lib.Arg(1, lib.MASKED_EQ, _SOCKET_TYPE_MASK, int(socket.SOCK_DGRAM)),
+        )
+        made.add_rule(
+            no_family,
+            "socketpair",
+            lib.Arg(1, lib.MASKED_EQ, _SOCKET_TYPE_MASK, int(socket.SOCK_RAW)),
+        )
+
+    with target.open("wb") as file:
+        made.export_bpf(file)

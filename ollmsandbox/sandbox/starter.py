@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A small process that starts sandboxes: it forks, mounts what only lies outside of bwrap's
+reach, and becomes bwrap.
+
+`unshare`, a shell and `mount` would do the same in twice the time, for each of them is a program
+to load; and a fork of the program with the window costs more the more it has open. It runs by
+itself (`python -I -S starter.py`), so it imports nothing of ours and as little as it can.
+
+Spoken to over a socket, one packet each way. To it: descriptors, the first of which holds the
+order as JSON, the last of which is told of errors. From it: a process id and its pidfd.
+"""
+
+import array
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_RDONLY, _MS_REC, _MS_PRIVATE = 1, 0x4000, 0x40000
+_PR_SET_PDEATHSIG = 1
+MOST_DESCRIPTORS = 16
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    talk = socket.socket(fileno=int(sys.argv[1]))
+    parent = int(sys.argv[2])
+    os.setsid()
+    die_with(parent)
+    # Nobody waits for what is started: the other side holds its pidfd.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    size = array.array("i").itemsize
+    room = socket.CMSG_LEN(MOST_DESCRIPTORS * size)
+    while True:
+        data, ancillary, _flags, _address = talk.recvmsg(16, room)
+        if not data:
+            return
+        descriptors = array.array("i")
+        for _level, _kind, content in ancillary:
+            descriptors.frombytes(content[: len(content) - len(content) % size])
+        answer(talk, list(descriptors))
+
+
+def answer(talk: socket.socket, descriptors: list[int]) -> None:
+    with os.fdopen(descriptors[0], "rb") as file:
+        order = json.load(file)
+    given = descriptors[1:]
+    pid = os.fork()
+    if pid == 0:
+        become(order, given)
+    pidfd = os.pidfd_open(pid)
+    rights = array.array("i", [pidfd])
+    talk.sendmsg([b"%d" % pid], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    for descriptor in (*given, pidfd):
+        os.close(descriptor)
+
+
+def become(order: dict[str, Any], given: list[int]) -> NoReturn:
+    """In the child: the mounts, then bwrap."""
+    step = "start"
+    told = given[-1]
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        die_with(os.getppid())
+        os.chdir(order["folder"])
+        if order["namespaces"]:
+            step = "make a namespace"
+            new_namespaces(with_user="user" in order["namespaces"])
+            for mount in order["mounts"]:
+                step = f"mount an overlay over {mount['lower'][-1]}"
+                mount_overlay(**mount)
+        if order["processes"] is not None:
+            # Counted in the new user namespace alone, not with the person's other programs.
+            resource.setrlimit(resource.RLIMIT_NPROC, (order["processes"], order["processes"]))
+        step = "lower the priority for memory"
+        # Of all programs the sandbox is the one to end when memory is short.
+        with open("/proc/self/oom_score_adj", "wb") as file:
+            file.write(b"500")
+        step = f"start {order['argv'][0]}"
+        told = take_places(given)
+        os.execve(order["argv"][0], order["argv"], order["environment"])
+    except BaseException as error:  # noqa: BLE001 - told to the other side, whatever it is
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+        os.write(told, json.dumps({"error": f"Could not {step}: {reason}."}).encode() + b"\n")
+    finally:
+        os._exit(127)
+
+
+def die_with(parent: int) -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def new_namespaces(*, with_user: bool) -> None:
+    uid, gid = os.getuid(), os.getgid()
+    check(_libc.unshare(_CLONE_NEWNS | (_CLONE_NEWUSER if with_user else 0)))
+    if with_user:
+        for name, line in (
+            ("setgroups", "deny"),
+            ("uid_map", f"0 {uid} 1"),
+            ("gid_map", f"0 {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "wb") as file:
+                file.write(line.encode())
+    check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+
+
+def mount_overlay(*, lower: list[str], target: str, options: str) -> None:
+    # By descriptor: a path's commas and colons would be taken for the mount's own.
+    opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in lower]
+    layers = ":".join(f"/proc/self/fd/{number}" for number in opened)
+    data = f"{options},lowerdir={layers}".encode()
+    check(_libc.mount(b"overlay", os.fsencode(target), b"overlay", _MS_RDONLY, data))
+    for number in opened:
+        os.close(number)
+
+
+def take_places(given: list[int]) -> int:
+    """Descriptors 0, 1, 2, ... in the order given and no others; returns the last."""
+    # First out of the way: a place may be held by one that is still to be moved.
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in given]
+    for place, number in enumerate(moved):
+        os.dup2(number, place)
+    os.closerange(len(moved), os.sysconf("SC_OPEN_MAX"))
+    return len(moved) - 1
+
+
+def check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The limits that no kernel interface holds for us everywhere: looked at while a command runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+
+from .process import descendants
+from .profile import Limits
+from .result import Stop
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_INTERVAL = 0.25
+
+
+async def watch(limits: Limits, first_process: Callable[[], int], folders: Sequence[str]) -> Stop:
+    """Return when a limit is passed. `first_process` is 0 as long as there is none."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + limits.time if limits.time is not None else None
+    before = {folder: _used(folder) for folder in folders}
+    while True:
+        pause = _INTERVAL if end is None else min(_INTERVAL, max(0.0, end - loop.time()))
+        await asyncio.sleep(pause)
+        if end is not None and loop.time() >= end:
+            return Stop.TIME
+        found = _disk(limits, before) or _processes(limits, first_process())
+        if found is not None:
+            return found
+
+
+def _disk(limits: Limits, before: dict[str, int]) -> Stop | None:
+    for folder, used in before.items():
+        if limits.disk is not None and _used(folder) - used > limits.disk:
+            return Stop.DISK
+        if limits.free is not None and _free(folder) < limits.free:
+            return Stop.FULL
+    return None
+
+
+def _processes(limits: Limits, first: int) -> Stop | None:
+    if not first:
+        return None
+    # RLIMIT_NPROC is not held against root, and memory has no limit without a control group.
+    most = limits.processes if limits.processes is not None else 1 << 20
+    found = descendants(first, most)
+    if len(found) > most:
+        return Stop.PROCESSES
+    if limits.memory is not None and sum(map(_memory, found)) > limits.memory:
+        return Stop.MEMORY
+    return None
+
+
+def _memory(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:
+        _size, resident, shared, *_rest = file.read().split()
+        return (int(resident) - int(shared)) * _PAGE
+    return 0
+
+
+def _used(folder: str) -> int:
+    with contextlib.suppress(OSError):
+        found = os.statvfs(folder)
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
+    return 0
+
+
+def _free(folder: str) -> int:
+    with contextlib.suppress(OSError):
+        found = os.statvfs(folder)
+        return found.f_bavail * found.f_frsize
+    return 1 << 62
