@@ -7,11 +7,6 @@ import sys
 
 folder = sys.argv[1]
 staging = os.environ.get("DESTDIR", "")
-compiled = compileall.compile_dir(
-    staging + folder,
-    quiet=1,
-    # Tracebacks name the file where it will be, not where a packager collected it.
-    stripdir=staging or None,
-    prependdir="/" if staging else None,
-)
+# Tracebacks name the file where it will be, not where a packager collected it.
+compiled = compileall.compile_dir(staging + folder, ddir=folder, quiet=1)
 sys.exit(0 if compiled else 1)

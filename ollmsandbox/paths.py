@@ -92,6 +92,18 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
+def write_atomically(file: Path, text: str) -> None:
+    """All of it or nothing, also when two programs write at once."""
+    import tempfile
+
+    make_folder(file.parent)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=file.parent, prefix=f".{file.name}-", delete=False, encoding="utf-8"
+    ) as new:
+        new.write(text)
+    os.rename(new.name, file)
+
+
 def _make_private(folder: Path) -> bool:
     try:
         folder.mkdir(mode=0o700)

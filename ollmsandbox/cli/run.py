@@ -24,16 +24,16 @@ _PATIENCE = 2.0
 def run(given: argparse.Namespace) -> int:
     # It comes up while the larger libraries are loaded.
     shared_starter()
-    from ..loop import run as run_loop
+    from ..loop import run_bare
 
     command = _command(given)
     if not given.json:
-        result = run_loop(_Run(given).exec(command))
+        result = run_bare(_Run(given).exec(command))
         if result.stop is not None and not given.quiet:
             print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
         return result.exit_code
     try:
-        result = run_loop(_Run(given).exec(command))
+        result = run_bare(_Run(given).exec(command))
     except OllmSandboxError as error:
         print(json.dumps({"run_id": _run_id(), "exit_code": 125, "errors": [str(error)]}))
         return 125
@@ -53,7 +53,7 @@ class _Run:
         from ..sandbox import profile_file
         from ..sandbox.bubble import Bubble
         from ..sandbox.process import Sinks
-        from .streams import stdin_for, writer_to
+        from .streams import Writer, stdin_for
 
         given = self._given
         paths = Paths.from_environ(os.environ)
@@ -62,8 +62,12 @@ class _Run:
             project,
             allow_network=given.network,
             working_dir=given.working_dir,
-            profile=profile_file.load(given.profile or profile_file.DEFAULT, paths.profiles),
+            profile=profile_file.load(
+                given.profile or profile_file.DEFAULT, paths.profiles, paths.cache
+            ),
             timeout=given.timeout,
+            # What streams through is not needed again.
+            capture=1 << 20 if given.json else 1 << 12,
         )
         loop = asyncio.get_running_loop()
 
@@ -74,10 +78,13 @@ class _Run:
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, interrupted, number)
-        sinks = Sinks() if given.json else Sinks(writer_to(1), writer_to(2))
+        stdout, stderr = Writer(1), Writer(2)
+        sinks = Sinks() if given.json else Sinks(stdout, stderr)
         with stdin_for(0) as stdin:
             try:
                 result = await bubble.exec(command, sinks=sinks, stdin=stdin)
+                await stdout.flush()
+                await stderr.flush()
             except BrokenPipeError:
                 # Who read the output has gone; as a program does that SIGPIPE ends.
                 raise SystemExit(128 + signal.SIGPIPE) from None

@@ -4,50 +4,75 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import os
-import select
+import queue
 import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..sandbox.output import Sink
+# How much may wait for a slow reader before the command has to wait too.
+_AHEAD = 4 << 20
+_F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
+_LARGE_PIPE = 1 << 20
 
-# A pipe that can be written at all takes this much without waiting.
-_AT_ONCE = select.PIPE_BUF
 
+class Writer:
+    """Writes to one of our streams without ever making the main loop wait for its reader."""
 
-def writer_to(descriptor: int) -> Sink:
-    """Writes all; while the other side does not read, only the command waits, not the program."""
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._waiting = 0
+        self._error: OSError | None = None
+        self._changed = asyncio.Event()
+        self._thread: threading.Thread | None = None
 
-    async def write(data: bytes) -> None:
-        if len(data) <= _AT_ONCE and select.select([], [descriptor], [], 0)[1]:
-            os.write(descriptor, data)
+    async def __call__(self, data: bytes) -> None:
+        self._start()
+        self._waiting += len(data)
+        self._queue.put(data)
+        await self._until(_AHEAD)
+
+    async def flush(self) -> None:
+        await self._until(0)
+
+    async def _until(self, left: int) -> None:
+        while self._waiting > left and self._error is None:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _start(self) -> None:
+        if self._thread is not None:
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._descriptor, _F_SETPIPE_SZ, _LARGE_PIPE)
+        # Not of a pool: those are waited for at the end, and this one may never come back.
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
 
-        def work() -> None:
+    def _work(self) -> None:
+        while True:
+            data = self._queue.get()
             error: OSError | None = None
             try:
-                _write_all(descriptor, data)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._descriptor, view) :]
             except OSError as caught:
                 error = caught
-            loop.call_soon_threadsafe(finish, error)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+                self._loop.call_soon_threadsafe(self._written, len(data), error)
 
-        def finish(error: OSError | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        # Not of a pool: those are waited for at the end, and this one may never come back.
-        threading.Thread(target=work, daemon=True).start()
-        await done
-
-    return write
+    def _written(self, size: int, error: OSError | None) -> None:
+        self._waiting -= size
+        self._error = self._error or error
+        self._changed.set()
 
 
 @contextmanager
@@ -82,9 +107,3 @@ def _feed(descriptor: int, writer: int) -> None:
                 pipe.write(data)
             except BrokenPipeError:
                 return
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

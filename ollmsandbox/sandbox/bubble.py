@@ -55,7 +55,9 @@ class Bubble:
         self.project = find_project(project, self._paths)
         self._allow_network = allow_network
         self._working_dir = working_dir
-        self._profile = profile or profile_file.load(profile_file.DEFAULT, self._paths.profiles)
+        self._profile = profile or profile_file.load(
+            profile_file.DEFAULT, self._paths.profiles, self._paths.cache
+        )
         if timeout is not None:
             limits = replace(self._profile.limits, time=timeout)
             self._profile = replace(self._profile, limits=limits)
@@ -134,7 +136,7 @@ class Bubble:
                 late.cancel()
                 follow.cancel()
                 self._running = None
-        return self._result(running)
+        return self._result(running, told=sinks.stderr is not None)
 
     @cached_property
     def _found(self) -> Capabilities:
@@ -237,10 +239,11 @@ class Bubble:
         if not self._first_pid:
             self._kill()
 
-    def _result(self, running: Running) -> Result:
+    def _result(self, running: Running, *, told: bool) -> Result:
         result = running.result(125 if self._exit is None else self._exit)
         if self._exit is None and result.stop is None:
-            said = self._error or result.stderr.text.strip()
+            # bwrap's own words went where the command's errors would have gone.
+            said = self._error or ("" if told else result.stderr.text.strip())
             raise SandboxError(
                 "The sandbox could not be started; the command did not run."
                 + (f"\n{said}" if said else ""),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def make_order(
 def open_descriptors(plan: Plan, arguments: Sequence[str], cache_folder: Path) -> tuple[int, int]:
     """bwrap's options and the system-call filter."""
     filter_ = seccomp.open_filter(plan.rules, cache_folder)
-    return memory_file("options", "\0".join(arguments) + "\0"), filter_
+    return memory_file("options", os.fsencode("\0".join(arguments) + "\0")), filter_
 
 
 def scope_for(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tuple[str, ...]:

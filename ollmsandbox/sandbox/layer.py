@@ -10,9 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
-import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -59,6 +57,9 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
     target = layers / spec.name
     if target.exists():
         return
+    import shutil
+    import tempfile
+
     # Two programs may come here at once; the loser finds the target made and drops its own.
     layers.mkdir(mode=0o700, exist_ok=True)
     with open(runtime / "layers.lock", "wb") as lock:

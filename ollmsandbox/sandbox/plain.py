@@ -50,7 +50,9 @@ class PlainRunner:
         self.project = find_project(project, self._paths)
         self._ask = ask
         self._working_dir = working_dir
-        self._profile = profile or profile_file.load(profile_file.DEFAULT, self._paths.profiles)
+        self._profile = profile or profile_file.load(
+            profile_file.DEFAULT, self._paths.profiles, self._paths.cache
+        )
         self._limits = self._profile.limits
         if timeout is not None:
             self._limits = replace(self._limits, time=timeout)

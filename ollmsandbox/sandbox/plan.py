@@ -126,10 +126,13 @@ def find_working_dir(
                 return inside + path[len(shown) :]
             raise WorkingDirError(working_dir)
     path = os.path.realpath(path)
+    if not os.path.isdir(path) or not os.access(path, os.X_OK):
+        raise WorkingDirError(working_dir)
     home = os.path.realpath(paths.home)
-    in_scratch = _in_any(path, EMPTY) and path not in EMPTY and not below(path, home)
-    unseen = in_scratch or _in_any(path, hidden)
-    if not os.path.isdir(path) or (unseen and not below(path, project)):
+    # What leads to the project or the home folder is there, even in a folder that is else empty.
+    leads = below(project, path) or below(home, path) or path in EMPTY
+    in_scratch = _in_any(path, EMPTY) and not leads and not below(path, home)
+    if (in_scratch or _in_any(path, hidden)) and not below(path, project):
         raise WorkingDirError(working_dir)
     return path
 

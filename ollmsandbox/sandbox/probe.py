@@ -8,16 +8,14 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
 import stat
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import OllmSandboxError
-from ..paths import Paths, make_folder
+from ..paths import Paths, write_atomically
 from . import layer, remedies, seccomp
 from .mounts import Layered, OverlayWay
 from .starter_client import Order, shared_starter
@@ -72,12 +70,7 @@ def probe(paths: Paths, environ: Mapping[str, str], *, fresh: bool = False) -> C
     found = _Probe(paths, environ).run()
     # A miss is not kept: the person is about to mend it and tries again.
     if found.can_wrap:
-        make_folder(paths.cache)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=paths.cache, prefix="probe-", delete=False
-        ) as new:
-            json.dump(asdict(found), new, default=lambda way: way.value)
-        os.rename(new.name, file)
+        write_atomically(file, json.dumps(asdict(found), default=lambda way: way.value))
     else:
         file.unlink(missing_ok=True)
     return found
@@ -258,7 +251,7 @@ def find_surroundings(environ: Mapping[str, str]) -> str:
 
 def _key(paths: Paths, environ: Mapping[str, str]) -> str:
     """Everything the answer rests on. A file's change is seen by its time and size."""
-    facts: list[object] = [_VERSION, os.getuid(), platform.release(), find_surroundings(environ)]
+    facts: list[object] = [_VERSION, os.getuid(), os.uname().release, find_surroundings(environ)]
     with contextlib.suppress(OSError):
         facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
     for program in ("bwrap", "systemd-run"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -90,12 +89,12 @@ def _namespaces() -> tuple[str, str]:
         )
     if _in_container():
         return (
-            "The container this runs in does not allow namespaces of its own.",
+            "The container or sandbox around this program does not allow another one in it.",
             "Start the container with --security-opt seccomp=unconfined --security-opt "
             "systempaths=unconfined, or use the program outside of it.",
         )
     return (
-        f"The kernel ({platform.release()}) refuses user namespaces.",
+        f"The kernel ({os.uname().release}) refuses user namespaces.",
         "Use a kernel of 5.11 or newer with CONFIG_USER_NS, or ask who looks after this machine "
         "whether a security module forbids them.",
     )
@@ -108,6 +107,9 @@ def _setting(name: str) -> str:
 
 
 def _in_container() -> bool:
+    with contextlib.suppress(OSError):
+        if Path("/proc/1/comm").read_text(encoding="utf-8", errors="replace") == "bwrap\n":
+            return True
     return os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv")
 
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import platform
 import socket
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,12 +64,14 @@ class Rules:
 
 def open_filter(rules: Rules, cache: Path) -> int:
     """A descriptor of the compiled filter; compiling costs 30 ms, so the result is kept."""
-    key = repr((_VERSION, rules, _REFUSED, _ABSENT, platform.machine()))
+    key = repr((_VERSION, rules, _REFUSED, _ABSENT, os.uname().machine))
     file = cache / f"seccomp-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bpf"
     try:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         make_folder(cache)
+    import tempfile
+
     with tempfile.TemporaryDirectory(dir=cache, prefix="seccomp-") as folder:
         made = Path(folder, "filter")
         _compile(rules, made)

@@ -7,19 +7,24 @@ to load; and a fork of the program with the window costs more the more it has op
 itself (`python -I -S starter.py`), so it imports nothing of ours and as little as it can.
 
 Spoken to over a socket, one packet each way. To it: descriptors, the first of which holds the
-order as JSON, the last of which is told of errors. From it: a process id and its pidfd.
+order (marshalled: no module has to be loaded for it), the last of which is told of errors. From it: a process id and its pidfd.
 """
+
+from __future__ import annotations
 
 import array
 import ctypes
 import fcntl
-import json
+import marshal
 import os
 import resource
 import signal
 import socket
 import sys
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REC, _MS_PRIVATE = 1, 0x4000, 0x40000
@@ -50,7 +55,7 @@ def main() -> None:
 
 def answer(talk: socket.socket, descriptors: list[int]) -> None:
     with os.fdopen(descriptors[0], "rb") as file:
-        order = json.load(file)
+        order = marshal.load(file)
     given = descriptors[1:]
     pid = os.fork()
     if pid == 0:
@@ -89,6 +94,8 @@ def become(order: dict[str, Any], given: list[int]) -> NoReturn:
         os.execve(order["argv"][0], order["argv"], order["environment"])
     except BaseException as error:  # noqa: BLE001 - told to the other side, whatever it is
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+        import json
+
         os.write(told, json.dumps({"error": f"Could not {step}: {reason}."}).encode() + b"\n")
     finally:
         os._exit(127)

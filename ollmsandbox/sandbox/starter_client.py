@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import array
 import contextlib
-import json
+import marshal
 import os
 import select
 import socket
@@ -41,9 +41,17 @@ class Order:
     mounts: Sequence[OverlayMount] = ()
     processes: int | None = None
 
-    def to_json(self) -> str:
-        mounts = [vars(mount) for mount in self.mounts]
-        return json.dumps({**vars(self), "environment": dict(self.environment), "mounts": mounts})
+    def packed(self) -> bytes:
+        return marshal.dumps(
+            {
+                "argv": list(self.argv),
+                "environment": dict(self.environment),
+                "folder": self.folder,
+                "namespaces": list(self.namespaces),
+                "mounts": [vars(mount) for mount in self.mounts],
+                "processes": self.processes,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class Starter:
             os.waitpid(self.pid, 0)
 
     def _send(self, order: Order, descriptors: Sequence[int]) -> None:
-        paper = memory_file("order", order.to_json())
+        paper = memory_file("order", order.packed())
         try:
             rights = array.array("i", [paper, *descriptors])
             self._socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
@@ -129,8 +137,8 @@ def shared_starter() -> Starter:
     return Starter()
 
 
-def memory_file(name: str, content: str) -> int:
+def memory_file(name: str, content: bytes) -> int:
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
-    os.write(descriptor, os.fsencode(content))
+    os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From YAML to a profile, with every mistake named by file, line and key."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from ..errors import ProfileError
+from .profile import Limits, Profile
+from .profile_file import BUILT_IN, DEFAULT
+
+T = TypeVar("T")
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)")
+_SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_TIMES = {"": 1, "s": 1, "min": 60, "h": 3600}
+
+
+def read(name: str, user_folder: Path) -> Profile:
+    """A built-in profile with what the person's file of that name adds, or one of their own."""
+    built_in, own = BUILT_IN / f"{name}.yaml", user_folder / f"{name}.yaml"
+    profile = Profile(name)
+    if built_in.exists():
+        profile = _File(built_in, user_folder).added_to(profile)
+    if own.exists():
+        # A profile of the person's own stands on `standard` unless it says otherwise: one that
+        # forgets to mask anything must not be the result of forgetting a line.
+        base = None if built_in.exists() else DEFAULT
+        profile = _File(own, user_folder).added_to(profile, default_base=base)
+    return replace(profile, name=name)
+
+
+class _File:
+    """One YAML file, read through its nodes so that every complaint can name its line."""
+
+    def __init__(self, path: Path, user_folder: Path) -> None:
+        self._path = path
+        self._user_folder = user_folder
+        try:
+            text = path.read_text(encoding="utf-8")
+            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            self._root: yaml.Node | None = yaml.compose(text, Loader=loader)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ProfileError(f"{path} cannot be read: {error}.") from error
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            raise ProfileError(f"{path}, line {line}: {error.problem}.") from error
+        except yaml.YAMLError as error:
+            raise ProfileError(f"{path} is not YAML: {error}.") from error
+
+    def added_to(self, profile: Profile, default_base: str | None = None) -> Profile:
+        entries = self._mapping(self._root, "") if self._root is not None else {}
+        base = default_base
+        if "extends" in entries:
+            base = self._base(entries.pop("extends"))
+        if base is not None:
+            profile = read(base, self._user_folder)
+        for key, node in entries.items():
+            profile = self._known(_KEYS, key, node, "")(self, profile, node)
+        return profile
+
+    def _base(self, node: yaml.Node) -> str:
+        name = self._text(node, "extends")
+        if name == self._path.stem:
+            raise self._wrong(node, "extends", "a profile cannot extend itself")
+        if not (BUILT_IN / f"{name}.yaml").exists():
+            raise self._wrong(node, "extends", f"there is no built-in profile {name!r}")
+        return name
+
+    def _description(self, profile: Profile, node: yaml.Node) -> Profile:
+        return replace(profile, description=self._text(node, "description"))
+
+    def _masks(self, profile: Profile, node: yaml.Node) -> Profile:
+        return replace(profile, masks=_join(profile.masks, self._paths(node, "masks")))
+
+    def _show(self, profile: Profile, node: yaml.Node) -> Profile:
+        return replace(profile, show=_join(profile.show, self._paths(node, "show")))
+
+    def _run(self, profile: Profile, node: yaml.Node) -> Profile:
+        paths = self._paths(node, "run")
+        for path in paths:
+            if not path.startswith("/run/"):
+                raise self._wrong(node, "run", f"{path!r} is not below /run")
+        return replace(profile, run=_join(profile.run, paths))
+
+    def _unix_sockets(self, profile: Profile, node: yaml.Node) -> Profile:
+        value = self._text(node, "unix_sockets")
+        if value not in ("allow", "deny"):
+            raise self._wrong(node, "unix_sockets", f"expected allow or deny, found {value!r}")
+        return replace(profile, unix_sockets=value == "allow")
+
+    def _deny_syscalls(self, profile: Profile, node: yaml.Node) -> Profile:
+        names = self._texts(node, "deny_syscalls")
+        for name in names:
+            if not re.fullmatch(r"[a-z0-9_]+", name):
+                raise self._wrong(node, "deny_syscalls", f"{name!r} is not a system call's name")
+        return replace(profile, deny_syscalls=_join(profile.deny_syscalls, names))
+
+    def _environment(self, profile: Profile, node: yaml.Node) -> Profile:
+        for key, value in self._mapping(node, "environment").items():
+            where = f"environment.{key}"
+            if key == "drop":
+                drop = _join(profile.environment_drop, self._texts(value, where))
+                profile = replace(profile, environment_drop=drop)
+            elif key == "keep":
+                keep = _join(profile.environment_keep, self._texts(value, where))
+                profile = replace(profile, environment_keep=keep)
+            elif key == "set":
+                given = self._mapping(value, where)
+                for name, text in given.items():
+                    if not _VARIABLE.fullmatch(name):
+                        raise self._wrong(text, where, f"{name!r} is not a variable's name")
+                added = tuple((n, self._text(t, f"{where}.{n}")) for n, t in given.items())
+                fixed = _join(profile.environment_set, added)
+                profile = replace(profile, environment_set=fixed)
+            else:
+                raise self._unknown(value, where, ("drop", "keep", "set"))
+        return profile
+
+    def _limits(self, profile: Profile, node: yaml.Node) -> Profile:
+        limits = profile.limits
+        own_memory = profile.own_memory_limit
+        for key, value in self._mapping(node, "limits").items():
+            where = f"limits.{key}"
+            if key == "time":
+                limits = replace(limits, time=self._quantity(value, where, _TIMES))
+            elif key == "processes":
+                limits = replace(limits, processes=self._size(value, where, {"": 1}))
+            elif key == "disk":
+                limits = replace(limits, disk=self._size(value, where, _SIZES))
+            elif key == "free":
+                limits = replace(limits, free=self._size(value, where, _SIZES))
+            elif key == "memory":
+                limits = replace(limits, memory=self._size(value, where, _of_memory()))
+                own_memory = self._path.parent != BUILT_IN and limits.memory is not None
+            elif key == "tmp":
+                limits = replace(limits, tmp=self._size(value, where, _of_memory()))
+            else:
+                raise self._unknown(value, where, tuple(Limits.__dataclass_fields__))
+        return replace(profile, limits=limits, own_memory_limit=own_memory)
+
+    # What YAML gives, as what we want.
+
+    def _mapping(self, node: yaml.Node | None, where: str) -> dict[str, yaml.Node]:
+        if not isinstance(node, yaml.MappingNode):
+            raise self._wrong(node, where, "expected keys with values")
+        entries: dict[str, yaml.Node] = {}
+        for key_node, value_node in node.value:
+            key = self._text(key_node, where)
+            if key in entries:
+                raise self._wrong(key_node, where, f"{key!r} stands here twice")
+            entries[key] = value_node
+        return entries
+
+    def _texts(self, node: yaml.Node, where: str) -> tuple[str, ...]:
+        if not isinstance(node, yaml.SequenceNode):
+            raise self._wrong(node, where, "expected a list")
+        return tuple(self._text(item, where) for item in node.value)
+
+    def _paths(self, node: yaml.Node, where: str) -> tuple[str, ...]:
+        texts = self._texts(node, where)
+        for item, text in zip(node.value, texts, strict=True):
+            plain = text == os.path.normpath(text) and text not in ("~", "/")
+            if not plain or not text.startswith(("/", "~/")):
+                raise self._wrong(item, where, f"{text!r} is not a full path or one below ~/")
+        return texts
+
+    def _text(self, node: yaml.Node, where: str) -> str:
+        if not isinstance(node, yaml.ScalarNode) or node.tag.endswith(":null"):
+            raise self._wrong(node, where, "expected a text")
+        return str(node.value)
+
+    def _size(self, node: yaml.Node, where: str, units: dict[str, int]) -> int | None:
+        value = self._quantity(node, where, units)
+        return None if value is None else int(value)
+
+    def _quantity(self, node: yaml.Node, where: str, units: dict[str, int]) -> float | None:
+        text = self._text(node, where)
+        if text == "none":
+            return None
+        found = _QUANTITY.fullmatch(text)
+        unit = found[2].lower() if found else ""
+        if not found or unit not in units or float(found[1]) <= 0:
+            known = ", ".join(unit for unit in units if unit)
+            hint = f" with {known}" if known else ""
+            raise self._wrong(node, where, f"expected a number{hint}, or none; found {text!r}")
+        return float(found[1]) * units[unit]
+
+    def _known(self, keys: dict[str, _Reader], key: str, node: yaml.Node, where: str) -> _Reader:
+        if key not in keys:
+            raise self._unknown(node, where + key, ("extends", *keys))
+        return keys[key]
+
+    def _unknown(self, node: yaml.Node, where: str, known: tuple[str, ...]) -> ProfileError:
+        near = difflib.get_close_matches(where.rpartition(".")[2], known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+        return self._wrong(node, where, "there is no such key" + hint)
+
+    def _wrong(self, node: yaml.Node | None, where: str, what: str) -> ProfileError:
+        line = node.start_mark.line + 1 if node is not None else 1
+        key = f", key {where}" if where else ""
+        return ProfileError(f"{self._path}, line {line}{key}: {what}.")
+
+
+_Reader = Callable[[_File, Profile, yaml.Node], Profile]
+_KEYS: dict[str, _Reader] = {
+    "description": _File._description,
+    "masks": _File._masks,
+    "show": _File._show,
+    "environment": _File._environment,
+    "limits": _File._limits,
+    "unix_sockets": _File._unix_sockets,
+    "deny_syscalls": _File._deny_syscalls,
+    "run": _File._run,
+}
+
+
+def _of_memory() -> dict[str, int]:
+    """The units of sizes, and % of the machine's memory."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {**_SIZES, "%": max(1, total // 100)}
+
+
+def _join(one: tuple[T, ...], two: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(one + two))
