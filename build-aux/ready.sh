@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # shellcheck shell=sh disable=SC2154
 #
-# ollmsandbox_ready LEVEL: has the set-up of that level (run or test) been done, for this place, this
-# interpreter and these files? This is on the way of every start, so it costs one process.
+# ollmsandbox_ready LEVEL: has the set-up of that level (run or test) been done, for this place,
+# this interpreter and these files? This is on the way of every start, so it costs one process.
 # It reads $ollmsandbox_tree. The names are long because a variable that the person has exported
 # under the same name would reach the program changed.
 

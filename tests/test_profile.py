@@ -488,7 +488,7 @@ def test_a_profile_without_patterns_drops_nothing() -> None:
 
 def test_names_are_matched_as_a_whole(folder: Path) -> None:
     found = load(folder, "environment: {drop: ['ONE', 'T?O', 'TH[RX]EE']}")
-    given = {name: "x" for name in ("ONE", "ONES", "NONE", "TWO", "TOO", "THREE", "THYEE")}
+    given = dict.fromkeys(("ONE", "ONES", "NONE", "TWO", "TOO", "THREE", "THYEE"), "x")
     assert set(found.environment(given)) == {"ONES", "NONE", "THYEE"}
 
 

@@ -129,13 +129,12 @@ class Bubble:
             late = asyncio.get_running_loop().call_later(_PATIENCE, self._give_up)
             try:
                 await running.wait(asyncio.ensure_future(limits))
-                await follow
-                await self._all_gone()
-                await running.drain()
             finally:
                 late.cancel()
-                follow.cancel()
+                await follow
+                await self._all_gone()
                 self._running = None
+            await running.drain()
         return self._result(running, told=sinks.stderr is not None)
 
     @cached_property

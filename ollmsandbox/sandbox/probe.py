@@ -12,6 +12,7 @@ import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ..errors import OllmSandboxError
@@ -66,7 +67,7 @@ def probe(paths: Paths, environ: Mapping[str, str], *, fresh: bool = False) -> C
     file = paths.cache / f"probe-{_key(paths, environ)}.json"
     if not fresh:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            return _from_json(json.loads(file.read_text(encoding="utf-8")))
+            return _kept(file, file.stat().st_mtime_ns)
     found = _Probe(paths, environ).run()
     # A miss is not kept: the person is about to mend it and tries again.
     if found.can_wrap:
@@ -74,6 +75,11 @@ def probe(paths: Paths, environ: Mapping[str, str], *, fresh: bool = False) -> C
     else:
         file.unlink(missing_ok=True)
     return found
+
+
+@lru_cache(maxsize=4)
+def _kept(file: Path, _written: int) -> Capabilities:
+    return _from_json(json.loads(file.read_text(encoding="utf-8")))
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from .output import Capture, Sink, pump, readable
+from .output import Capture, Sink, pump
 from .result import Result, Stop
 
 
@@ -62,13 +62,13 @@ class Running:
                     self.stop(Stop.PERSON)
             if not self._ended.done():
                 self.stop(limits.result())
-            await self._ended
         except asyncio.CancelledError:
             self.stop(Stop.PERSON)
-            await self._ended
             raise
         finally:
             limits.cancel()
+            # Waited for and not awaited: cancelling us must not cancel that.
+            await asyncio.wait({self._ended})
 
     async def drain(self, patience: float | None = None) -> None:
         """Until the streams end. Nobody is left to write, unless `patience` says otherwise."""
@@ -90,11 +90,6 @@ class Running:
             exit_code = 137
         duration = asyncio.get_running_loop().time() - self._started
         return Result(exit_code, self._stdout, self._stderr, duration, self._stop)
-
-
-async def gone(pidfd: int) -> None:
-    """Wait until the process of a pidfd is dead. A namespace's first process dies last."""
-    await readable(pidfd)
 
 
 def parent_of(pid: int) -> int:

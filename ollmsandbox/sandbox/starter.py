@@ -7,7 +7,8 @@ to load; and a fork of the program with the window costs more the more it has op
 itself (`python -I -S starter.py`), so it imports nothing of ours and as little as it can.
 
 Spoken to over a socket, one packet each way. To it: descriptors, the first of which holds the
-order (marshalled: no module has to be loaded for it), the last of which is told of errors. From it: a process id and its pidfd.
+order (marshalled: no module has to be loaded for that), the last of which is told of errors. From
+it: a process id and its pidfd.
 """
 
 from __future__ import annotations
