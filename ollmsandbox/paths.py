@@ -27,10 +27,10 @@ class Paths:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Paths:
-        home = Path(environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir)
+        home = Path(environ.get("HOME") or _home_on_record())
         if not home.is_absolute():
             raise OllmSandboxError(
-                f"HOME is not an absolute path: {home}", "Set HOME to your home folder."
+                "It is not known where your home folder is.", "Set HOME to its full path."
             )
 
         def xdg(variable: str, default: str) -> Path:
@@ -84,6 +84,13 @@ class Paths:
             "There is no folder for temporary files outside your home folder.",
             "Make /dev/shm or /tmp writable, or set XDG_RUNTIME_DIR.",
         )
+
+
+def _home_on_record() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def make_folder(folder: Path) -> Path:

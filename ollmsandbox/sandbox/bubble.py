@@ -112,7 +112,7 @@ class Bubble:
         argv = _argv(command)
         _check(argv)
         async with contextlib.AsyncExitStack() as closing:
-            stdout, stderr, status = await self._start(argv, stdin, closing)
+            stdout, stderr, status = self._start(argv, stdin, closing)
             running = Running(
                 stdout=stdout,
                 stderr=stderr,
@@ -155,7 +155,7 @@ class Bubble:
             scope = scope_for(found.systemd_run, memory, self._environ)
         return Programs(found.bwrap, found.namespaces, scope)
 
-    async def _start(
+    def _start(
         self, argv: Sequence[str], stdin: int | None, closing: contextlib.AsyncExitStack
     ) -> tuple[int, int, int]:
         """Start bwrap; returns our ends of its output, errors and status."""
@@ -177,7 +177,7 @@ class Bubble:
             handed_over.callback(os.close, options)
             handed_over.callback(os.close, filter_)
             given = [stdin, theirs[0], theirs[1], options, filter_, theirs[2]]
-            started = await shared_starter().start(order, given)
+            started = shared_starter().start(order, given)
             closing.callback(os.close, started.pidfd)
             self._bwrap_pid, self._bwrap = started.pid, started.pidfd
         return ours[0], ours[1], ours[2]

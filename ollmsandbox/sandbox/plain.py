@@ -80,7 +80,7 @@ class PlainRunner:
         running = Running(
             stdout=_descriptor(process.get_stdout_pipe()),
             stderr=_descriptor(process.get_stderr_pipe()),
-            ended=process.wait_async(),
+            ended=_ended(process),
             # The supervisor ends the whole tree, then itself.
             kill=lambda: process.send_signal(signal.SIGTERM),
             capture=self._capture,
@@ -115,6 +115,10 @@ class PlainRunner:
             return launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
         except GLib.Error as error:
             raise SandboxError(f"The command cannot be started: {error.message}.") from error
+
+
+async def _ended(process: Gio.Subprocess) -> None:
+    await process.wait_async()  # type: ignore[func-returns-value, misc]
 
 
 def _descriptor(stream: Gio.InputStream | None) -> int:

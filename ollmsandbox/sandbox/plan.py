@@ -203,6 +203,7 @@ class _Builder:
         self._project = project
         self._home = home
         self._hidden = hidden
+        self._hidden_elsewhere = [name for name in hidden if not below(name, home)]
         self._way = way
         self._host = host
         self._runtime = str(paths.runtime())
@@ -228,7 +229,7 @@ class _Builder:
     def outside(self) -> list[Mount]:
         """What is hidden, and what listens, outside the home folder."""
         elsewhere = (*self.empty, self._home, self._project)
-        names = {n for n in self._hidden if not _in_any(n, elsewhere) and _readable(n)}
+        names = {n for n in self._hidden_elsewhere if not _in_any(n, elsewhere) and _readable(n)}
         sockets = {s for s in self._host.sockets if not _in_any(s, (*elsewhere, *self._hidden))}
         if self._way is OverlayWay.NONE:
             return [Hidden(path, os.path.isdir(path)) for path in sorted(names | sockets)]
@@ -314,18 +315,20 @@ def hidden_paths(profile: Profile, paths: Paths) -> tuple[str, ...]:
     """Full paths of what commands do not see, with links resolved; it need not exist."""
     home = os.path.realpath(paths.home)
     found: dict[str, None] = {}
-    # Many names, few folders around them; resolving is what costs here.
-    resolved: dict[str, str] = {}
-    for mask in profile.hidden:
-        path = home + mask[1:] if mask.startswith("~/") else mask
-        for name in [path, *(glob.glob(path) if "*" in path else [])]:
-            # The folder around it may be a link, and so may the name itself.
-            folder, _, last = name.rpartition("/")
-            if folder not in resolved:
-                resolved[folder] = os.path.realpath(folder)
-            found[f"{resolved[folder].rstrip('/')}/{last}"] = None
-            if os.path.islink(name):
-                found[os.path.realpath(name)] = None
+    for given, names in profile.hidden_by_folder.items():
+        folder = home + given[1:] if given.startswith("~") else given
+        # The folder around a name may be a link, and so may the name itself.
+        around = os.path.realpath(folder).rstrip("/")
+        for name in names:
+            path = f"{folder}/{name}"
+            found[f"{around}/{name}"] = None
+            for match in glob.glob(path) if "*" in path else ():
+                found[f"{os.path.realpath(os.path.dirname(match))}/{os.path.basename(match)}"] = (
+                    None
+                )
+                found[os.path.realpath(match)] = None
+            if os.path.islink(path):
+                found[os.path.realpath(path)] = None
     for own in paths.own:
         found[os.path.realpath(own)] = None
     return tuple(name for name in found if not below(home, name))

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import stat
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -18,16 +19,17 @@ from pathlib import Path
 from ..errors import OllmSandboxError
 from ..paths import Paths, write_atomically
 from . import layer, remedies, seccomp
-from .mounts import Layered, OverlayWay
+from .mounts import Layered, OverlayMount, OverlayWay
 from .starter_client import Order, shared_starter
 
-_VERSION = 1
+_VERSION = 2
 _PATIENCE = 5.0
 _BASIC = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
     *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
 )
+_OVERLAYS = {"overlay": "Overlays, by the program", "overlay-bwrap": "Overlays, by bubblewrap"}
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class _Probe:
         if works:
             self._try("network", "Network can be switched off", (*_BASIC, "--unshare-net"))
             self._find_filter()
+            users = self._enters(("user", "mount"), (), "true", "/")
+            self._note("namespaces", "User namespaces", users, needed=False)
             namespaces, overlay = self._find_overlay()
         systemd_run = self._find_systemd() if works else ""
         return Capabilities(
@@ -151,38 +155,50 @@ class _Probe:
             layer.prepare(runtime, spec)
             layer.prepare_mount_points(runtime)
         except OSError as error:
-            self._note("overlay", "Overlays", ok=False, detail=str(error), needed=False)
+            for key, title in _OVERLAYS.items():
+                self._note(key, title, ok=False, detail=str(error), needed=False)
             return (), OverlayWay.NONE
+        # Root mounts without a user namespace, so that files of other users can be copied up.
+        ways = [("mount",), ("user", "mount")] if os.getuid() == 0 else [("user", "mount")]
+        mounts = Layered(spec, OverlayWay.UNSHARE, str(runtime), 0).outer()
+        test = "test -d merged0/playground"
+        namespaces = next((w for w in ways if self._enters(w, mounts, test, runtime)), ())
+        self._note("overlay", _OVERLAYS["overlay"], bool(namespaces), needed=False)
         tried = Layered(spec, OverlayWay.BWRAP, str(runtime), 0).args()
         check = ["--", "/bin/sh", "-c", 'test -d "$1"', "sh", f"{home}/playground"]
         by_bwrap = self._works([self._bwrap, *_BASIC, *tried, *check])
-        # Root mounts without a user namespace, so that files of other users can be copied up.
-        ways = [("mount",), ("user", "mount")] if os.getuid() == 0 else [("user", "mount")]
-        namespaces = next((way for way in ways if self._mounts(way, spec, runtime)), ())
-        found = [OverlayWay.UNSHARE] if namespaces else []
-        found += [OverlayWay.BWRAP] if by_bwrap else []
-        detail = " and ".join(f"by {way.value}" for way in found)
-        self._note("overlay", "Overlays", bool(found), detail, needed=False)
-        return namespaces, found[0] if found else OverlayWay.NONE
+        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], by_bwrap, needed=False)
+        if namespaces:
+            return namespaces, OverlayWay.UNSHARE
+        return (), OverlayWay.BWRAP if by_bwrap else OverlayWay.NONE
 
-    def _mounts(self, namespaces: tuple[str, ...], spec: layer.LayerSpec, runtime: Path) -> bool:
+    def _enters(
+        self,
+        namespaces: tuple[str, ...],
+        mounts: Sequence[OverlayMount],
+        test: str,
+        folder: Path | str,
+    ) -> bool:
+        """Whether the starter can make these namespaces and mounts, and the test holds there."""
         reader, writer = os.pipe()
         with open(reader, "rb") as answer, open(os.devnull, "r+b") as nothing:
             order = Order(
-                argv=["/bin/sh", "-c", "test -d merged0/playground && echo yes >&3"],
+                argv=["/bin/sh", "-c", f"{test} && echo yes >&3"],
                 environment={},
-                folder=str(runtime),
+                folder=str(folder),
                 namespaces=namespaces,
-                mounts=Layered(spec, OverlayWay.UNSHARE, str(runtime), 0).outer(),
+                mounts=mounts,
             )
             given = [*[nothing.fileno()] * 3, writer]
             try:
-                ended = shared_starter().start_and_wait(order, given, _PATIENCE)
+                started = shared_starter().start(order, given)
             except OllmSandboxError:
-                ended = False
+                return False
             finally:
                 os.close(writer)
-            return ended and answer.read() == b"yes\n"
+            with open(started.pidfd, "rb") as pidfd:
+                ended = select.select([pidfd], [], [], _PATIENCE)[0]
+                return bool(ended) and answer.read() == b"yes\n"
 
     def _find_systemd(self) -> str:
         program = find_program("systemd-run", self._environ)

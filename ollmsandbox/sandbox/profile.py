@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,37 @@ class Profile:
     def hidden(self) -> tuple[str, ...]:
         return tuple(mask for mask in self.masks if mask not in self.show)
 
+    @cached_property
+    def hidden_by_folder(self) -> dict[str, list[str]]:
+        """The hidden names, by the folder they lie in."""
+        found: dict[str, list[str]] = {}
+        for path in self.hidden:
+            folder, _, name = path.rpartition("/")
+            found.setdefault(folder, []).append(name)
+        return found
+
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The variables a command gets. What is dropped never reaches any process inside."""
-        drop, keep = self._patterns
-        kept = {
-            name: value
-            for name, value in inherited.items()
-            if keep.fullmatch(name) or not drop.fullmatch(name)
-        }
+        kept = {name: value for name, value in inherited.items() if not self._drops(name)}
         kept.update(self.environment_set)
         return kept
 
+    def _drops(self, name: str) -> bool:
+        decided = self._decisions.get(name)
+        if decided is None:
+            drop, keep = _any_of(self.environment_drop), _any_of(self.environment_keep)
+            decided = bool(drop.fullmatch(name)) and not keep.fullmatch(name)
+            self._decisions[name] = decided
+        return decided
+
     @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        return _any_of(self.environment_drop), _any_of(self.environment_keep)
+    def _decisions(self) -> dict[str, bool]:
+        # The same variables come with every command.
+        return {}
 
 
-def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+@lru_cache(maxsize=32)
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     # No pattern at all must match nothing, not everything.
     alternatives = "|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)"
     return re.compile(alternatives, re.IGNORECASE)

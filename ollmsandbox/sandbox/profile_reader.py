@@ -25,26 +25,28 @@ _SIZES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 
 _TIMES = {"": 1, "s": 1, "min": 60, "h": 3600}
 
 
-def read(name: str, user_folder: Path) -> Profile:
+def read(name: str, user_folder: Path, on_the_way: tuple[str, ...] = ()) -> Profile:
     """A built-in profile with what the person's file of that name adds, or one of their own."""
+    on_the_way = (*on_the_way, name)
     built_in, own = BUILT_IN / f"{name}.yaml", user_folder / f"{name}.yaml"
     profile = Profile(name)
     if built_in.exists():
-        profile = _File(built_in, user_folder).added_to(profile)
+        profile = _File(built_in, user_folder, on_the_way).added_to(profile)
     if own.exists():
         # A profile of the person's own stands on `standard` unless it says otherwise: one that
         # forgets to mask anything must not be the result of forgetting a line.
         base = None if built_in.exists() else DEFAULT
-        profile = _File(own, user_folder).added_to(profile, default_base=base)
+        profile = _File(own, user_folder, on_the_way).added_to(profile, default_base=base)
     return replace(profile, name=name)
 
 
 class _File:
     """One YAML file, read through its nodes so that every complaint can name its line."""
 
-    def __init__(self, path: Path, user_folder: Path) -> None:
+    def __init__(self, path: Path, user_folder: Path, on_the_way: tuple[str, ...]) -> None:
         self._path = path
         self._user_folder = user_folder
+        self._on_the_way = on_the_way
         try:
             text = path.read_text(encoding="utf-8")
             loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -63,14 +65,14 @@ class _File:
         if "extends" in entries:
             base = self._base(entries.pop("extends"))
         if base is not None:
-            profile = read(base, self._user_folder)
+            profile = read(base, self._user_folder, self._on_the_way)
         for key, node in entries.items():
             profile = self._known(_KEYS, key, node, "")(self, profile, node)
         return profile
 
     def _base(self, node: yaml.Node) -> str:
         name = self._text(node, "extends")
-        if name == self._path.stem:
+        if name in self._on_the_way:
             raise self._wrong(node, "extends", "a profile cannot extend itself")
         if not (BUILT_IN / f"{name}.yaml").exists():
             raise self._wrong(node, "extends", f"there is no built-in profile {name!r}")

@@ -47,8 +47,13 @@ def find(key: str, environ: Mapping[str, str]) -> tuple[str, str]:
         return (
             "Overlays cannot be mounted over your home folder here: the kernel is older than "
             "5.11, the home folder's file system does not allow it, or a security module does not.",
-            "The sandbox works without, more slowly: your home folder is put together piece by "
-            "piece. A newer kernel, or bubblewrap 0.11 or newer, may help.",
+            "A newer kernel may help. Without overlays the sandbox works, more slowly: your home "
+            "folder is put together piece by piece.",
+        )
+    if key == "overlay-bwrap":
+        return (
+            "This bubblewrap does not mount overlays, or may not.",
+            "It need not, if the program can. Bubblewrap 0.11 and newer know how.",
         )
     if key == "systemd":
         return (

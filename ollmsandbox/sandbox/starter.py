@@ -37,9 +37,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main() -> None:
     talk = socket.socket(fileno=int(sys.argv[1]))
-    parent = int(sys.argv[2])
     os.setsid()
-    die_with(parent)
     # Nobody waits for what is started: the other side holds its pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     size = array.array("i").itemsize
@@ -47,6 +45,7 @@ def main() -> None:
     while True:
         data, ancillary, _flags, _address = talk.recvmsg(16, room)
         if not data:
+            # The program is gone, however it ended; what was started here goes with us.
             return
         descriptors = array.array("i")
         for _level, _kind, content in ancillary:
@@ -86,10 +85,7 @@ def become(order: dict[str, Any], given: list[int]) -> NoReturn:
         if order["processes"] is not None:
             # Counted in the new user namespace alone, not with the person's other programs.
             resource.setrlimit(resource.RLIMIT_NPROC, (order["processes"], order["processes"]))
-        step = "lower the priority for memory"
-        # Of all programs the sandbox is the one to end when memory is short.
-        with open("/proc/self/oom_score_adj", "wb") as file:
-            file.write(b"500")
+        first_to_go()
         step = f"start {order['argv'][0]}"
         told = take_places(given)
         os.execve(order["argv"][0], order["argv"], order["environment"])
@@ -106,6 +102,15 @@ def die_with(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def first_to_go() -> None:
+    """Of all programs the sandbox is the one to end when memory is short."""
+    try:
+        with open("/proc/self/oom_score_adj", "wb") as file:
+            file.write(b"500")
+    except OSError:
+        return  # not to be had in some containers, and no reason not to run
 
 
 def new_namespaces(*, with_user: bool) -> None:

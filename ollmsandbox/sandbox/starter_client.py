@@ -11,7 +11,6 @@ import array
 import contextlib
 import marshal
 import os
-import select
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,12 +21,11 @@ from typing import TYPE_CHECKING
 from ..errors import SandboxError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from .mounts import OverlayMount
 
 _STARTER = os.path.join(os.path.dirname(__file__), "starter.py")
 _PATIENCE = 15.0
+_CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
 @dataclass(frozen=True)
@@ -61,80 +59,57 @@ class Started:
 
 
 class Starter:
-    """The small process that starts sandboxes, kept for the next one."""
+    """The small process that starts sandboxes, kept for the next one.
+
+    It answers as soon as it has forked, before anything that could take long, so it is waited for.
+    """
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
-        self._lock: asyncio.Lock | None = None
+        ours.settimeout(_PATIENCE)
         with theirs:
             place = 3
-            argv = [sys.executable, "-I", "-S", _STARTER, str(place), str(os.getpid())]
+            argv = [sys.executable, "-I", "-S", _STARTER, str(place)]
             actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), place)]
             self.pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
 
-    async def start(self, order: Order, descriptors: Sequence[int]) -> Started:
+    def start(self, order: Order, descriptors: Sequence[int]) -> Started:
         """The descriptors stay the caller's; the pidfd becomes theirs."""
-        import asyncio
-
-        from .output import readable
-
-        self._lock = self._lock or asyncio.Lock()
-        async with self._lock:
-            self._send(order, descriptors)
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    await readable(self._socket.fileno())
-            except TimeoutError as error:
-                raise self._lost("does not answer") from error
-            return self._receive()
-
-    def start_and_wait(self, order: Order, descriptors: Sequence[int], patience: float) -> bool:
-        """For trials: whether it could be started and ended within the time."""
-        self._send(order, descriptors)
-        if not select.select([self._socket], [], [], patience)[0]:
-            raise self._lost("does not answer")
-        pidfd = self._receive().pidfd
+        paper = memory_file("order", order.packed())
+        rights = array.array("i", [paper, *descriptors])
+        room = socket.CMSG_LEN(rights.itemsize)
         try:
-            return bool(select.select([pidfd], [], [], patience)[0])
+            self._socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            text, ancillary, _flags, _address = self._socket.recvmsg(64, room, _CLOEXEC)
+        except OSError as error:
+            raise self._lost() from error
         finally:
-            os.close(pidfd)
+            os.close(paper)
+        if not text or not ancillary:
+            raise self._lost()
+        pidfd = array.array("i")
+        pidfd.frombytes(ancillary[0][2])
+        return Started(int(text), pidfd[0])
 
     def close(self) -> None:
         self._socket.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
-    def _send(self, order: Order, descriptors: Sequence[int]) -> None:
-        paper = memory_file("order", order.packed())
-        try:
-            rights = array.array("i", [paper, *descriptors])
-            self._socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        except OSError as error:
-            raise self._lost("is gone") from error
-        finally:
-            os.close(paper)
-
-    def _receive(self) -> Started:
-        rights = array.array("i")
-        room = socket.CMSG_LEN(rights.itemsize)
-        text, ancillary, _flags, _address = self._socket.recvmsg(64, room)
-        for _level, _kind, content in ancillary:
-            rights.frombytes(content)
-        if not text or not rights:
-            raise self._lost("is gone")
-        os.set_inheritable(rights[0], False)  # noqa: FBT003 - takes no keyword
-        return Started(int(text), rights[0])
-
-    def _lost(self, how: str) -> SandboxError:
+    def _lost(self) -> SandboxError:
         shared_starter.cache_clear()
-        return SandboxError(f"The process that starts sandboxes {how}.", "Try again.")
+        return SandboxError("The process that starts sandboxes is gone.", "Try again.")
 
 
 @cache
 def shared_starter() -> Starter:
     """One for the program: it takes longer to come up than a sandbox does."""
     return Starter()
+
+
+# A copy of this process must not speak on the same line.
+os.register_at_fork(after_in_child=shared_starter.cache_clear)
 
 
 def memory_file(name: str, content: bytes) -> int:

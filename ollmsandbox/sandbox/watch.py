@@ -14,6 +14,7 @@ from .result import Stop
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _INTERVAL = 0.25
+_LITTLE = 16 << 20
 
 
 async def watch(limits: Limits, first_process: Callable[[], int], folders: Sequence[str]) -> Stop:
@@ -33,9 +34,11 @@ async def watch(limits: Limits, first_process: Callable[[], int], folders: Seque
 
 def _disk(limits: Limits, before: dict[str, int]) -> Stop | None:
     for folder, used in before.items():
-        if limits.disk is not None and _used(folder) - used > limits.disk:
+        added = _used(folder) - used
+        if limits.disk is not None and added > limits.disk:
             return Stop.DISK
-        if limits.free is not None and _free(folder) < limits.free:
+        # A disk that was full before is no reason to end a command that writes little.
+        if limits.free is not None and added > _LITTLE and _free(folder) < limits.free:
             return Stop.FULL
     return None
 
