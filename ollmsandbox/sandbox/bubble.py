@@ -139,7 +139,7 @@ class Bubble:
 
     @cached_property
     def _found(self) -> Capabilities:
-        found = self._capabilities or probe(self._paths, self._environ)
+        found = self._capabilities or probe(self._paths, self._environ, writable=(self.project,))
         if not found.can_wrap:
             miss = found.misses[0]
             raise SandboxError(
@@ -203,9 +203,14 @@ class Bubble:
             with contextlib.suppress(ProcessLookupError):
                 self._first = os.pidfd_open(pid)
             # The number may be another process's by now, if this one was quick.
-            if self._first >= 0 and parent_of(pid) != self._bwrap_pid:
+            if self._first >= 0 and not self._is_first(pid, status.get("pid-namespace")):
                 self._forget()
             self._first_pid = pid
+
+    def _is_first(self, pid: int, namespace: object) -> bool:
+        with contextlib.suppress(OSError):
+            return os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace
+        return parent_of(pid) == self._bwrap_pid
 
     def _kill(self) -> None:
         # The first process of the namespace takes all others with it, and bwrap ends after it.

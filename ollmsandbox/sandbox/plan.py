@@ -93,9 +93,11 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
             f"{project} holds your whole home folder, and with it your keys and passwords.",
             "Choose a folder inside it.",
         )
-    for own in paths.own:
-        if below(project, os.path.realpath(own)):
-            raise ProjectError(f"{project} belongs to this program and cannot be a project.")
+    for own in (*paths.own, paths.runtime()):
+        real = os.path.realpath(own)
+        if below(project, real) or below(real, project):
+            # A command that could write there would decide what the next one may do.
+            raise ProjectError(f"{project} has files of this program in it, or lies among them.")
     for place in _NO_PROJECT:
         if below(project, place):
             raise ProjectError(f"{project} cannot be a project: it is not on a disk.")
@@ -228,21 +230,22 @@ class _Builder:
 
     def outside(self) -> list[Mount]:
         """What is hidden, and what listens, outside the home folder."""
-        elsewhere = (*self.empty, self._home, self._project)
+        elsewhere = (*self.empty, self._home, self._project, "/dev")
         names = {n for n in self._hidden_elsewhere if not _in_any(n, elsewhere) and _readable(n)}
         sockets = {s for s in self._host.sockets if not _in_any(s, (*elsewhere, *self._hidden))}
-        if self._way is OverlayWay.NONE:
-            return [Hidden(path, os.path.isdir(path)) for path in sorted(names | sockets)]
-        mounts: list[Mount] = []
-        folders = {os.path.dirname(path) for path in names | sockets}
-        for path in sorted(names | sockets):
-            if os.path.dirname(path) == "/":
-                mounts.append(Hidden(path, os.path.isdir(path)))
-        outermost = [f for f in sorted(folders - {"/"}) if not _in_any(f, folders - {"/", f})]
+        single = {p for p in names | sockets if self._needs_own_mount(p)}
+        mounts: list[Mount] = [Hidden(path, os.path.isdir(path)) for path in sorted(single)]
+        folders = {os.path.dirname(path) for path in (names | sockets) - single}
+        outermost = [f for f in sorted(folders) if not _in_any(f, folders - {f})]
         for folder in outermost:
             hidden = tuple(n[len(folder) + 1 :] for n in names if below(n, folder))
             mounts += self._walled(folder, hidden)
         return mounts
+
+    def _needs_own_mount(self, path: str) -> bool:
+        """Where no layer can be put over the folder around it."""
+        around = os.path.dirname(path)
+        return self._way is OverlayWay.NONE or around == "/" or _in_any(path, ("/proc", "/sys"))
 
     def inside_project(self) -> list[Mount]:
         """The project's changes are real, so what is hidden in it needs a mount of its own."""

@@ -64,8 +64,19 @@ class Capabilities:
         return tuple(f for f in self.findings if f.needed and not f.ok)
 
 
-def probe(paths: Paths, environ: Mapping[str, str], *, fresh: bool = False) -> Capabilities:
-    """The answer for this machine; a good one is kept until something it rests on changes."""
+def probe(
+    paths: Paths,
+    environ: Mapping[str, str],
+    *,
+    fresh: bool = False,
+    writable: Sequence[str] = (),
+) -> Capabilities:
+    """The answer for this machine; a good one is kept until something it rests on changes.
+
+    Programs are not taken from folders that commands can write: a project's own `bin` may be on
+    the PATH, and a `bwrap` that a command left there would be no sandbox.
+    """
+    environ = {**environ, "PATH": _trusted_path(environ, (*writable, str(paths.playground)))}
     file = paths.cache / f"probe-{_key(paths, environ)}.json"
     if not fresh:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -85,13 +96,23 @@ def _kept(file: Path, _written: int) -> Capabilities:
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str:
-    """The program's full path, "" if there is none. Relative entries of PATH lead into whatever
-    folder is current, which may be a hostile project."""
+    """The program's full path, "" if there is none."""
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, name)
-        if folder.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):
+        if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
     return ""
+
+
+def _trusted_path(environ: Mapping[str, str], writable: Sequence[str]) -> str:
+    """Without relative folders, which lead into whatever folder is current, and without those
+    that lie in a writable one."""
+    kept = []
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        real = os.path.realpath(folder)
+        if folder.startswith("/") and not any(f"{real}/".startswith(f"{w}/") for w in writable):
+            kept.append(folder)
+    return os.pathsep.join(kept)
 
 
 class _Probe:
