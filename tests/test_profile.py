@@ -167,32 +167,81 @@ def test_unix_sockets_can_be_denied_and_allowed(folder: Path) -> None:
     assert load(folder, "extends: strict\nunix_sockets: allow").unix_sockets
 
 
-# --- changes while the program runs ------------------------------------------------------------
+# --- changes while the program runs, and between its runs --------------------------------------
 
 
-def test_a_change_of_the_file_is_seen_by_the_next_load(folder: Path) -> None:
-    assert load(folder, "limits: {time: 11}").limits.time == 11
-    assert load(folder, "limits: {time: 12}").limits.time == 12
+@pytest.fixture(params=[False, True], ids=["read", "kept"])
+def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    """Where what was read is kept for the next run, if it is."""
+    return tmp_path / "cache" if request.param else None
 
 
-def test_a_new_file_and_its_removal_are_seen_by_the_next_load(folder: Path) -> None:
-    assert profile_file.load("standard", folder).limits.time == 600
+def time_of(name: str, folder: Path, cache: Path | None) -> float | None:
+    return profile_file.load(name, folder, cache).limits.time
+
+
+def test_a_change_of_the_file_is_seen_by_the_next_load(folder: Path, cache: Path | None) -> None:
+    for seconds in (11, 12, 11):
+        write(folder, "mine", f"limits: {{time: {seconds}}}")
+        assert time_of("mine", folder, cache) == seconds
+
+
+def test_a_new_file_and_its_removal_are_seen_by_the_next_load(
+    folder: Path, cache: Path | None
+) -> None:
+    assert time_of("standard", folder, cache) == 600
     file = write(folder, "standard", "limits: {time: 9}")
-    assert profile_file.load("standard", folder).limits.time == 9
+    assert time_of("standard", folder, cache) == 9
     file.unlink()
-    assert profile_file.load("standard", folder).limits.time == 600
+    assert time_of("standard", folder, cache) == 600
 
 
-def test_a_change_of_the_profile_it_stands_on_is_seen_by_the_next_load(folder: Path) -> None:
-    write(folder, "standard", "limits: {time: 21}")
-    assert load(folder, "masks: [~/x]").limits.time == 21
-    write(folder, "standard", "limits: {time: 22}")
-    assert profile_file.load("mine", folder).limits.time == 22
+@pytest.mark.parametrize("name", ["mine", "strict"])
+def test_a_change_of_the_profile_it_stands_on_is_seen_by_the_next_load(
+    folder: Path, cache: Path | None, name: str
+) -> None:
+    write(folder, "mine", "description: Mine.")
+    assert "~/letters" not in profile_file.load(name, folder, cache).hidden
+    write(folder, "standard", "masks: [~/letters]")
+    assert "~/letters" in profile_file.load(name, folder, cache).hidden
+    write(folder, "standard", "masks: [~/diaries]")
+    assert "~/diaries" in profile_file.load(name, folder, cache).hidden
 
 
-def test_a_mended_mistake_is_forgotten(folder: Path) -> None:
-    mistake(folder, "limits: {time: soon}")
-    assert load(folder, "limits: {time: 1}").limits.time == 1
+def test_a_new_mistake_is_seen_by_the_next_load(folder: Path, cache: Path | None) -> None:
+    write(folder, "mine", "limits: {time: 1}")
+    assert time_of("mine", folder, cache) == 1
+    write(folder, "mine", "limits: {time: soon}")
+    with pytest.raises(ProfileError):
+        profile_file.load("mine", folder, cache)
+    write(folder, "mine", "limits: {time: 2}")
+    assert time_of("mine", folder, cache) == 2
+
+
+def test_what_was_kept_is_what_was_read(folder: Path, tmp_path: Path) -> None:
+    write(
+        folder,
+        "mine",
+        "masks: [~/ü]\nenvironment: {set: {A: b, C: d}}\nlimits: {time: none, memory: 1 GiB}",
+    )
+    for name in ("standard", "strict", "mine"):
+        read = profile_file.load(name, folder)
+        assert profile_file.load(name, folder, tmp_path / "cache") == read
+        # As another start of the program would find it.
+        profile_file._load.cache_clear()
+        assert profile_file.load(name, folder, tmp_path / "cache") == read
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"versions": []}', "null", "\0"], ids=repr)
+def test_what_was_kept_and_is_damaged_is_read_anew(
+    folder: Path, tmp_path: Path, content: str
+) -> None:
+    cache = tmp_path / "cache"
+    before = profile_file.load("strict", folder, cache)
+    for file in cache.iterdir():
+        file.write_text(content)
+    profile_file._load.cache_clear()
+    assert profile_file.load("strict", folder, cache) == before
 
 
 # --- units -------------------------------------------------------------------------------------

@@ -80,16 +80,15 @@ def stdin_for(descriptor: int) -> Iterator[int | None]:
     """What a command may read of our input.
 
     An open file is also a way to what lies around it: it can be opened again for writing, a folder
-    leads to its parents. So a command gets a pipe or nothing. A terminal is not passed on.
+    leads to its parents, a pipe can be written for the next one who reads it. So a command gets a
+    pipe of its own or nothing. A terminal is not passed on.
     """
     try:
         kind = os.fstat(descriptor).st_mode
     except OSError:
         yield None
         return
-    if stat.S_ISFIFO(kind):
-        yield descriptor
-    elif stat.S_ISREG(kind) or stat.S_ISSOCK(kind):
+    if stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
         reader, writer = os.pipe()
         threading.Thread(target=_feed, args=(descriptor, writer), daemon=True).start()
         try:

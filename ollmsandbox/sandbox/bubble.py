@@ -89,6 +89,7 @@ class Bubble:
             paths=self._paths,
             host=Host.look(),
             way=self._found.overlay,
+            mounts_are_locked=self._found.namespaces != ("mount",),
             environ=self._environ,
         )
 

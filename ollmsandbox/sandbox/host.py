@@ -10,19 +10,50 @@ from dataclasses import dataclass
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
+def below(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies in it; names are compared part by part."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+@dataclass(frozen=True)
+class MountPoint:
+    """Where a file system, or the part of it below `root`, is mounted."""
+
+    path: str
+    device: str
+    root: str
+
+
 @dataclass(frozen=True)
 class Host:
     sockets: tuple[str, ...]
-    mount_points: tuple[str, ...]
+    mounts: tuple[MountPoint, ...]
     resolver: str
 
     @classmethod
     def look(cls) -> Host:
         return cls(
             sockets=_sockets(),
-            mount_points=_mount_points(),
+            mounts=_mounts(),
             resolver=os.path.realpath("/etc/resolv.conf"),
         )
+
+    def mounted_below(self, folder: str) -> list[str]:
+        return sorted({m.path for m in self.mounts if below(m.path, folder) and m.path != folder})
+
+    def aliases(self, path: str) -> list[str]:
+        """Other paths of the same thing: its file system may be mounted twice, or bound."""
+        around = [mount for mount in self.mounts if below(path, mount.path)]
+        if not around:
+            return []
+        mount = max(around, key=lambda m: len(m.path))
+        inner = _move(path, mount.path, mount.root)
+        found = {
+            _move(inner, other.root, other.path)
+            for other in self.mounts
+            if other.device == mount.device and below(inner, other.root)
+        }
+        return sorted(alias for alias in found - {path} if _same(alias, path))
 
 
 def _sockets() -> tuple[str, ...]:
@@ -40,11 +71,27 @@ def _sockets() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _mount_points() -> tuple[str, ...]:
+def _mounts() -> tuple[MountPoint, ...]:
     found = []
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
-            raw = line.split(b" ")[4]
-            plain = _ESCAPED.sub(lambda m: bytes([int(m[1], 8)]), raw)
-            found.append(os.fsdecode(plain))
+            # ID PARENT MAJOR:MINOR ROOT MOUNT-POINT ...
+            fields = line.split(b" ", 5)
+            found.append(MountPoint(_plain(fields[4]), _plain(fields[2]), _plain(fields[3])))
     return tuple(dict.fromkeys(found))
+
+
+def _plain(field: bytes) -> str:
+    return os.fsdecode(_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), field))
+
+
+def _move(path: str, folder: str, other: str) -> str:
+    """The path that is in `other` what `path` is in `folder`."""
+    return (other.rstrip("/") + path[len(folder.rstrip("/")) :]) or "/"
+
+
+def _same(one: str, two: str) -> bool:
+    try:
+        return os.path.samestat(os.lstat(one), os.lstat(two))
+    except OSError:
+        return False

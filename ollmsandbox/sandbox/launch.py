@@ -25,7 +25,8 @@ class Programs:
     """What a sandbox is started with."""
 
     bwrap: str
-    # The namespaces in which overlays are mounted: root needs no user namespace for it.
+    # The namespaces bwrap is started in: mounts of ours can be made there, and mounts that others
+    # make meanwhile do not come in. Root needs no user namespace for it.
     namespaces: tuple[str, ...] = ()
     # A control group for the memory limit, where the person set one and systemd answers.
     scope: tuple[str, ...] = ()
@@ -43,17 +44,18 @@ def make_order(
     options, filter_, status = first_descriptor, first_descriptor + 1, first_descriptor + 2
     bwrap = [*programs.scope, programs.bwrap, "--args", str(options), "--"]
     arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
-    outer = plan.outer()
     limit = plan.limits.processes
-    if not outer and limit is not None:
+    apart = "user" in programs.namespaces
+    if limit is not None and not apart:
         argv = [SHELL, "-c", _INNER, "sh", str(limit), *argv]
     order = Order(
         argv=[*bwrap, *argv],
         environment=plan.environment,
         folder=str(runtime),
-        namespaces=programs.namespaces if outer else (),
-        mounts=outer,
-        processes=limit if outer else None,
+        namespaces=programs.namespaces,
+        mounts=plan.outer(),
+        processes=limit if apart else None,
+        protect=programs.bwrap,
     )
     return order, arguments
 

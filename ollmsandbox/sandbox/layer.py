@@ -11,13 +11,14 @@ import fcntl
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 # As many folders can be layered in one run; the mount points are made once, for all runs: each
 # run mounts in a namespace of its own.
 MOUNT_POINTS = 32
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class LayerSpec:
 
     @property
     def name(self) -> str:
-        key = repr((self.hidden, self.folders)).encode("utf-8", "surrogateescape")
+        key = repr((_VERSION, self.hidden, self.folders)).encode("utf-8", "surrogateescape")
         return hashlib.sha256(key).hexdigest()[:24]
 
 
@@ -68,7 +69,10 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
             return
         made = Path(tempfile.mkdtemp(dir=layers, prefix="new-"))
         try:
-            _fill(made, spec)
+            _fill(made / "top", spec)
+            # Whiteouts are filtered from a listing only where there is something below them: so
+            # below is the same once more, without them.
+            _fill(made / "frame", replace(spec, hidden=()))
             made.rename(target)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
@@ -83,6 +87,7 @@ def prepare_mount_points(runtime: Path) -> None:
 
 
 def _fill(made: Path, spec: LayerSpec) -> None:
+    made.mkdir()
     root, *inner = spec.folders
     for item in inner:
         (made / item.name).mkdir(parents=True, exist_ok=True)

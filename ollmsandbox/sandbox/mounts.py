@@ -55,10 +55,16 @@ class Kernel:
     is_root: bool
 
     def args(self) -> Sequence[str]:
-        made = ("--dev", "/dev", "--proc", "/proc")
-        # For root /proc/sys is writable without any capability: core_pattern would start a
-        # program of the command's choice outside.
-        return (*made, "--ro-bind", "/proc/sys", "/proc/sys") if self.is_root else made
+        made = ["--dev", "/dev", "--proc", "/proc"]
+        # Whose keys there are; the keys themselves are out of reach of the filtered calls.
+        for name in filter(os.path.exists, ("/proc/keys", "/proc/key-users")):
+            made += ["--ro-bind", "/dev/null", name]
+        if self.is_root:
+            # Writable for root without any capability: core_pattern would start a program of the
+            # command's choice outside.
+            for name in filter(os.path.exists, ("/proc/sys", "/proc/acpi", "/proc/scsi")):
+                made += ["--ro-bind", name, name]
+        return made
 
     def describe(self) -> str:
         return "Other programs and devices cannot be seen."
@@ -152,11 +158,12 @@ class Layered:
     def outer(self) -> Sequence[OverlayMount]:
         if self.way is not OverlayWay.UNSHARE:
             return ()
-        return (OverlayMount((self._layer, self.spec.folder), self._merged, "userxattr"),)
+        return (OverlayMount((*self._layers, self.spec.folder), self._merged, "userxattr"),)
 
     @property
-    def _layer(self) -> str:
-        return f"{self.runtime}/layers/{self.spec.name}"
+    def _layers(self) -> tuple[str, str]:
+        made = f"{self.runtime}/layers/{self.spec.name}"
+        return (f"{made}/top", f"{made}/frame")
 
     @property
     def _merged(self) -> str:
@@ -164,10 +171,10 @@ class Layered:
 
     def args(self) -> Sequence[str]:
         if self.way is OverlayWay.BWRAP:
-            return (
-                *("--overlay-src", self.spec.folder, "--overlay-src", self._layer),
-                *("--ro-overlay", self.spec.folder),
-            )
+            top, frame = self._layers
+            lowest_first = (self.spec.folder, frame, top)
+            sources = (part for layer in lowest_first for part in ("--overlay-src", layer))
+            return (*sources, "--ro-overlay", self.spec.folder)
         return ("--ro-bind", self._merged, self.spec.folder)
 
     def describe(self) -> str:
@@ -181,6 +188,7 @@ class Pieced:
     folder: str
     mode: int
     shown: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
     parents: tuple[tuple[str, int], ...]
     hidden: tuple[str, ...]
 
@@ -190,6 +198,8 @@ class Pieced:
             made += ["--perms", f"{mode:04o}", "--dir", f"{self.folder}/{parent}"]
         for name in self.shown:
             made += ["--ro-bind-try", f"{self.folder}/{name}", f"{self.folder}/{name}"]
+        for name, target in self.links:
+            made += ["--symlink", target, f"{self.folder}/{name}"]
         return made
 
     def describe(self) -> str:

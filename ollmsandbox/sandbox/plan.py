@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..errors import ProjectError, SandboxError, WorkingDirError
 from ..paths import Paths
-from .host import Host
+from .host import Host, below
 from .layer import MOUNT_POINTS, spec_for
 from .mounts import (
     Hidden,
@@ -148,8 +148,11 @@ def make_plan(
     paths: Paths,
     host: Host,
     way: OverlayWay,
+    mounts_are_locked: bool,
     environ: Mapping[str, str],
 ) -> Plan:
+    """Decide everything. Mounts are locked in a user namespace: it cannot take a folder apart
+    from what is mounted below it, so no overlay can be put over such a folder."""
     home = os.path.realpath(paths.home)
     if home == "/" or not os.path.isdir(home):
         raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
@@ -160,7 +163,7 @@ def make_plan(
                 f"{project} lies in {name}, which commands may not see.",
                 "Choose another folder, or name it under `show` in your profile.",
             )
-    builder = _Builder(project, home, hidden, way, paths, host)
+    builder = _Builder(project, home, hidden, paths, host, way, locked=mounts_are_locked)
     limits = profile.limits
     inside = f"{home}/playground"
     mounts: list[Mount] = [System(), Kernel(is_root=os.getuid() == 0)]
@@ -170,7 +173,7 @@ def make_plan(
     mounts += builder.home()
     mounts += [Writable(inside, os.path.realpath(paths.playground), "the playground")]
     mounts += [Writable(project, project, "the project")]
-    mounts += builder.inside_project()
+    mounts += builder.inside_writable()
     mounts += builder.seals()
     environment = profile.environment(environ)
     directory = find_working_dir(working_dir, project, paths, hidden)
@@ -198,16 +201,20 @@ class _Builder:
         project: str,
         home: str,
         hidden: Sequence[str],
-        way: OverlayWay,
         paths: Paths,
         host: Host,
+        way: OverlayWay,
+        *,
+        locked: bool,
     ) -> None:
         self._project = project
         self._home = home
         self._hidden = hidden
         self._hidden_elsewhere = [name for name in hidden if not below(name, home)]
         self._way = way
+        self._locked = locked
         self._host = host
+        self._playground = os.path.realpath(paths.playground)
         self._runtime = str(paths.runtime())
         self._layers = 0
         # Its devices are there by now; what is written there would be in memory, without limit.
@@ -224,40 +231,59 @@ class _Builder:
     def home(self) -> list[Mount]:
         """The home folder without secrets, with the playground's mount point."""
         inside = self._relative(self._home)
-        if self._way is OverlayWay.NONE:
-            return [self._pieced(self._home, inside, ("playground",))]
-        return self._walled(self._home, inside, ("playground",))
+        if self._can_layer(self._home):
+            return self._walled(self._home, inside, ("playground",))
+        return [self._pieced(self._home, inside, ("playground",))]
 
     def outside(self) -> list[Mount]:
         """What is hidden, and what listens, outside the home folder."""
         elsewhere = (*self.empty, self._home, self._project, "/dev")
-        names = {n for n in self._hidden_elsewhere if not _in_any(n, elsewhere) and _readable(n)}
-        sockets = {s for s in self._host.sockets if not _in_any(s, (*elsewhere, *self._hidden))}
-        single = {p for p in names | sockets if self._needs_own_mount(p)}
-        mounts: list[Mount] = [Hidden(path, os.path.isdir(path)) for path in sorted(single)]
-        folders = {os.path.dirname(path) for path in (names | sockets) - single}
-        outermost = [f for f in sorted(folders) if not _in_any(f, folders - {f})]
-        for folder in outermost:
-            hidden = tuple(n[len(folder) + 1 :] for n in names if below(n, folder))
-            mounts += self._walled(folder, hidden)
+        names = {n for n in self._hidden_elsewhere if _can_see(n)}
+        names |= {alias for name in names for alias in self._host.aliases(name)}
+        listening = {s for s in self._host.sockets if not _in_any(s, self._hidden)}
+        folders: dict[str, set[str]] = {}
+        # The home folder may be mounted in a second place.
+        for home in self._host.aliases(self._home):
+            if self._can_layer(home):
+                folders[home] = {f"{home}/{name}" for name in self._relative(self._home)}
+            else:
+                names |= {f"{home}/{name}" for name in self._relative(self._home)}
+        mounts: list[Mount] = []
+        for path in sorted(names | listening):
+            folder = os.path.dirname(path)
+            if _in_any(path, (*elsewhere, *folders)) or not os.path.lexists(path):
+                continue
+            if self._can_layer(folder):
+                folders.setdefault(folder, set())
+            else:
+                mounts.append(Hidden(path, os.path.isdir(path)))
+        for folder in sorted(f for f in folders if not _in_any(f, folders.keys() - {f})):
+            hidden = {n for n in names.union(*folders.values()) if below(n, folder)}
+            mounts += self._walled(folder, tuple(n[len(folder) + 1 :] for n in hidden))
         return mounts
 
-    def _needs_own_mount(self, path: str) -> bool:
-        """Where no layer can be put over the folder around it."""
-        around = os.path.dirname(path)
-        return self._way is OverlayWay.NONE or around == "/" or _in_any(path, ("/proc", "/sys"))
-
-    def inside_project(self) -> list[Mount]:
-        """The project's changes are real, so what is hidden in it needs a mount of its own."""
+    def inside_writable(self) -> list[Mount]:
+        """Where changes are real, what is hidden and what listens needs a mount of its own."""
         names = [n for n in self._hidden if below(n, self._project) and os.path.exists(n)]
         sockets = [s for s in self._host.sockets if below(s, self._project)]
-        if self._way is OverlayWay.NONE:
+        if not self._can_layer(self._home):
             sockets += [s for s in self._host.sockets if self._listens_in_home(s)]
+        shown = f"{self._home}/playground"
+        sockets += [
+            shown + socket[len(self._playground) :]
+            for socket in self._host.sockets
+            if below(socket, self._playground)
+        ]
         return [Hidden(path, os.path.isdir(path)) for path in (*names, *sockets)]
 
     def _listens_in_home(self, socket: str) -> bool:
         seen = not _in_any(socket, (*self._hidden, self._project))
         return seen and below(socket, self._home)
+
+    def _can_layer(self, folder: str) -> bool:
+        if self._way is OverlayWay.NONE or folder == "/" or _in_any(folder, ("/proc", "/sys")):
+            return False
+        return not self._locked or not self._host.mounted_below(folder)
 
     def seals(self) -> list[Mount]:
         return [Sealed(folder) for folder in self._sealed]
@@ -267,11 +293,9 @@ class _Builder:
     ) -> list[Mount]:
         mounts: list[Mount] = [self._layered(folder, hidden, added)]
         skipped = (*self._hidden, *self.empty, "/proc", "/sys", "/dev")
-        for point in sorted(self._host.mount_points):
+        for point in self._host.mounted_below(folder):
             # An overlay does not show what is mounted below its folder.
-            if point == folder or not below(point, folder) or _in_any(point, skipped):
-                continue
-            if os.access(point, os.R_OK, effective_ids=True):
+            if not _in_any(point, skipped) and os.access(point, os.R_OK, effective_ids=True):
                 names = self._relative(point)
                 mounts.append(self._layered(point, names) if names else ReadOnly(point))
         return mounts
@@ -298,17 +322,23 @@ class _Builder:
     def _pieced(self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...]) -> Pieced:
         spec = spec_for(folder, hidden, added)
         parents = {item.name for item in spec.folders}
-        shown = []
+        shown, links = [], []
         for parent in parents:
             for name in _names(f"{folder}/{parent}"):
                 path = f"{parent}/{name}" if parent else name
-                if path not in parents and path not in spec.hidden:
+                if path in parents or path in spec.hidden:
+                    continue
+                if os.path.islink(f"{folder}/{path}"):
+                    # Bound, it would be what it leads to, with all that is hidden there.
+                    links.append((path, os.readlink(f"{folder}/{path}")))
+                else:
                     shown.append(path)
         self._sealed.append(folder)
         return Pieced(
             folder=folder,
             mode=spec.folders[0].mode,
             shown=tuple(sorted(shown)),
+            links=tuple(sorted(links)),
             parents=tuple((f.name, f.mode) for f in spec.folders[1:]),
             hidden=spec.hidden,
         )
@@ -337,17 +367,13 @@ def hidden_paths(profile: Profile, paths: Paths) -> tuple[str, ...]:
     return tuple(name for name in found if not below(home, name))
 
 
-def below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it; names are compared part by part."""
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
-
-
 def _in_any(path: str, folders: Iterable[str]) -> bool:
     return any(below(path, folder) for folder in folders)
 
 
-def _readable(path: str) -> bool:
-    return os.access(path, os.R_OK, effective_ids=True)
+def _can_see(path: str) -> bool:
+    """What the person may neither read nor enter need not be hidden from a command."""
+    return any(os.access(path, way, effective_ids=True) for way in (os.R_OK, os.X_OK))
 
 
 def _names(folder: str) -> list[str]:

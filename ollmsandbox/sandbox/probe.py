@@ -19,10 +19,11 @@ from pathlib import Path
 from ..errors import OllmSandboxError
 from ..paths import Paths, write_atomically
 from . import layer, remedies, seccomp
+from .host import Host
 from .mounts import Layered, OverlayMount, OverlayWay
 from .starter_client import Order, shared_starter
 
-_VERSION = 2
+_VERSION = 3
 _PATIENCE = 5.0
 _BASIC = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
@@ -303,7 +304,8 @@ def _key(paths: Paths, environ: Mapping[str, str]) -> str:
             found = os.stat(path)
             facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
     with contextlib.suppress(OSError):
-        facts += [str(paths.home), os.stat(paths.home).st_dev]
+        home = os.path.realpath(paths.home)
+        facts += [home, os.stat(home).st_dev, *Host.look().mounted_below(home)]
     facts += [str(base) for base in paths.runtime_candidates]
     return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import SandboxError
 from ..paths import make_folder
 
-_VERSION = 1
+_VERSION = 2
 
 _REFUSED = (
     # other file systems and roots
@@ -129,6 +129,8 @@ def _compile(rules: Rules, target: Path) -> None:
     for family in range(highest + 1):
         if family not in families:
             made.add_rule(no_family, "socket", lib.Arg(0, lib.EQ, family))
+    # Only Unix sockets come in pairs; asking for others would load kernel code all the same.
+    made.add_rule(no_family, "socketpair", lib.Arg(0, lib.NE, int(socket.AF_UNIX)))
     if rules.netlink:
         # Routes only: no kernel events, audit, or table of everybody's sockets.
         made.add_rule(

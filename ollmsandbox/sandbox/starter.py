@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_RDONLY, _MS_REC, _MS_PRIVATE = 1, 0x4000, 0x40000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 0x20, 0x1000, 0x4000, 0x40000
+# nosuid, nodev, noexec, noatime, nodiratime: the same numbers in mount() and statvfs().
+_LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 
@@ -79,6 +81,9 @@ def become(order: dict[str, Any], given: list[int]) -> NoReturn:
         if order["namespaces"]:
             step = "make a namespace"
             new_namespaces(with_user="user" in order["namespaces"])
+            if order["protect"]:
+                step = f"protect {order['protect']}"
+                bind_read_only(order["protect"])
             for mount in order["mounts"]:
                 step = f"mount an overlay over {mount['lower'][-1]}"
                 mount_overlay(**mount)
@@ -137,13 +142,29 @@ def mount_overlay(*, lower: list[str], target: str, options: str) -> None:
         os.close(number)
 
 
+def bind_read_only(program: str) -> None:
+    """bwrap goes on inside as the first process, and /proc/1/exe leads to it: by the mount it was
+    started from, which must not be a writable one."""
+    path = os.fsencode(program)
+    check(_libc.mount(path, path, None, _MS_BIND, None))
+    # Flags that a user namespace has locked have to be given again.
+    kept = os.statvfs(path).f_flag & _LOCKED_FLAGS
+    check(_libc.mount(None, path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept, None))
+
+
 def take_places(given: list[int]) -> int:
     """Descriptors 0, 1, 2, ... in the order given and no others; returns the last."""
     # First out of the way: a place may be held by one that is still to be moved.
     moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in given]
     for place, number in enumerate(moved):
         os.dup2(number, place)
-    os.closerange(len(moved), os.sysconf("SC_OPEN_MAX"))
+    # By their names, not up to the limit: one may be above a limit that was lowered later.
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) >= len(moved):
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the listing's own
     return len(moved) - 1
 
 

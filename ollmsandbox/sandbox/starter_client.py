@@ -38,6 +38,8 @@ class Order:
     namespaces: Sequence[str] = ()
     mounts: Sequence[OverlayMount] = ()
     processes: int | None = None
+    # A program that stays visible inside and must not be writable there.
+    protect: str = ""
 
     def packed(self) -> bytes:
         return marshal.dumps(
@@ -48,6 +50,7 @@ class Order:
                 "namespaces": list(self.namespaces),
                 "mounts": [vars(mount) for mount in self.mounts],
                 "processes": self.processes,
+                "protect": self.protect,
             }
         )
 

@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Attempts to read keys, tokens, histories and what the program keeps for itself."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from attack import IS_ROOT, folder_elsewhere, python, run_while
+from conftest import Person, cli_argv
+
+from ollmsandbox.sandbox import profile_file
+from ollmsandbox.sandbox.mounts import OverlayWay
+from ollmsandbox.sandbox.probe import Capabilities, probe
+
+SECRET = "correct horse battery staple"
+
+MASKS = profile_file.load("standard", Path("/nonexistent")).masks
+HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]
+SYSTEM_MASKS = [mask for mask in MASKS if mask.startswith("/") and "*" not in mask]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    with folder_elsewhere(tmp_path / "elsewhere") as folder:
+        yield folder
+
+
+@pytest.fixture(params=[None, OverlayWay.NONE], ids=["layers", "pieces"])
+def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
+    """What the machine can do, and what a lesser one can: both must hide the same."""
+    here = probe(person.paths, person.environ)
+    return here if request.param is None else replace(here, overlay=request.param)
+
+
+def put_secret(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{SECRET}\n")
+    return path
+
+
+def read_all(*folders: object) -> str:
+    """Shell text that shows everything readable in these folders, following links."""
+    names = shlex.join(str(folder) for folder in folders)
+    return f"find -L {names} -type f -exec cat {{}} + 2>/dev/null; true"
+
+
+# Names that hold secrets.
+
+
+@pytest.mark.parametrize("name", HOME_MASKS)
+def test_reading(person: Person, name: str) -> None:
+    folder = person.home / name
+    put_secret(folder / "file")
+    attack = f"cat {shlex.quote(str(folder / 'file'))}; ls -a {shlex.quote(str(folder.parent))}"
+    result = person.run(attack)
+    assert SECRET not in result.stdout.text
+    assert folder.name not in result.stdout.text.splitlines()
+    assert SECRET in person.run_outside(attack).stdout
+
+
+@pytest.mark.parametrize("profile", ["standard", "strict"])
+def test_searching_the_whole_home_folder(person: Person, found: Capabilities, profile: str) -> None:
+    # Files this time; a name may be either.
+    for name in HOME_MASKS:
+        put_secret(person.home / name)
+    (person.home / "readme").write_text("not a secret\n")
+    attack = read_all("~").replace("'~'", "~")
+    assert person.run(attack, capabilities=found, profile=profile).stdout.text == "not a secret\n"
+    assert person.run_outside(attack).stdout.count(SECRET) == len(HOME_MASKS)
+
+
+@pytest.mark.parametrize("folder", [".", ".config", ".cargo", ".local/share", ".var"])
+@pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
+def test_listing_what_is_hidden(
+    person: Person, found: Capabilities, folder: str, there: bool
+) -> None:
+    if there:
+        (person.home / folder).mkdir(parents=True, exist_ok=True)
+    hidden = {os.path.basename(n) for n in HOME_MASKS if (os.path.dirname(n) or ".") == folder}
+    assert hidden
+    names = person.run(f"ls -a ~/{folder}", capabilities=found).stdout.text.splitlines()
+    assert not hidden & set(names)
+
+
+ROUTES = [
+    "../.ssh/id_rsa",
+    "/proc/self/root{home}/.ssh/id_rsa",
+    "/proc/1/root{home}/.ssh/id_rsa",
+    "/proc/self/cwd/../.ssh/id_rsa",
+    "/proc/1/cwd/../.ssh/id_rsa",
+    "link/id_rsa",
+    "{home}/./.ssh/../.ssh//id_rsa",
+    "/dev/fd/9/.ssh/id_rsa",
+]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_reading_by_another_route(person: Person, found: Capabilities, route: str) -> None:
+    put_secret(person.home / ".ssh" / "id_rsa")
+    (person.project / "link").symlink_to("../.ssh")
+    attack = f"exec 9< ..; cat {route.format(home=person.home)}"
+    result = person.run(attack, capabilities=found)
+    assert (result.exit_code, result.stdout.text) == (1, "")
+    if "/1/" not in route:
+        assert SECRET in person.run_outside(attack).stdout
+
+
+@pytest.mark.parametrize("name", [n for n in SYSTEM_MASKS if os.path.exists(n)])
+def test_reading_a_secret_of_the_machine(person: Person, name: str) -> None:
+    attack = f"cat {name} || ls {name}/*"
+    assert person.run(attack).stdout.text == ""
+
+
+if IS_ROOT:
+
+    def test_reading_password_hashes_as_root(person: Person) -> None:
+        assert person.run_outside("cat /etc/shadow").returncode == 0
+        for route in ("/etc/shadow", "/proc/1/root/etc/shadow", "/etc/../etc/shadow"):
+            assert person.run(f"cat {route}").exit_code == 1
+
+    def test_reading_what_only_another_user_may(person: Person, elsewhere: Path) -> None:
+        secret = put_secret(elsewhere / "file")
+        secret.chmod(0o600)
+        os.chown(secret, 65534, 65534)
+        attack = f"cat {secret}"
+        assert person.run(attack).stdout.text == ""
+        assert SECRET in person.run_outside(attack).stdout
+
+
+# Names that lead elsewhere.
+
+
+@pytest.mark.parametrize("target", ["in the home folder", "in the project", "elsewhere"])
+def test_a_hidden_name_is_a_link(
+    person: Person, found: Capabilities, elsewhere: Path, target: str
+) -> None:
+    places = {
+        "in the home folder": person.home / "dotfiles" / "ssh",
+        "in the project": person.project / "dotfiles" / "ssh",
+        "elsewhere": elsewhere / "ssh",
+    }
+    folder = places[target]
+    put_secret(folder / "id_rsa")
+    (person.home / ".ssh").symlink_to(folder)
+    attack = read_all(f"{person.home}/.ssh", folder, person.home, elsewhere)
+    assert SECRET not in person.run(attack, capabilities=found).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+def test_a_hidden_name_is_a_link_to_a_link(person: Person, found: Capabilities) -> None:
+    put_secret(person.home / "vault" / "ssh" / "id_rsa")
+    (person.home / "dotfiles").symlink_to("vault")
+    (person.home / ".ssh").symlink_to("dotfiles/ssh")
+    attack = read_all(person.home)
+    assert SECRET not in person.run(attack, capabilities=found).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+@pytest.mark.parametrize("inside_home", [True, False])
+def test_the_folder_around_a_hidden_name_is_a_link(
+    person: Person, found: Capabilities, elsewhere: Path, inside_home: bool
+) -> None:
+    config = (person.home / "dotfiles" if inside_home else elsewhere) / "config"
+    put_secret(config / "gh" / "hosts.yml")
+    (person.home / ".config").symlink_to(config)
+    attack = read_all(config, person.home)
+    assert SECRET not in person.run(attack, capabilities=found).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+def test_the_home_folder_itself_is_a_link(person: Person, found: Capabilities) -> None:
+    put_secret(person.home / ".ssh" / "id_rsa")
+    link = person.home.parent / "link"
+    link.symlink_to(person.home)
+    person.environ["HOME"] = str(link)
+    attack = read_all(link, person.home)
+    assert SECRET not in person.run(attack, capabilities=found).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+def test_the_home_folder_can_be_seen_in_a_second_place(person: Person) -> None:
+    # As on systems where /home is a part of a file system that is mounted as a whole, too.
+    put_secret(person.home / ".ssh" / "id_rsa")
+    second = next(folder for folder in ("/mnt", "/media", "/srv") if os.path.isdir(folder))
+    machine = ["unshare", "--map-root-user", "--mount"]
+    attack = f"cat {second}/home/.ssh/id_rsa ~/.ssh/id_rsa"
+    for argv, reads in ((["sh", "-c", attack], True), (cli_argv("run", "-c", attack), False)):
+        script = f'mount --bind "$HOME/.." {second} && exec "$@"'
+        done = subprocess.run(
+            [*machine, "sh", "-c", script, "sh", *argv],
+            cwd=person.project,
+            env=person.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "No such file" in done.stderr or reads, done.stderr
+        assert (SECRET in done.stdout) is reads
+
+
+# Secrets that come, or move, while a command runs.
+
+WATCH = """
+    def look():
+        for folder, folders, files in os.walk(os.environ['HOME']):
+            for name in files:
+                if name != 'go':
+                    try:
+                        print(open(f'{folder}/{name}', errors='replace').read())
+                    except OSError:
+                        pass
+    look()
+    print('ready', flush=True)
+    go = os.getcwd() + '/go'
+    while not os.path.exists(go):
+        look()
+        for name in ('/.ssh/id_rsa', '/.config/gh/hosts.yml', '/.netrc'):
+            try:
+                print(open(os.environ['HOME'] + name).read())
+            except OSError:
+                pass
+    look()
+    """
+
+
+@pytest.mark.parametrize("name", [".ssh/id_rsa", ".config/gh/hosts.yml", ".netrc"])
+@pytest.mark.parametrize("around", [True, False], ids=["in a folder", "with its folder"])
+def test_a_secret_is_created_while_a_command_runs(
+    person: Person, found: Capabilities, name: str, around: bool
+) -> None:
+    secret = person.home / name
+    if around:
+        secret.parent.mkdir(parents=True, exist_ok=True)
+    result = run_while(person, python(WATCH), lambda: put_secret(secret), capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+    (person.project / "go").touch()
+    assert SECRET in person.run_outside(python(WATCH)).stdout
+
+
+def test_a_hidden_folder_is_replaced_while_a_command_runs(
+    person: Person, found: Capabilities
+) -> None:
+    put_secret(person.home / ".ssh" / "id_rsa")
+    new = person.home.parent / "new"
+
+    def replace_folder() -> None:
+        for _ in range(20):
+            put_secret(new / "id_rsa")
+            shutil.rmtree(person.home / ".ssh")
+            new.rename(person.home / ".ssh")
+
+    result = run_while(person, python(WATCH), replace_folder, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+def test_the_folder_around_a_secret_is_replaced_while_a_command_runs(
+    person: Person, found: Capabilities
+) -> None:
+    put_secret(person.home / ".config" / "gh" / "hosts.yml")
+    new = person.home.parent / "new"
+
+    def replace_folder() -> None:
+        for _ in range(20):
+            put_secret(new / "gh" / "hosts.yml")
+            shutil.rmtree(person.home / ".config")
+            new.rename(person.home / ".config")
+
+    result = run_while(person, python(WATCH), replace_folder, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+def test_a_hidden_file_is_written_anew_while_a_command_runs(
+    person: Person, found: Capabilities
+) -> None:
+    # The way editors and tools save: a new file takes the old one's name.
+    netrc = put_secret(person.home / ".netrc")
+    new = person.home.parent / "new"
+
+    def save() -> None:
+        for _ in range(20):
+            put_secret(new).rename(netrc)
+
+    result = run_while(person, python(WATCH), save, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+def test_nothing_is_created_outside_for_what_is_hidden(person: Person, found: Capabilities) -> None:
+    (person.home / ".config").mkdir()
+    person.run("ls -aR ~ > /dev/null; mkdir ~/.ssh ~/.config/gh", capabilities=found)
+    names = {path.name for path in person.home.iterdir()}
+    assert names - {"project", ".cache", ".local"} == {".config"}
+    assert list((person.home / ".config").iterdir()) == []
+
+
+# What the program keeps for itself.
+
+OWN = {
+    "as usual": {},
+    "moved within the home folder": {
+        "XDG_DATA_HOME": "{home}/data",
+        "XDG_CACHE_HOME": "{home}/a/cache",
+        "XDG_CONFIG_HOME": "{home}/b",
+    },
+    "moved elsewhere": {
+        "XDG_DATA_HOME": "{elsewhere}/data",
+        "XDG_CACHE_HOME": "{elsewhere}/cache",
+        "XDG_CONFIG_HOME": "{elsewhere}/config",
+    },
+}
+
+
+@pytest.mark.parametrize("where", OWN)
+def test_our_own_database_and_settings(person: Person, elsewhere: Path, where: str) -> None:
+    for name, value in OWN[where].items():
+        person.environ[name] = value.format(home=person.home, elsewhere=elsewhere)
+    paths = person.paths
+    for folder in paths.own:
+        put_secret(folder / "kept")
+    attack = read_all(*paths.own, person.home, elsewhere)
+    assert SECRET not in person.run(attack).stdout.text
+    assert person.run_outside(attack).stdout.count(SECRET) >= 3
+
+
+@pytest.mark.parametrize("where", OWN)
+def test_replacing_our_own_settings(person: Person, elsewhere: Path, where: str) -> None:
+    for name, value in OWN[where].items():
+        person.environ[name] = value.format(home=person.home, elsewhere=elsewhere)
+    profile = person.paths.profiles / "standard.yaml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text("unix_sockets: deny\n")
+    attack = f"mkdir -p {profile.parent}; echo 'show: [~/.ssh]' > {profile}"
+    person.run(attack)
+    assert profile.read_text() == "unix_sockets: deny\n"
+    person.run_outside(attack)
+    assert profile.read_text() == "show: [~/.ssh]\n"
+
+
+@pytest.mark.parametrize("folder", ["/dev/shm", "/tmp", "/var/tmp", "/run"])
+def test_what_the_program_keeps_while_it_runs(person: Person, folder: str) -> None:
+    # Its layers lie there; through them one could see what is below.
+    attack = f"find {folder} -path {person.home} -prune -o -name 'ollmchat*' -print"
+    assert person.run(attack).stdout.text == ""
+
+
+# The environment.
+
+VARIABLES = [
+    "GITHUB_TOKEN",
+    "GH_TOKEN",
+    "NPM_TOKEN",
+    "npm_config_token_value",
+    "CI_JOB_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_CLIENT_SECRET",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_API_KEY",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "openai_api_key",
+    "OLLAMA_APIKEY",
+    "HF_TOKEN",
+    "DATABASE_URL",
+    "STAGING_DATABASE_URL",
+    "SENTRY_DSN",
+    "PGPASSWORD",
+    "MYSQL_PWD",
+    "SSHPASS",
+    "RESTIC_PASSWORD",
+    "BORG_PASSPHRASE",
+    "TF_VAR_admin_pass",
+    "AZURE_DEVOPS_PAT",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "DOCKER_AUTH_CONFIG",
+    "REDISCLI_AUTH",
+    "BW_SESSION",
+    "OP_SESSION_my",
+    "VAULT_TOKEN",
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "GPG_AGENT_INFO",
+    "GIT_ASKPASS",
+    "SUDO_ASKPASS",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_RUNTIME_DIR",
+    "XAUTHORITY",
+    "KUBE_PRIVATE_KEY_DATA",
+    "LD_PRELOAD_SECRET",
+]
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_variable_with_a_secret(person: Person, name: str) -> None:
+    person.environ[name] = SECRET
+    attack = "env; cat /proc/self/environ /proc/[0-9]*/environ /proc/[0-9]*/cmdline"
+    result = person.run(attack)
+    assert "HOME=" in result.stdout.text
+    assert SECRET not in result.stdout.text
+    assert f"{name}=" not in result.stdout.text
+    assert SECRET in person.run_outside("env").stdout
+
+
+EVERY_PROCESS = python("""
+    secret = bytes(reversed(b'elpats yrettab esroh tcerroc'))
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        for name in ('environ', 'cmdline'):
+            with open(f'/proc/{pid}/{name}', 'rb') as file:
+                print(pid, name, file.read())
+        if pid == str(os.getpid()):
+            continue
+        for line in open(f'/proc/{pid}/maps'):
+            start, end = (int(number, 16) for number in line.split()[0].split('-'))
+            with open(f'/proc/{pid}/mem', 'rb', 0) as file:
+                try:
+                    file.seek(start)
+                    content = file.read(end - start)
+                except (OSError, OverflowError):
+                    continue
+                print(pid, line.split()[-1], secret in content)
+    print('done')
+    """)
+
+
+@pytest.mark.parametrize("profile", ["standard", "strict"])
+def test_the_environment_and_memory_of_every_process_inside(person: Person, profile: str) -> None:
+    person.environ["GITHUB_TOKEN"] = SECRET
+    result = person.run(EVERY_PROCESS, profile=profile)
+    assert result.stdout.text.endswith("done\n"), result.stderr.text
+    assert "1 environ b'" in result.stdout.text
+    assert "1 [stack]" in result.stdout.text
+    assert SECRET not in result.stdout.text
+    assert not any(line.endswith(" True") for line in result.stdout.text.splitlines())
+
+
+def test_the_environment_of_the_command_line(person: Person) -> None:
+    environ = {**person.environ, "GITHUB_TOKEN": SECRET, "SSH_AUTH_SOCK": SECRET}
+    done = person.cli("run", "-c", EVERY_PROCESS, env=environ)
+    assert done.stdout.endswith("done\n"), done.stderr
+    assert SECRET not in done.stdout
+    assert not any(line.endswith(" True") for line in done.stdout.splitlines())
+
+
+def test_the_environment_of_processes_outside(person: Person) -> None:
+    with subprocess.Popen(["sleep", "60"], env={"PLAIN": SECRET}) as victim:
+        try:
+            attack = f"cat /proc/{victim.pid}/environ; cat /proc/[0-9]*/environ"
+            assert SECRET not in person.run(attack).stdout.text
+            assert SECRET in person.run_outside(attack).stdout
+        finally:
+            victim.kill()
+
+
+def test_the_arguments_of_processes_outside(person: Person) -> None:
+    argv = ["/usr/bin/python3", "-c", "import time; time.sleep(60)", SECRET]
+    with subprocess.Popen(argv) as victim:
+        try:
+            attack = "cat /proc/[0-9]*/cmdline"
+            assert SECRET not in person.run(attack).stdout.text
+            assert SECRET in person.run_outside(attack).stdout
+        finally:
+            victim.kill()
+
+
+def test_a_socket_named_in_the_environment_is_not_told_of(person: Person) -> None:
+    names = {
+        "DISPLAY": ":0",
+        "WAYLAND_DISPLAY": "wayland-0",
+        "DOCKER_HOST": "unix:///run/docker.sock",
+        "NOTIFY_SOCKET": "/run/systemd/notify",
+        "TMUX": "/tmp/tmux-0/default,1,0",
+        "NVIM": "/run/user/0/nvim.0",
+        "SWAYSOCK": "/run/user/0/sway.sock",
+    }
+    person.environ.update(names)
+    seen = {line.partition("=")[0] for line in person.run("env").stdout.text.splitlines()}
+    assert not seen & set(names)
+
+
+def test_temporary_files_of_other_programs(person: Person) -> None:
+    folders = [f for f in ("/tmp", "/var/tmp", "/dev/shm") if os.path.isdir(f)]
+    for folder in folders:
+        file = Path(folder, f"secret-{os.getpid()}")
+        try:
+            put_secret(file)
+            assert person.run(f"cat {file}").stdout.text == ""
+            assert SECRET in person.run_outside(f"cat {file}").stdout
+        finally:
+            file.unlink()

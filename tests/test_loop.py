@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""asyncio on GLib's main loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from gi.repository import Gio, GLib
+
+from ollmsandbox import loop
+
+Run = Callable[[Coroutine[object, object, Any]], Any]
+both = pytest.mark.parametrize("run", [loop.run, loop.run_bare], ids=["GLib", "bare"])
+
+
+@both
+def test_a_coroutine_runs_to_its_end_and_gives_its_value(run: Run) -> None:
+    async def main() -> str:
+        await asyncio.sleep(0.01)
+        return "done"
+
+    assert run(main()) == "done"
+    assert run(main()) == "done"
+
+
+@both
+def test_an_exception_passes_through(run: Run) -> None:
+    async def main() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        run(main())
+
+
+@both
+def test_a_thread_can_be_awaited(run: Run) -> None:
+    async def main() -> tuple[int, int]:
+        return await asyncio.gather(
+            asyncio.to_thread(threading.get_ident), asyncio.to_thread(sum, [1, 2])
+        )
+
+    ident, total = run(main())
+    assert ident != threading.get_ident()
+    assert total == 3
+
+
+@both
+def test_tasks_take_turns(run: Run) -> None:
+    async def main() -> float:
+        started = time.monotonic()
+        await asyncio.gather(*(asyncio.sleep(0.2) for _ in range(20)))
+        return time.monotonic() - started
+
+    assert 0.15 < run(main()) < 2
+
+
+@both
+def test_a_task_that_is_left_is_cancelled_at_the_end(run: Run) -> None:
+    seen: list[str] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def main() -> None:
+        task = asyncio.ensure_future(forever())
+        await asyncio.sleep(0.01)
+        assert not task.done()
+
+    run(main())
+    assert seen == ["cancelled"]
+
+
+@both
+def test_a_time_out_is_one(run: Run) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(0.05):
+            await asyncio.sleep(1000)
+
+    with pytest.raises(TimeoutError):
+        run(main())
+
+
+@both
+def test_a_descriptor_can_be_waited_for(run: Run) -> None:
+    reader, writer = os.pipe()
+
+    async def main() -> bytes:
+        ready = asyncio.Event()
+        asyncio.get_running_loop().add_reader(reader, ready.set)
+        asyncio.get_running_loop().call_later(0.05, os.write, writer, b"x")
+        await ready.wait()
+        asyncio.get_running_loop().remove_reader(reader)
+        return os.read(reader, 1)
+
+    try:
+        assert run(main()) == b"x"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_what_gio_does_can_be_awaited(tmp_path: Path) -> None:
+    # Its stubs do not know that what is asynchronous can be awaited.
+    file: Any = Gio.File.new_for_path(str(tmp_path / "file"))
+
+    async def main() -> bytes:
+        await file.replace_contents_async(b"content", None, False, Gio.FileCreateFlags.NONE, None)
+        _ok, content, _etag = await file.load_contents_async(None)
+        return bytes(content)
+
+    assert loop.run(main()) == b"content"
+
+
+def test_an_error_of_gio_is_raised(tmp_path: Path) -> None:
+    file: Any = Gio.File.new_for_path(str(tmp_path / "missing"))
+
+    async def main() -> None:
+        await file.load_contents_async(None)
+
+    with pytest.raises(GLib.Error) as caught:
+        loop.run(main())
+    assert caught.value.matches(Gio.io_error_quark(), Gio.IOErrorEnum.NOT_FOUND)
+
+
+def test_a_process_of_gio_can_be_awaited_with_its_output() -> None:
+    async def main() -> tuple[bytes, int]:
+        process: Any = Gio.Subprocess.new(
+            ["sh", "-c", "sleep 0.05; echo said; exit 3"], Gio.SubprocessFlags.STDOUT_PIPE
+        )
+        _ok, said, _errors = await process.communicate_async(None, None)
+        return bytes(said.get_data()), process.get_exit_status()
+
+    assert loop.run(main()) == (b"said\n", 3)
+
+
+def test_what_glib_calls_runs_meanwhile() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        done = asyncio.Event()
+
+        def called() -> bool:
+            seen.append("called")
+            done.set()
+            return bool(GLib.SOURCE_REMOVE)
+
+        GLib.timeout_add(20, called)
+        await done.wait()
+
+    loop.run(main())
+    assert seen == ["called"]
+
+
+# --- applications ------------------------------------------------------------------------------
+
+
+class Application(Gio.Application):
+    """Starts a task when it is activated, and quits when that is done."""
+
+    def __init__(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        super().__init__(flags=Gio.ApplicationFlags.NON_UNIQUE)
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    def do_activate(self) -> None:
+        self.hold()
+        self._task = asyncio.get_event_loop().create_task(self._whole())
+
+    async def _whole(self) -> None:
+        try:
+            await self._work()
+        finally:
+            self.release()
+            self.quit()
+
+
+def test_an_application_runs_tasks_of_its_handlers() -> None:
+    seen: list[str] = []
+
+    async def work() -> None:
+        seen.append("begun")
+        await asyncio.sleep(0.02)
+        seen.append(await asyncio.to_thread(str.upper, "thread"))
+        process: Any = Gio.Subprocess.new(["sh", "-c", "exit 4"], Gio.SubprocessFlags.NONE)
+        await process.wait_async(None)
+        seen.append(str(process.get_exit_status()))
+
+    assert loop.run_application(Application(work), ["name"]) == 0
+    assert seen == ["begun", "THREAD", "4"]
+
+
+def test_one_application_can_run_after_another_and_after_a_coroutine() -> None:
+    seen: list[int] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.01)
+        seen.append(len(seen))
+
+    assert loop.run_application(Application(work), ["name"]) == 0
+    loop.run(work())
+    assert loop.run_application(Application(work), ["name"]) == 0
+    assert seen == [0, 1, 2]
+
+
+def test_the_status_of_an_application_is_passed_on() -> None:
+    class Failing(Gio.Application):
+        def do_command_line(self, _line: Gio.ApplicationCommandLine) -> int:
+            return 5
+
+    flags = Gio.ApplicationFlags.NON_UNIQUE | Gio.ApplicationFlags.HANDLES_COMMAND_LINE
+    assert loop.run_application(Failing(flags=flags), ["name"]) == 5
+
+
+# --- without GLib ------------------------------------------------------------------------------
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    start = "import sys; sys.path.insert(0, sys.argv[1])\n"
+    return subprocess.run(
+        [sys.executable, "-I", "-c", start + code, str(ROOT)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_bare_loop_loads_neither_glib_nor_tls_and_both_work_afterwards() -> None:
+    done = python(
+        "from ollmsandbox import loop\n"
+        "async def main():\n"
+        "    import asyncio\n"
+        "    await asyncio.sleep(0)\n"
+        "    return sorted({'gi', '_ssl', 'asyncio'} & set(sys.modules))\n"
+        "print(loop.run_bare(main()))\n"
+        "import ssl, gi\n"
+        "print(loop.run(main()))\n"
+    )
+    assert done.stderr == ""
+    assert done.stdout == "['asyncio']\n['_ssl', 'asyncio', 'gi']\n"
+
+
+def test_idle_costs_nothing() -> None:
+    async def main() -> float:
+        before = time.process_time()
+        await asyncio.sleep(1)
+        return time.process_time() - before
+
+    assert loop.run(main()) < 0.2
+
+
+@pytest.mark.parametrize("name", ["run", "run_bare"])
+def test_leaving_the_program_leaves_it_with_that_status(name: str) -> None:
+    done = python(
+        "import asyncio\n"
+        "from ollmsandbox import loop\n"
+        "async def main():\n"
+        "    await asyncio.sleep(0)\n"
+        "    raise SystemExit(7)\n"
+        f"loop.{name}(main())\n"
+        "print('still here')\n"
+    )
+    assert (done.returncode, done.stdout) == (7, "")
