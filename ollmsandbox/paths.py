@@ -95,7 +95,10 @@ def _home_on_record() -> str:
 
 def make_folder(folder: Path) -> Path:
     """Create one of our folders, and its parents, for nobody but the person."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OllmSandboxError(f"{folder} cannot be made: {error.strerror}.") from error
     return folder
 
 

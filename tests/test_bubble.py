@@ -777,7 +777,7 @@ def test_a_bwrap_that_is_gone_is_an_error_with_its_reason(person: Person) -> Non
     with pytest.raises(SandboxError) as caught:
         person.run("touch ran", capabilities=found)
     assert "the command did not run" in str(caught.value)
-    assert f"Could not start {person.home}/gone: No such file or directory." in str(caught.value)
+    assert f"{person.home}/gone: No such file or directory." in str(caught.value)
     assert not (person.project / "ran").exists()
 
 

@@ -28,7 +28,6 @@ from ollmsandbox.sandbox.plan import Plan
 from ollmsandbox.sandbox.probe import probe
 
 WEIRD = "we,ird:na\\me \"q\" 'ü'"
-IS_ROOT = os.getuid() == 0
 
 
 def plan_of(person: Person, way: OverlayWay | None = None, **options: Any) -> Plan:

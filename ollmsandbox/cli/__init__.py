@@ -33,14 +33,13 @@ examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = _parser()
-    if not arguments:
-        parser.print_help()
-        return 0
-    given = parser.parse_args(arguments)
-    handler: Callable[[argparse.Namespace], int] = given.handler
     try:
-        return handler(given)
+        try:
+            return _main(arguments)
+        finally:
+            # Not left to the end of the program, where nobody hears of an error any more.
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except OllmSandboxError as error:
         print(f"ollmsandbox: {error}", file=sys.stderr)
         return FAILED
@@ -48,6 +47,16 @@ def main(arguments: Sequence[str]) -> int:
         # Who read our output has gone; as a program does that SIGPIPE ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
+
+
+def _main(arguments: Sequence[str]) -> int:
+    parser = _parser()
+    if not arguments:
+        parser.print_help()
+        return 0
+    given = parser.parse_args(arguments)
+    handler: Callable[[argparse.Namespace], int] = given.handler
+    return handler(given)
 
 
 def _parser() -> argparse.ArgumentParser:

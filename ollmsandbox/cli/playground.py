@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import OllmSandboxError
@@ -32,11 +30,18 @@ def playground(action: str) -> int:
 def _measure(folder: Path) -> tuple[int, int]:
     """Names and bytes on disk; links are not followed."""
     files = size = 0
-    for path, folders, names in os.walk(folder):
-        for name in (*folders, *names):
-            found = os.lstat(os.path.join(path, name))
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError:
+            continue  # without permissions: what is in it is not known
+        for entry in entries:
+            found = entry.stat(follow_symlinks=False)
             size += found.st_blocks * 512
             files += not stat.S_ISDIR(found.st_mode)
+            if stat.S_ISDIR(found.st_mode):
+                waiting.append(entry.path)
     return files, size
 
 
@@ -44,23 +49,28 @@ def _clear(folder: Path) -> None:
     if not folder.exists():
         return
 
-    def retry(remove: Callable[[str], object], path: str, failure: object) -> None:
-        # A command may have left folders without permissions, and everything in it is ours.
-        os.chmod(os.path.dirname(path), 0o700)
-        if not os.path.islink(path) and os.path.isdir(path):
-            os.chmod(path, 0o700)
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-
     for entry in os.scandir(folder):
         try:
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, onerror=retry)
+                _remove(entry.path)
             else:
                 os.unlink(entry.path)
         except OSError as error:
             raise OllmSandboxError(f"{entry.path} cannot be removed: {error.strerror}.") from error
+
+
+def _remove(folder: str) -> None:
+    """Not shutil.rmtree: it recurses, and stops at folders that a command left closed."""
+    folders = [folder]
+    for one in folders:
+        os.chmod(one, 0o700)
+        for entry in os.scandir(one):
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            else:
+                os.unlink(entry.path)
+    for one in reversed(folders):
+        os.rmdir(one)
 
 
 def _confirmed(folder: Path, files: int, size: int) -> bool:

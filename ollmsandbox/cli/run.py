@@ -23,17 +23,18 @@ _PATIENCE = 2.0
 
 def run(given: argparse.Namespace) -> int:
     # It comes up while the larger libraries are loaded.
+    _open_standard_streams()
     shared_starter()
     from ..loop import run_bare
 
-    command = _command(given)
     if not given.json:
+        command = _command(given)
         result = run_bare(_Run(given).exec(command))
         if result.stop is not None and not given.quiet:
             print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
         return result.exit_code
     try:
-        result = run_bare(_Run(given).exec(command))
+        result = run_bare(_Run(given).exec(_command(given)))
     except OllmSandboxError as error:
         print(json.dumps({"run_id": _run_id(), "exit_code": 125, "errors": [str(error)]}))
         return 125
@@ -88,9 +89,20 @@ class _Run:
             except BrokenPipeError:
                 # Who read the output has gone; as a program does that SIGPIPE ends.
                 raise SystemExit(128 + signal.SIGPIPE) from None
+            except OSError as error:
+                raise SandboxError(f"The output cannot be written: {error.strerror}.") from error
         if self._signal:
             raise SystemExit(128 + self._signal)
         return result
+
+
+def _open_standard_streams() -> None:
+    """A stream that is closed would be taken by the next thing that is opened."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def default_project(environ: Mapping[str, str]) -> str:

@@ -259,7 +259,7 @@ class Bubble:
 
 def _argv(command: str | Sequence[str]) -> list[str]:
     if isinstance(command, str):
-        return [SHELL, "-c", command] if command.strip() else []
+        return [SHELL, "-c", "--", command] if command.strip() else []
     # Through the shell, so that a program that is not there ends as people know it: with 127.
     return [SHELL, "-c", 'exec "$@"', "sh", *command] if command else []
 

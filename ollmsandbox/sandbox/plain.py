@@ -17,6 +17,7 @@ from gi.repository import Gio, GLib
 from ..errors import DeniedError, SandboxError
 from ..paths import Paths, make_folder
 from . import profile_file
+from .host import below
 from .launch import SHELL
 from .plan import find_project, find_working_dir
 from .process import Running, Sinks
@@ -72,10 +73,12 @@ class PlainRunner:
         text = command if isinstance(command, str) else shlex.join(command)
         if not text.strip():
             raise SandboxError("The command is empty.", "Name a command to run.")
+        if "\0" in text:
+            raise SandboxError("The command holds a NUL character, which no program can be given.")
         folder = self._folder()
         if not await self._ask(f"Run command without a sandbox: {text}?"):
             raise DeniedError("The command was not allowed, and did not run.")
-        argv = [SHELL, "-c", command] if isinstance(command, str) else list(command)
+        argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
         process = self._start(argv, folder)
         running = Running(
             stdout=_descriptor(process.get_stdout_pipe()),
@@ -102,7 +105,11 @@ class PlainRunner:
     def _folder(self) -> str:
         if self._working_dir == "playground":
             return str(make_folder(self._paths.playground))
-        return find_working_dir(self._working_dir, self.project, self._paths, hidden=())
+        inside = f"{os.path.realpath(self._paths.home)}/playground"
+        found = find_working_dir(self._working_dir, self.project, self._paths, hidden=(), empty=())
+        if below(found, inside):
+            return f"{self._paths.playground}{found[len(inside) :]}"
+        return found
 
     def _start(self, argv: Sequence[str], folder: str) -> Gio.Subprocess:
         launcher = Gio.SubprocessLauncher.new(

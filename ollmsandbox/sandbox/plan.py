@@ -33,6 +33,7 @@ from .seccomp import Rules
 # Where programs put sockets and temporary files: the sandbox has its own, empty ones.
 EMPTY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 _NO_PROJECT = ("/proc", "/sys", "/dev", "/run/user")
+_OF_THE_KERNEL = ("/proc", "/dev")
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,10 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
             # A command that could write there would decide what the next one may do.
             raise ProjectError(f"{project} has files of this program in it, or lies among them.")
     for place in _NO_PROJECT:
-        if below(project, place):
+        if below(project, place) and not below(project, "/dev/shm"):
             raise ProjectError(f"{project} cannot be a project: it is not on a disk.")
+    if below(project, f"{home}/playground"):
+        raise ProjectError(f"{project} lies where commands find the playground.")
     if project in EMPTY:
         raise ProjectError(
             f"{project} is for every program's temporary files.", "Choose a folder inside it."
@@ -109,7 +112,11 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
 
 
 def find_working_dir(
-    working_dir: str | None, project: str, paths: Paths, hidden: Sequence[str]
+    working_dir: str | None,
+    project: str,
+    paths: Paths,
+    hidden: Sequence[str],
+    empty: Sequence[str] = EMPTY,
 ) -> str:
     """Where the command starts, as a path inside the sandbox."""
     if not working_dir:
@@ -119,22 +126,29 @@ def find_working_dir(
         return inside
     if "\0" in working_dir:
         raise WorkingDirError(working_dir)
-    path = os.path.normpath(os.path.join(project, os.path.expanduser(working_dir)))
+    # Not by expanduser: the home folder is the one of the run, not of this process.
+    whole = working_dir
+    if whole == "~" or whole.startswith("~/"):
+        whole = f"{paths.home}{whole[1:]}"
+    path = os.path.normpath(os.path.join(project, whole))
     for shown in (str(paths.playground_inside), inside):
         # The playground is elsewhere on the host.
         if below(path, shown):
-            real = f"{paths.playground}/{path[len(shown) :]}"
-            if os.path.isdir(real):
-                return inside + path[len(shown) :]
+            playground = os.path.realpath(paths.playground)
+            real = os.path.realpath(f"{playground}/{path[len(shown) :]}")
+            if below(real, playground) and _may_enter(real):
+                return inside + real[len(playground) :]
             raise WorkingDirError(working_dir)
     path = os.path.realpath(path)
-    if not os.path.isdir(path) or not os.access(path, os.X_OK):
+    if not _may_enter(path):
         raise WorkingDirError(working_dir)
     home = os.path.realpath(paths.home)
     # What leads to the project or the home folder is there, even in a folder that is else empty.
-    leads = below(project, path) or below(home, path) or path in EMPTY
-    in_scratch = _in_any(path, EMPTY) and not leads and not below(path, home)
-    if (in_scratch or _in_any(path, hidden)) and not below(path, project):
+    leads = below(project, path) or below(home, path) or path in empty
+    in_scratch = _in_any(path, empty) and not leads and not below(path, home)
+    alive = _in_any(path, _OF_THE_KERNEL) and path not in (*EMPTY, *_OF_THE_KERNEL, "/dev/pts")
+    unseen = in_scratch or alive or _in_any(path, hidden)
+    if unseen and not below(path, project):
         raise WorkingDirError(working_dir)
     return path
 
@@ -178,6 +192,9 @@ def make_plan(
     environment = profile.environment(environ)
     directory = find_working_dir(working_dir, project, paths, hidden)
     environment["PWD"] = directory
+    if environ.get("HOME"):
+        # A link to it may lie in a folder that is empty inside.
+        environment["HOME"] = home
     return Plan(
         project=project,
         working_dir=directory,
@@ -292,7 +309,9 @@ class _Builder:
         self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
     ) -> list[Mount]:
         mounts: list[Mount] = [self._layered(folder, hidden, added)]
-        skipped = (*self._hidden, *self.empty, "/proc", "/sys", "/dev")
+        # The folder itself may lie in one that is else empty.
+        empty = [f for f in self.empty if not below(folder, f)]
+        skipped = (*self._hidden, *empty, "/proc", "/sys", "/dev")
         for point in self._host.mounted_below(folder):
             # An overlay does not show what is mounted below its folder.
             if not _in_any(point, skipped) and os.access(point, os.R_OK, effective_ids=True):
@@ -355,7 +374,8 @@ def hidden_paths(profile: Profile, paths: Paths) -> tuple[str, ...]:
         for name in names:
             path = f"{folder}/{name}"
             found[f"{around}/{name}"] = None
-            for match in glob.glob(path) if "*" in path else ():
+            pattern = glob.escape(home) + path[len(home) :] if given.startswith("~") else path
+            for match in glob.glob(pattern) if "*" in f"{given}/{name}" else ():
                 found[f"{os.path.realpath(os.path.dirname(match))}/{os.path.basename(match)}"] = (
                     None
                 )
@@ -369,6 +389,19 @@ def hidden_paths(profile: Profile, paths: Paths) -> tuple[str, ...]:
 
 def _in_any(path: str, folders: Iterable[str]) -> bool:
     return any(below(path, folder) for folder in folders)
+
+
+def _may_enter(path: str) -> bool:
+    """Inside, root has no more rights than a folder's mode gives."""
+    if not os.path.isdir(path) or not os.access(path, os.X_OK):
+        return False
+    while os.getuid() == 0 and path != "/":
+        found = os.stat(path)
+        mine, group = found.st_uid == 0, found.st_gid in (os.getgid(), *os.getgroups())
+        if not found.st_mode & (0o100 if mine else 0o010 if group else 0o001):
+            return False
+        path = os.path.dirname(path)
+    return True
 
 
 def _can_see(path: str) -> bool:

@@ -24,6 +24,7 @@ from .mounts import Layered, OverlayMount, OverlayWay
 from .starter_client import Order, shared_starter
 
 _VERSION = 3
+_PROGRAMS = ("bwrap", "systemd-run")
 _PATIENCE = 5.0
 _BASIC = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
@@ -85,9 +86,11 @@ def probe(
     found = _Probe(paths, environ).run()
     # A miss is not kept: the person is about to mend it and tries again.
     if found.can_wrap:
-        write_atomically(file, json.dumps(asdict(found), default=lambda way: way.value))
+        with contextlib.suppress(OllmSandboxError, OSError):  # then it is tried again next time
+            write_atomically(file, json.dumps(asdict(found), default=lambda way: way.value))
     else:
-        file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
     return found
 
 
@@ -100,18 +103,21 @@ def find_program(name: str, environ: Mapping[str, str]) -> str:
     """The program's full path, "" if there is none."""
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, name)
-        if os.access(path, os.X_OK) and os.path.isfile(path):
+        # No PATH at all splits into one empty entry, and that would be the current folder.
+        if folder.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):
             return path
     return ""
 
 
 def _trusted_path(environ: Mapping[str, str], writable: Sequence[str]) -> str:
     """Without relative folders, which lead into whatever folder is current, and without those
-    that lie in a writable one."""
+    that lie in a writable one, or lead there."""
     kept = []
+    places = [f"{os.path.realpath(folder)}/" for folder in writable]
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        real = os.path.realpath(folder)
-        if folder.startswith("/") and not any(f"{real}/".startswith(f"{w}/") for w in writable):
+        names = [folder, *(os.path.join(folder, name) for name in _PROGRAMS)]
+        real = [f"{os.path.realpath(name)}/" for name in names]
+        if folder.startswith("/") and not any(r.startswith(p) for r in real for p in places):
             kept.append(folder)
     return os.pathsep.join(kept)
 

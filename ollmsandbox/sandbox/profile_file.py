@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
-from ..errors import ProfileError
+from ..errors import OllmSandboxError, ProfileError
 from ..paths import write_atomically
 from .profile import Limits, Profile
 
@@ -41,7 +42,9 @@ def load(name: str, user_folder: Path, cache: Path | None = None) -> Profile:
         choice = ", ".join(available(user_folder))
         raise ProfileError(f"There is no profile {name!r}.", f"Choose one of: {choice}.")
     memory = os.sysconf("SC_PHYS_PAGES")
-    files = (*sorted(BUILT_IN.glob("*.yaml")), own, Path(__file__).with_name("profile_reader.py"))
+    # All of the person's: one may stand on another.
+    files = [*sorted(BUILT_IN.glob("*.yaml")), *sorted(user_folder.glob("*.yaml"))]
+    files.append(Path(__file__).with_name("profile_reader.py"))
     versions = (("memory", memory, 0, 0), *map(_version, files))
     return _load(name, user_folder, cache, versions)
 
@@ -70,7 +73,8 @@ def _load(
 
     profile = read(name, user_folder)
     if kept is not None:
-        write_atomically(kept, json.dumps({"versions": versions, "profile": asdict(profile)}))
+        with contextlib.suppress(OllmSandboxError, OSError):  # then it is read again next time
+            write_atomically(kept, json.dumps({"versions": versions, "profile": asdict(profile)}))
     return profile
 
 

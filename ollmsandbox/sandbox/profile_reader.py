@@ -60,7 +60,9 @@ class _File:
             raise ProfileError(f"{path} is not YAML: {error}.") from error
 
     def added_to(self, profile: Profile, default_base: str | None = None) -> Profile:
-        entries = self._mapping(self._root, "") if self._root is not None else {}
+        # `---` alone is a document too: nothing.
+        empty = self._root is None or self._root.tag.endswith(":null")
+        entries = {} if empty else self._mapping(self._root, "")
         base = default_base
         if "extends" in entries:
             base = self._base(entries.pop("extends"))
@@ -76,6 +78,8 @@ class _File:
             raise self._wrong(node, "extends", "a profile cannot extend itself")
         if not (BUILT_IN / f"{name}.yaml").exists():
             raise self._wrong(node, "extends", f"there is no built-in profile {name!r}")
+        if self._path.parent != BUILT_IN and self._path.stem == DEFAULT:
+            raise self._wrong(node, "extends", f"{name!r} stands on this one")
         return name
 
     def _description(self, profile: Profile, node: yaml.Node) -> Profile:
@@ -210,7 +214,8 @@ class _File:
     def _wrong(self, node: yaml.Node | None, where: str, what: str) -> ProfileError:
         line = node.start_mark.line + 1 if node is not None else 1
         key = f", key {where}" if where else ""
-        return ProfileError(f"{self._path}, line {line}{key}: {what}.")
+        end = "" if what.endswith("?") else "."
+        return ProfileError(f"{self._path}, line {line}{key}: {what}{end}")
 
 
 _Reader = Callable[[_File, Profile, yaml.Node], Profile]

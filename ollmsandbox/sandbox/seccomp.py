@@ -10,7 +10,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import SandboxError
+from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
 
 _VERSION = 2
@@ -68,9 +68,16 @@ def open_filter(rules: Rules, cache: Path) -> int:
     file = cache / f"seccomp-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bpf"
     try:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        make_folder(cache)
+    except OSError:
+        pass  # not compiled yet, or it cannot be kept
     import tempfile
+
+    try:
+        make_folder(cache)
+    except OllmSandboxError:
+        with tempfile.NamedTemporaryFile() as file_:
+            _compile(rules, Path(file_.name))
+            return os.open(file_.name, os.O_RDONLY | os.O_CLOEXEC)
 
     with tempfile.TemporaryDirectory(dir=cache, prefix="seccomp-") as folder:
         made = Path(folder, "filter")

@@ -21,7 +21,7 @@ touch "$HOME/playground/.doctor" && rm "$HOME/playground/.doctor" && echo playgr
 touch "$HOME/.doctor" 2>/dev/null || touch /usr/.doctor 2>/dev/null || echo outside=yes
 test -z "$DOCTOR_TOKEN" && ! grep -q doctor-secret /proc/*/environ 2>/dev/null && echo secrets=yes
 test "$(ls /sys/class/net 2>/dev/null | wc -l)" -ge 0 && test "$(wc -l </proc/net/dev)" -le 3 \
-    && echo network=yes
+    && echo no-network=yes
 test "$(ls -d /proc/[0-9]* | wc -l)" -lt 20 && echo processes=yes
 grep -q '^NoNewPrivs:.*1$' /proc/self/status && grep -q '^CapEff:.*0000000000000000$' \
     /proc/self/status && echo rights=yes
@@ -31,7 +31,7 @@ _TITLES = {
     "playground": "The playground can be written",
     "outside": "Nothing else can be written",
     "secrets": "Secrets are not there",
-    "network": "The network is not there",
+    "no-network": "The network is not there",
     "processes": "Other programs are not there",
     "rights": "No rights to be had",
 }

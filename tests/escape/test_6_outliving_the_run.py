@@ -301,7 +301,7 @@ async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
     return bool(done)
 
 
-@pytest.mark.parametrize("act", ["stop", "cancel"])
+@pytest.mark.parametrize("act", ["stop", "cancel", "cancel twice"])
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "no sandbox"])
 @pytest.mark.parametrize("way", ["waiting", "ignored signals", "busy", "a daemon and its parent"])
 def test_a_person_ends(person: Person, mark: Mark, way: str, sandbox: bool, act: str) -> None:
@@ -315,12 +315,15 @@ def test_a_person_ends(person: Person, mark: Mark, way: str, sandbox: bool, act:
             runner.stop()
         else:
             task.cancel()
+        if act == "cancel twice":
+            await asyncio.sleep(0)
+            task.cancel()
         assert await _over(task, mark)
         return None if task.cancelled() else task.result()
 
     result = loop.run(main())
-    assert mark.processes() == []
-    if act == "cancel":
+    assert mark.gone() if act == "cancel twice" else mark.processes() == []
+    if act != "stop":
         assert result is None
     else:
         assert result is not None
@@ -450,6 +453,39 @@ def test_a_command_line_that_is_killed_at_any_moment_leaves_nothing(
             process.kill()
             process.wait()
             assert mark.gone(), f"{number}: {mark.processes()}"
+
+
+def test_a_starter_that_is_killed_at_any_moment_leaves_nothing_and_is_replaced(
+    person: Person, mark: Mark
+) -> None:
+    async def one(pause: float) -> None:
+        task = asyncio.ensure_future(person.bubble().exec(f"sleep {mark.seconds}; true"))
+        await asyncio.sleep(pause)
+        _kill_starters()
+        assert await _over(task, mark), f"after {pause} s"
+        assert mark.gone(), f"after {pause} s"
+        # The first one after it may find it gone.
+        results = await asyncio.gather(*[_echo(person) for _ in range(2)])
+        assert "fine\n" in results
+
+    async def main() -> None:
+        for number in range(15):
+            await one(number * 0.001)
+
+    loop.run(main())
+
+
+def _kill_starters() -> None:
+    for pid in _below(os.getpid(), 1):
+        if b"starter.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+
+
+async def _echo(person: Person) -> str:
+    try:
+        return (await person.bubble().exec("echo fine")).stdout.text
+    except OllmSandboxError as error:
+        return str(error)
 
 
 _PLAIN = """
