@@ -74,16 +74,35 @@ class Paths:
         that lies inside another one (ELOOP), so it cannot be below home.
         """
         home = Path(os.path.realpath(self.home))
-        for base in self.runtime_candidates:
-            if Path(os.path.realpath(base)).is_relative_to(home):
-                continue
+        bases = [
+            base
+            for base in self.runtime_candidates
+            if not Path(os.path.realpath(base)).is_relative_to(home)
+        ]
+        for base in bases:
             folder = base / f"{_NAME}-{os.getuid()}"
+            if _make_private(folder):
+                return folder
+        # Everybody can make that name in a folder for all; nobody knows this one.
+        for base in bases:
+            folder = base / f"{_NAME}-{os.getuid()}-{self._secret_name()}"
             if _make_private(folder):
                 return folder
         raise OllmSandboxError(
             "There is no folder for temporary files outside your home folder.",
             "Make /dev/shm or /tmp writable, or set XDG_RUNTIME_DIR.",
         )
+
+    def _secret_name(self) -> str:
+        import secrets
+
+        file = self.cache / "runtime-name"
+        try:
+            return file.read_text(encoding="ascii")
+        except OSError:
+            name = secrets.token_hex(8)
+            write_atomically(file, name)
+            return name
 
 
 def _home_on_record() -> str:

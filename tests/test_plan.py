@@ -567,3 +567,15 @@ def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
 def test_what_hides_a_folder_in_the_project_says_so_only_if_it_is_there(person: Person) -> None:
     with_masks(person, "~/project/.env")
     assert only(plan_of(person, OverlayWay.UNSHARE, profile="mine"), Hidden) == []
+
+
+def test_a_folder_that_somebody_else_made_is_not_used(person: Person, tmp_path: Path) -> None:
+    """In a folder for all, anybody can be first to make a name that can be guessed."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / f"ollmchat-{os.getuid()}").symlink_to(person.project)
+    paths = replace(person.paths, runtime_candidates=(shared,))
+    folder = paths.runtime()
+    assert folder.parent == shared
+    assert not folder.is_symlink()
+    assert folder == paths.runtime()

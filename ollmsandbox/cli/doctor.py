@@ -14,11 +14,13 @@ from .. import __version__
 from ..paths import Paths
 from ..sandbox.probe import Capabilities, Finding, probe
 from ..sandbox.selftest import selftest
+from .run import default_project
 
 
 def doctor(*, as_json: bool) -> int:
     """The checklist; it tries everything anew, whatever was found before."""
-    found = probe(Paths.from_environ(os.environ), os.environ, fresh=True)
+    paths = Paths.from_environ(os.environ)
+    found = probe(paths, os.environ, fresh=True, writable=(default_project(os.environ),))
     findings = list(found.findings)
     if found.can_wrap:
         from ..loop import run

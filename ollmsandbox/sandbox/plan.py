@@ -103,7 +103,9 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
         if below(project, place) and not below(project, "/dev/shm"):
             raise ProjectError(f"{project} cannot be a project: it is not on a disk.")
     if below(project, f"{home}/playground"):
-        raise ProjectError(f"{project} lies where commands find the playground.")
+        raise ProjectError(
+            f"{project} lies where commands find the playground.", "Move it to another folder."
+        )
     if project in EMPTY:
         raise ProjectError(
             f"{project} is for every program's temporary files.", "Choose a folder inside it."

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Folders as a command may leave them: closed, deeper than any path can be long, full of links."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import stat
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def measure(folder: Path) -> tuple[int, int]:
+    """How many files, and bytes on disk. Links are not followed; closed folders count as empty."""
+    files = size = 0
+    # One descriptor for each level we are in: a path could be too long to be opened.
+    _allow_many_descriptors()
+    levels: list[tuple[int, list[str]]] = []
+
+    def enter(name: str | Path, around: int | None) -> None:
+        nonlocal files, size
+        with contextlib.suppress(OSError):
+            descriptor = os.open(name, _FOLDER, dir_fd=around)
+            folders: list[str] = []
+            levels.append((descriptor, folders))
+            for entry in os.listdir(descriptor):
+                found = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
+                size += found.st_blocks * 512
+                if stat.S_ISDIR(found.st_mode):
+                    folders.append(entry)
+                else:
+                    files += 1
+
+    enter(folder, None)
+    while levels:
+        descriptor, folders = levels[-1]
+        if folders:
+            enter(folders.pop(), descriptor)
+        else:
+            os.close(descriptor)
+            levels.pop()
+    return files, size
+
+
+def empty(folder: Path) -> None:
+    """Remove all that is in it. What lies deep is moved up first, so that nothing is too deep."""
+    top = os.open(folder, _FOLDER)
+    try:
+        number = 0
+        while names := os.listdir(top):
+            for name in names:
+                if not _is_folder(name, top):
+                    os.unlink(name, dir_fd=top)
+                    continue
+                _unlock(name, top)
+                inner = os.open(name, _FOLDER, dir_fd=top)
+                try:
+                    for entry in os.listdir(inner):
+                        if _is_folder(entry, inner):
+                            number = _move_up(entry, inner, top, number)
+                        else:
+                            os.unlink(entry, dir_fd=inner)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+
+
+def _move_up(name: str, around: int, top: int, number: int) -> int:
+    # Moving a folder changes its "..", for which it has to be writable.
+    _unlock(name, around)
+    while True:
+        number += 1
+        target = f".removed-{number}"
+        if not os.access(target, os.F_OK, dir_fd=top, follow_symlinks=False):
+            os.rename(name, target, src_dir_fd=around, dst_dir_fd=top)
+            return number
+
+
+def _unlock(name: str, around: int) -> None:
+    """A command may have left a folder without permissions. Never through a link, which it might
+    put there just now."""
+    descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=around)
+    try:
+        os.chmod(f"/proc/self/fd/{descriptor}", 0o700)
+    finally:
+        os.close(descriptor)
+
+
+def _is_folder(name: str, around: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
+
+
+def _allow_many_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1 << 16
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
