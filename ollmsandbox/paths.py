@@ -27,7 +27,8 @@ class Paths:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Paths:
-        home = Path(environ.get("HOME") or _home_on_record())
+        home = Path(environ.get("HOME") or home_on_record())
+        _check_owner(home)
         if not home.is_absolute():
             raise OllmSandboxError(
                 "It is not known where your home folder is.", "Set HOME to its full path."
@@ -105,7 +106,19 @@ class Paths:
             return name
 
 
-def _home_on_record() -> str:
+def _check_owner(home: Path) -> None:
+    """Root in somebody's home folder would trust what that person left there."""
+    try:
+        owner = home.stat().st_uid
+    except OSError:
+        return  # not there; said where it is needed
+    if os.getuid() == 0 != owner:
+        raise OllmSandboxError(
+            f"You are root, but HOME is another user's: {home}.", "Use sudo -H, or set HOME."
+        )
+
+
+def home_on_record() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

@@ -24,6 +24,9 @@ _RUN_NOTES = """\
 The exit status is the command's: 128+n if signal n ended it, 124 if it took too long, and 125 if
 the sandbox could not be started, in which case the command did not run.
 
+The command can read what is piped into `run`, which is read ahead for it: in a loop that reads,
+say `</dev/null`. It gets no input from a terminal.
+
 examples:
   ollmsandbox run -- make test
   ollmsandbox run -c 'grep -r TODO . | wc -l'
@@ -43,6 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     except OllmSandboxError as error:
         print(f"ollmsandbox: {error}", file=sys.stderr)
         return FAILED
+    except KeyboardInterrupt:
+        return 128 + 2
     except BrokenPipeError:
         # Who read our output has gone; as a program does that SIGPIPE ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -63,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ollmsandbox",
         description="Let an agent run commands on a real project without fear.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"OLLM Sandbox {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -74,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         description=_RUN_HELP,
         epilog=_RUN_NOTES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     run.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
     run.add_argument(
@@ -85,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--working-dir",
         metavar="DIR|playground",
-        help="where the command starts (default: the project)",
+        help="where the command starts (default: the current folder if it is in the project, "
+        "else the project; a relative one counts from the project)",
     )
     run.add_argument("--network", action="store_true", help="let the command use the network")
     run.add_argument(

@@ -11,6 +11,7 @@ import textwrap
 from dataclasses import asdict
 
 from .. import __version__
+from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..sandbox.probe import Capabilities, Finding, probe
 from ..sandbox.selftest import selftest
@@ -20,7 +21,11 @@ from .run import default_project
 def doctor(*, as_json: bool) -> int:
     """The checklist; it tries everything anew, whatever was found before."""
     paths = Paths.from_environ(os.environ)
-    found = probe(paths, os.environ, fresh=True, writable=(default_project(os.environ),))
+    try:
+        writable = [default_project(os.environ)]
+    except OllmSandboxError:
+        writable = []  # the current folder is gone, and cannot be on the PATH either
+    found = probe(paths, os.environ, fresh=True, writable=writable)
     findings = list(found.findings)
     if found.can_wrap:
         from ..loop import run

@@ -13,7 +13,8 @@ from ..trees import empty, measure
 
 
 def playground(action: str) -> int:
-    folder = Paths.from_environ(os.environ).playground
+    # It may be a link to a larger disk.
+    folder = Path(os.path.realpath(Paths.from_environ(os.environ).playground))
     if action == "path":
         print(folder)
     elif action == "size":
@@ -31,7 +32,10 @@ def playground(action: str) -> int:
 
 
 def _confirmed(folder: Path, files: int, size: int) -> bool:
-    answer = input(f"Delete everything in {folder} ({files} files, {_readable(size)})? [y/N] ")
+    try:
+        answer = input(f"Delete everything in {folder} ({files} files, {_readable(size)})? [y/N] ")
+    except EOFError:
+        return False
     return answer.strip().lower() in ("y", "yes")
 
 

@@ -9,10 +9,13 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError, SandboxError
+from ..sandbox.host import below
 from ..sandbox.starter_client import shared_starter
+from . import FAILED
 
 if TYPE_CHECKING:
     from ..sandbox.result import Result
@@ -27,19 +30,18 @@ def run(given: argparse.Namespace) -> int:
     shared_starter()
     from ..loop import run_bare
 
-    if not given.json:
-        command = _command(given)
-        result = run_bare(_Run(given).exec(command))
-        if result.stop is not None and not given.quiet:
-            print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
-        return result.exit_code
     try:
-        result = run_bare(_Run(given).exec(_command(given)))
-    except OllmSandboxError as error:
-        print(json.dumps({"run_id": _run_id(), "exit_code": 125, "errors": [str(error)]}))
-        return 125
-    print(json.dumps(_document(result)))
-    return result.exit_code
+        result: Result | None = run_bare(_Run(given).exec(_command(given)))
+        error = ""
+    except OllmSandboxError as caught:
+        if not given.json:
+            raise
+        result, error = None, str(caught)
+    if given.json:
+        print(json.dumps(_document(result, error)))
+    elif result is not None and result.stop is not None and not given.quiet:
+        print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
+    return FAILED if result is None else result.exit_code
 
 
 class _Run:
@@ -62,7 +64,7 @@ class _Run:
         bubble = Bubble(
             project,
             allow_network=given.network,
-            working_dir=given.working_dir,
+            working_dir=_working_dir(given, project),
             profile=profile_file.load(
                 given.profile or profile_file.DEFAULT, paths.profiles, paths.cache
             ),
@@ -89,10 +91,8 @@ class _Run:
             except BrokenPipeError:
                 # Who read the output has gone; as a program does that SIGPIPE ends.
                 raise SystemExit(128 + signal.SIGPIPE) from None
-            except OSError as error:
-                raise SandboxError(f"The output cannot be written: {error.strerror}.") from error
         if self._signal:
-            raise SystemExit(128 + self._signal)
+            return replace(result, exit_code=128 + self._signal)
         return result
 
 
@@ -103,6 +103,17 @@ def _open_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+
+
+def _working_dir(given: argparse.Namespace, project: str) -> str | None:
+    """As for every program: the current folder, if it is one of the project's."""
+    if given.working_dir is not None:
+        return str(given.working_dir)
+    try:
+        current = os.getcwd()
+    except FileNotFoundError:
+        return None
+    return current if below(os.path.realpath(current), os.path.realpath(project)) else None
 
 
 def default_project(environ: Mapping[str, str]) -> str:
@@ -138,18 +149,19 @@ def _command(given: argparse.Namespace) -> str | list[str]:
     return words
 
 
-def _document(result: Result) -> dict[str, object]:
+def _document(result: Result | None, error: str) -> dict[str, object]:
+    """The same keys whatever happened."""
     return {
         "run_id": _run_id(),
-        "exit_code": result.exit_code,
-        "signal": result.signal,
-        "timed_out": result.timed_out,
-        "stopped": result.stop.name.lower() if result.stop is not None else None,
-        "stdout": result.stdout.text,
-        "stderr": result.stderr.text,
-        "truncated": result.truncated,
-        "duration": round(result.duration, 6),
-        "errors": [],
+        "exit_code": result.exit_code if result else FAILED,
+        "signal": result.signal if result else None,
+        "timed_out": result.timed_out if result else False,
+        "stopped": result.stop.name.lower() if result and result.stop else None,
+        "stdout": result.stdout.text if result else "",
+        "stderr": result.stderr.text if result else "",
+        "truncated": result.truncated if result else False,
+        "duration": round(result.duration, 6) if result else 0.0,
+        "errors": [error] if error else [],
     }
 
 

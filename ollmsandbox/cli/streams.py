@@ -8,10 +8,13 @@ import contextlib
 import fcntl
 import os
 import queue
+import select
 import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from ..errors import OllmSandboxError
 
 # How much may wait for a slow reader before the command has to wait too.
 _AHEAD = 4 << 20
@@ -44,8 +47,10 @@ class Writer:
         while self._waiting > left and self._error is None:
             self._changed.clear()
             await self._changed.wait()
-        if self._error is not None:
+        if isinstance(self._error, BrokenPipeError):
             raise self._error
+        if self._error is not None:
+            raise OllmSandboxError(f"The output cannot be written: {self._error.strerror}.")
 
     def _start(self) -> None:
         if self._thread is not None:
@@ -61,13 +66,19 @@ class Writer:
             data = self._queue.get()
             error: OSError | None = None
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(self._descriptor, view) :]
+                self._write(memoryview(data))
             except OSError as caught:
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
                 self._loop.call_soon_threadsafe(self._written, len(data), error)
+
+    def _write(self, view: memoryview) -> None:
+        while view:
+            try:
+                view = view[os.write(self._descriptor, view) :]
+            except BlockingIOError:
+                # Somebody else who has the stream open does not want to wait at it.
+                select.select([], [self._descriptor], [])
 
     def _written(self, size: int, error: OSError | None) -> None:
         self._waiting -= size
@@ -101,8 +112,13 @@ def stdin_for(descriptor: int) -> Iterator[int | None]:
 
 def _feed(descriptor: int, writer: int) -> None:
     with open(writer, "wb", buffering=0) as pipe:
-        while data := os.read(descriptor, 1 << 16):
+        while True:
             try:
+                data = os.read(descriptor, 1 << 16)
+                if not data:
+                    return
                 pipe.write(data)
-            except BrokenPipeError:
-                return
+            except BlockingIOError:
+                select.select([descriptor], [], [])
+            except OSError:
+                return  # the command does not read any more, or there is nothing to be read

@@ -18,7 +18,8 @@ from . import profile_file
 from .host import Host
 from .launch import SHELL, Programs, make_order, open_descriptors, scope_for
 from .output import Capture, pump, readable
-from .plan import Plan, find_project, make_plan
+from .places import find_project
+from .plan import Plan, make_plan
 from .probe import Capabilities, probe
 from .process import Running, Sinks, parent_of
 from .profile import Profile
@@ -249,11 +250,12 @@ class Bubble:
         if self._exit is None and result.stop is None:
             # bwrap's own words went where the command's errors would have gone.
             said = self._error or ("" if told else result.stderr.text.strip())
-            raise SandboxError(
-                "The sandbox could not be started; the command did not run."
-                + (f"\n{said}" if said else ""),
-                "See `ollmsandbox doctor`.",
+            what = (
+                "The sandbox broke off; what the command did until then is done."
+                if self._first_pid and not said
+                else "The sandbox could not be started; the command did not run."
             )
+            raise SandboxError(f"{what}\n{said}".rstrip(), "See `ollmsandbox doctor`.")
         return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
@@ -13,6 +14,10 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 def below(path: str, folder: str) -> bool:
     """Whether `path` is `folder` or lies in it; names are compared part by part."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def in_any(path: str, folders: Iterable[str]) -> bool:
+    return any(below(path, folder) for folder in folders)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def make_order(
     for mount in plan.mounts:
         if isinstance(mount, Layered):
             layer.prepare(runtime, mount.spec)
-    layer.prepare_mount_points(runtime)
+            layer.prepare_mount_point(runtime, mount.number)
     options, filter_, status = first_descriptor, first_descriptor + 1, first_descriptor + 2
     bwrap = [*programs.scope, programs.bwrap, "--args", str(options), "--"]
     arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
@@ -50,7 +50,6 @@ def make_order(
         argv = [SHELL, "-c", _INNER, "sh", str(limit), *argv]
     order = Order(
         argv=[*bwrap, *argv],
-        environment=plan.environment,
         folder=str(runtime),
         namespaces=programs.namespaces,
         mounts=plan.outer(),
@@ -69,10 +68,9 @@ def open_descriptors(plan: Plan, arguments: Sequence[str], cache_folder: Path) -
 def scope_for(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tuple[str, ...]:
     """systemd needs the session bus; what it starts must not know of it."""
     names = [n for n in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR") if n in environ]
-    forgotten = [part for name in names for part in ("-u", name)]
     return (
         *("/usr/bin/env", *(f"{name}={environ[name]}" for name in names)),
         *(systemd_run, "--user", "--scope", "--quiet", "--collect"),
         *("-p", f"MemoryMax={memory}", "-p", "MemorySwapMax=0", "--"),
-        *("/usr/bin/env", *forgotten),
+        *("/usr/bin/env", "-i"),
     )

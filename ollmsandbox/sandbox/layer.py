@@ -47,26 +47,40 @@ class LayerSpec:
 
 def spec_for(folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()) -> LayerSpec:
     """Look at the folder and describe the layer for it. `hidden` and `added` are relative."""
-    hidden, parents = _outermost(hidden)
+    hidden, parents = _outermost(tuple(_first_missing(folder, name) for name in hidden))
     folders = [_like(folder, name) for name in ("", *sorted({*parents, *added}))]
     return LayerSpec(folder, hidden, tuple(folders))
 
 
+def _first_missing(folder: str, name: str) -> str:
+    """The name, or the first folder on the way to it that is not there: then that is what may not
+    appear. Otherwise empty folders that nobody made would be seen."""
+    for parent in _parents(name):
+        if not os.path.lexists(f"{folder}/{parent}"):
+            return parent
+    return name
+
+
 def prepare(runtime: Path, spec: LayerSpec) -> None:
-    """Make the layer if no earlier run did."""
+    """Make the layer if no earlier run did, or if something cleared it away."""
     layers = runtime / "layers"
     target = layers / spec.name
-    if target.exists():
+    if _is_whole(target, spec):
         return
     import shutil
     import tempfile
 
-    # Two programs may come here at once; the loser finds the target made and drops its own.
     layers.mkdir(mode=0o700, exist_ok=True)
+    # Two programs may come here at once.
     with open(runtime / "layers.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.exists():
+        _is_whole.cache_clear()
+        if _is_whole(target, spec):
             return
+        _is_whole.cache_clear()
+        if target.exists():
+            # Not removed: a command may be running on it.
+            target.rename(tempfile.mkdtemp(dir=layers, prefix="broken-"))
         made = Path(tempfile.mkdtemp(dir=layers, prefix="new-"))
         try:
             _fill(made / "top", spec)
@@ -79,11 +93,20 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
             raise
 
 
-def prepare_mount_points(runtime: Path) -> None:
-    if (runtime / f"merged{MOUNT_POINTS - 1}").exists():
-        return
-    for number in range(MOUNT_POINTS):
-        (runtime / f"merged{number}").mkdir(mode=0o700, exist_ok=True)
+@lru_cache(maxsize=64)
+def _is_whole(target: Path, spec: LayerSpec) -> bool:
+    """Looked at once by each program: a name that is missing here would be seen by commands."""
+    try:
+        whiteouts = [os.lstat(f"{target}/top/{name}") for name in spec.hidden]
+        frame = os.lstat(f"{target}/frame")
+    except OSError:
+        return False
+    gone = all(stat.S_ISCHR(found.st_mode) and found.st_rdev == 0 for found in whiteouts)
+    return gone and stat.S_ISDIR(frame.st_mode)
+
+
+def prepare_mount_point(runtime: Path, number: int) -> None:
+    (runtime / f"merged{number}").mkdir(mode=0o700, exist_ok=True)
 
 
 def _fill(made: Path, spec: LayerSpec) -> None:

@@ -36,6 +36,11 @@ class OverlayMount:
     target: str
     options: str
 
+    def packed(self) -> dict[str, object]:
+        """For the starter."""
+        lower = [os.fsencode(folder) for folder in self.lower]
+        return {"lower": lower, "target": os.fsencode(self.target), "options": self.options}
+
 
 @dataclass(frozen=True)
 class System:
@@ -124,6 +129,19 @@ class Writable:
 
     def describe(self) -> str:
         return f"{self.folder} ({self.what}) can be written."
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A folder bound onto itself: it stays what it is, but it cannot be moved."""
+
+    folder: str
+
+    def args(self) -> Sequence[str]:
+        return ("--bind", self.folder, self.folder)
+
+    def describe(self) -> str:
+        return ""
 
 
 @dataclass(frozen=True)

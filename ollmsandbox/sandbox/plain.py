@@ -19,7 +19,7 @@ from ..paths import Paths, make_folder
 from . import profile_file
 from .host import below
 from .launch import SHELL
-from .plan import find_project, find_working_dir
+from .places import find_project, find_working_dir
 from .process import Running, Sinks
 from .profile import Profile
 from .result import Result, Stop

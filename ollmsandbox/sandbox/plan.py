@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import glob
 import os
-import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import ProjectError, SandboxError, WorkingDirError
+from ..errors import ProjectError, SandboxError
 from ..paths import Paths
-from .host import Host, below
+from .hidden import hidden_paths
+from .host import Host, below, in_any
 from .layer import MOUNT_POINTS, spec_for
 from .mounts import (
     Hidden,
@@ -21,19 +20,16 @@ from .mounts import (
     OverlayMount,
     OverlayWay,
     Pieced,
+    Pinned,
     ReadOnly,
     Scratch,
     Sealed,
     System,
     Writable,
 )
+from .places import EMPTY, find_working_dir, own_code
 from .profile import Limits, Profile
 from .seccomp import Rules
-
-# Where programs put sockets and temporary files: the sandbox has its own, empty ones.
-EMPTY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
-_NO_PROJECT = ("/proc", "/sys", "/dev", "/run/user")
-_OF_THE_KERNEL = ("/proc", "/dev")
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,11 @@ class Plan:
             made += ["--unshare-net"]
         made += ["--uid", str(os.getuid()), "--gid", str(os.getgid())]
         made += ["--cap-drop", "ALL", "--chdir", self.working_dir]
+        # Given to the command alone: LD_LIBRARY_PATH and others would decide what bwrap itself
+        # loads, outside of any sandbox.
+        made += ["--clearenv"]
+        for name, value in self.environment.items():
+            made += ["--setenv", name, value]
         return made
 
     def outer(self) -> list[OverlayMount]:
@@ -70,89 +71,6 @@ class Plan:
             "The network can be reached." if self.network else "The network cannot be reached."
         )
         return [network, *filter(None, (mount.describe() for mount in self.mounts))]
-
-
-def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
-    """The project folder, links resolved, or an error that says why it cannot be one."""
-    given = os.fspath(folder)
-    try:
-        found = os.stat(given)
-    except PermissionError as error:
-        raise ProjectError(f"The project folder cannot be opened: {given}.") from error
-    except OSError as error:
-        raise ProjectError(f"The project folder does not exist: {given}.") from error
-    except ValueError as error:
-        raise ProjectError(f"This cannot be a folder's name: {given!r}.") from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise ProjectError(
-            f"The project is a file, not a folder: {given}.", "Name the folder that holds it."
-        )
-    project = os.path.realpath(given)
-    home = os.path.realpath(paths.home)
-    if below(home, project):
-        raise ProjectError(
-            f"{project} holds your whole home folder, and with it your keys and passwords.",
-            "Choose a folder inside it.",
-        )
-    for own in (*paths.own, paths.runtime()):
-        real = os.path.realpath(own)
-        if below(project, real) or below(real, project):
-            # A command that could write there would decide what the next one may do.
-            raise ProjectError(f"{project} has files of this program in it, or lies among them.")
-    for place in _NO_PROJECT:
-        if below(project, place) and not below(project, "/dev/shm"):
-            raise ProjectError(f"{project} cannot be a project: it is not on a disk.")
-    if below(project, f"{home}/playground"):
-        raise ProjectError(
-            f"{project} lies where commands find the playground.", "Move it to another folder."
-        )
-    if project in EMPTY:
-        raise ProjectError(
-            f"{project} is for every program's temporary files.", "Choose a folder inside it."
-        )
-    return project
-
-
-def find_working_dir(
-    working_dir: str | None,
-    project: str,
-    paths: Paths,
-    hidden: Sequence[str],
-    empty: Sequence[str] = EMPTY,
-) -> str:
-    """Where the command starts, as a path inside the sandbox."""
-    if not working_dir:
-        return project
-    inside = os.path.realpath(paths.home) + "/playground"
-    if working_dir == "playground":
-        return inside
-    if "\0" in working_dir:
-        raise WorkingDirError(working_dir)
-    # Not by expanduser: the home folder is the one of the run, not of this process.
-    whole = working_dir
-    if whole == "~" or whole.startswith("~/"):
-        whole = f"{paths.home}{whole[1:]}"
-    path = os.path.normpath(os.path.join(project, whole))
-    for shown in (str(paths.playground_inside), inside):
-        # The playground is elsewhere on the host.
-        if below(path, shown):
-            playground = os.path.realpath(paths.playground)
-            real = os.path.realpath(f"{playground}/{path[len(shown) :]}")
-            if below(real, playground) and _may_enter(real):
-                return inside + real[len(playground) :]
-            raise WorkingDirError(working_dir)
-    path = os.path.realpath(path)
-    if not _may_enter(path):
-        raise WorkingDirError(working_dir)
-    home = os.path.realpath(paths.home)
-    # What leads to the project or the home folder is there, even in a folder that is else empty.
-    leads = below(project, path) or below(home, path) or path in empty
-    in_scratch = _in_any(path, empty) and not leads and not below(path, home)
-    alive = _in_any(path, _OF_THE_KERNEL) and path not in (*EMPTY, *_OF_THE_KERNEL, "/dev/pts")
-    unseen = in_scratch or alive or _in_any(path, hidden)
-    if unseen and not below(path, project):
-        raise WorkingDirError(working_dir)
-    return path
 
 
 def make_plan(
@@ -172,7 +90,7 @@ def make_plan(
     home = os.path.realpath(paths.home)
     if home == "/" or not os.path.isdir(home):
         raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
-    hidden = hidden_paths(profile, paths)
+    hidden = hidden_paths(profile, paths, environ)
     for name in hidden:
         if below(project, name):
             raise ProjectError(
@@ -189,6 +107,7 @@ def make_plan(
     mounts += builder.home()
     mounts += [Writable(inside, os.path.realpath(paths.playground), "the playground")]
     mounts += [Writable(project, project, "the project")]
+    mounts += builder.own_code()
     mounts += builder.inside_writable()
     mounts += builder.seals()
     environment = profile.environment(environ)
@@ -259,7 +178,7 @@ class _Builder:
         elsewhere = (*self.empty, self._home, self._project, "/dev")
         names = {n for n in self._hidden_elsewhere if _can_see(n)}
         names |= {alias for name in names for alias in self._host.aliases(name)}
-        listening = {s for s in self._host.sockets if not _in_any(s, self._hidden)}
+        listening = {s for s in self._host.sockets if not in_any(s, self._hidden)}
         folders: dict[str, set[str]] = {}
         # The home folder may be mounted in a second place.
         for home in self._host.aliases(self._home):
@@ -270,13 +189,13 @@ class _Builder:
         mounts: list[Mount] = []
         for path in sorted(names | listening):
             folder = os.path.dirname(path)
-            if _in_any(path, (*elsewhere, *folders)) or not os.path.lexists(path):
+            if in_any(path, (*elsewhere, *folders)) or not os.path.lexists(path):
                 continue
             if self._can_layer(folder):
                 folders.setdefault(folder, set())
             else:
                 mounts.append(Hidden(path, os.path.isdir(path)))
-        for folder in sorted(f for f in folders if not _in_any(f, folders.keys() - {f})):
+        for folder in sorted(f for f in folders if not in_any(f, folders.keys() - {f})):
             hidden = {n for n in names.union(*folders.values()) if below(n, folder)}
             mounts += self._walled(folder, tuple(n[len(folder) + 1 :] for n in hidden))
         return mounts
@@ -287,20 +206,48 @@ class _Builder:
         sockets = [s for s in self._host.sockets if below(s, self._project)]
         if not self._can_layer(self._home):
             sockets += [s for s in self._host.sockets if self._listens_in_home(s)]
+        sockets += self._listening_on_mounts_in_home()
         shown = f"{self._home}/playground"
-        sockets += [
+        moved = [
             shown + socket[len(self._playground) :]
             for socket in self._host.sockets
             if below(socket, self._playground)
         ]
-        return [Hidden(path, os.path.isdir(path)) for path in (*names, *sockets)]
+        return [*self._hide(names + sockets, self._project), *self._hide(moved, shown)]
+
+    def own_code(self) -> list[Mount]:
+        """The program itself may lie in the project, if that is its checkout. A command that
+        could change it would run outside the next time."""
+        mounts: list[Mount] = []
+        for path in own_code():
+            if below(path, self._project) and os.path.exists(path):
+                mounts += [*self._pins(path, self._project), ReadOnly(path)]
+        return mounts
+
+    def _hide(self, paths: Sequence[str], writable: str) -> list[Mount]:
+        mounts: list[Mount] = []
+        for path in paths:
+            mounts += [*self._pins(path, writable), Hidden(path, os.path.isdir(path))]
+        return mounts
+
+    def _pins(self, path: str, writable: str) -> list[Mount]:
+        """A folder around it could be renamed, and be there without the mount the next time. A
+        mount point cannot."""
+        if not below(path, writable):
+            return []
+        names = path[len(writable) + 1 :].split("/")[:-1]
+        return [Pinned("/".join([writable, *names[: n + 1]])) for n in range(len(names))]
+
+    def _listening_on_mounts_in_home(self) -> list[str]:
+        points = self._host.mounted_below(self._home)
+        return [s for s in self._host.sockets if self._listens_in_home(s) and in_any(s, points)]
 
     def _listens_in_home(self, socket: str) -> bool:
-        seen = not _in_any(socket, (*self._hidden, self._project))
+        seen = not in_any(socket, (*self._hidden, self._project))
         return seen and below(socket, self._home)
 
     def _can_layer(self, folder: str) -> bool:
-        if self._way is OverlayWay.NONE or folder == "/" or _in_any(folder, ("/proc", "/sys")):
+        if self._way is OverlayWay.NONE or folder == "/" or in_any(folder, ("/proc", "/sys")):
             return False
         return not self._locked or not self._host.mounted_below(folder)
 
@@ -316,7 +263,7 @@ class _Builder:
         skipped = (*self._hidden, *empty, "/proc", "/sys", "/dev")
         for point in self._host.mounted_below(folder):
             # An overlay does not show what is mounted below its folder.
-            if not _in_any(point, skipped) and os.access(point, os.R_OK, effective_ids=True):
+            if not in_any(point, skipped) and os.access(point, os.R_OK, effective_ids=True):
                 names = self._relative(point)
                 mounts.append(self._layered(point, names) if names else ReadOnly(point))
         return mounts
@@ -363,47 +310,6 @@ class _Builder:
             parents=tuple((f.name, f.mode) for f in spec.folders[1:]),
             hidden=spec.hidden,
         )
-
-
-def hidden_paths(profile: Profile, paths: Paths) -> tuple[str, ...]:
-    """Full paths of what commands do not see, with links resolved; it need not exist."""
-    home = os.path.realpath(paths.home)
-    found: dict[str, None] = {}
-    for given, names in profile.hidden_by_folder.items():
-        folder = home + given[1:] if given.startswith("~") else given
-        # The folder around a name may be a link, and so may the name itself.
-        around = os.path.realpath(folder).rstrip("/")
-        for name in names:
-            path = f"{folder}/{name}"
-            found[f"{around}/{name}"] = None
-            pattern = glob.escape(home) + path[len(home) :] if given.startswith("~") else path
-            for match in glob.glob(pattern) if "*" in f"{given}/{name}" else ():
-                found[f"{os.path.realpath(os.path.dirname(match))}/{os.path.basename(match)}"] = (
-                    None
-                )
-                found[os.path.realpath(match)] = None
-            if os.path.islink(path):
-                found[os.path.realpath(path)] = None
-    for own in paths.own:
-        found[os.path.realpath(own)] = None
-    return tuple(name for name in found if not below(home, name))
-
-
-def _in_any(path: str, folders: Iterable[str]) -> bool:
-    return any(below(path, folder) for folder in folders)
-
-
-def _may_enter(path: str) -> bool:
-    """Inside, root has no more rights than a folder's mode gives."""
-    if not os.path.isdir(path) or not os.access(path, os.X_OK):
-        return False
-    while os.getuid() == 0 and path != "/":
-        found = os.stat(path)
-        mine, group = found.st_uid == 0, found.st_gid in (os.getgid(), *os.getgroups())
-        if not found.st_mode & (0o100 if mine else 0o010 if group else 0o001):
-            return False
-        path = os.path.dirname(path)
-    return True
 
 
 def _can_see(path: str) -> bool:

@@ -11,6 +11,7 @@ import os
 import select
 import stat
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -19,13 +20,15 @@ from pathlib import Path
 from ..errors import OllmSandboxError
 from ..paths import Paths, write_atomically
 from . import layer, remedies, seccomp
-from .host import Host
+from .host import Host, below
+from .launch import scope_for
 from .mounts import Layered, OverlayMount, OverlayWay
 from .starter_client import Order, shared_starter
 
-_VERSION = 3
+_VERSION = 4
 _PROGRAMS = ("bwrap", "systemd-run")
 _PATIENCE = 5.0
+_TRY_AGAIN = 600.0
 _BASIC = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
@@ -82,7 +85,11 @@ def probe(
     file = paths.cache / f"probe-{_key(paths, environ)}.json"
     if not fresh:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            return _kept(file, file.stat().st_mtime_ns)
+            written = file.stat().st_mtime
+            kept = _kept(file, written)
+            # Overlays may have failed for a passing reason.
+            if kept.overlay is not OverlayWay.NONE or time.time() - written < _TRY_AGAIN:
+                return kept
     found = _Probe(paths, environ).run()
     # A miss is not kept: the person is about to mend it and tries again.
     if found.can_wrap:
@@ -95,7 +102,7 @@ def probe(
 
 
 @lru_cache(maxsize=4)
-def _kept(file: Path, _written: int) -> Capabilities:
+def _kept(file: Path, _written: float) -> Capabilities:
     return _from_json(json.loads(file.read_text(encoding="utf-8")))
 
 
@@ -111,15 +118,31 @@ def find_program(name: str, environ: Mapping[str, str]) -> str:
 
 def _trusted_path(environ: Mapping[str, str], writable: Sequence[str]) -> str:
     """Without relative folders, which lead into whatever folder is current, and without those
-    that lie in a writable one, or lead there."""
+    that lie in a writable one, or lead there; nor those of other projects, which were writable
+    when it was their turn."""
     kept = []
-    places = [f"{os.path.realpath(folder)}/" for folder in writable]
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        if not folder.startswith("/"):
+            continue
         names = [folder, *(os.path.join(folder, name) for name in _PROGRAMS)]
-        real = [f"{os.path.realpath(name)}/" for name in names]
-        if folder.startswith("/") and not any(r.startswith(p) for r in real for p in places):
+        real = [os.path.realpath(name) for name in names]
+        in_writable = any(below(r, os.path.realpath(w)) for r in real for w in writable)
+        if not in_writable and not any(_in_a_project(r) for r in real):
             kept.append(folder)
     return os.pathsep.join(kept)
+
+
+def _in_a_project(path: str) -> bool:
+    """A checkout, or an environment made for one."""
+    if os.getuid() != 0 and not os.access(os.path.dirname(path), os.W_OK):
+        return False  # none of this person's commands can have written there
+    while path != "/":
+        path = os.path.dirname(path)
+        if any(
+            os.path.lexists(f"{path}/{mark}") for mark in (".git", "pyvenv.cfg", "package.json")
+        ):
+            return True
+    return False
 
 
 class _Probe:
@@ -138,9 +161,8 @@ class _Probe:
         if works:
             self._try("network", "Network can be switched off", (*_BASIC, "--unshare-net"))
             self._find_filter()
-            users = self._enters(("user", "mount"), (), "true", "/")
-            self._note("namespaces", "User namespaces", users, needed=False)
-            namespaces, overlay = self._find_overlay()
+            namespaces = self._find_namespaces()
+            overlay = self._find_overlay(namespaces)
         systemd_run = self._find_systemd() if works else ""
         return Capabilities(
             findings=tuple(self._findings),
@@ -157,7 +179,7 @@ class _Probe:
             return False
         answer = self._answer([self._bwrap, "--version"])
         setuid = bool(os.stat(self._bwrap).st_mode & stat.S_ISUID)
-        detail = f"{answer.strip()} at {self._bwrap}{', setuid' if setuid else ''}"
+        detail = f"{(answer or '').strip()} at {self._bwrap}{', setuid' if setuid else ''}"
         self._note("bwrap", "Bubblewrap is installed", bool(answer), detail)
         return bool(answer) and self._try("sandbox", "A sandbox starts", _BASIC)
 
@@ -174,31 +196,37 @@ class _Probe:
         finally:
             os.close(descriptor)
 
-    def _find_overlay(self) -> tuple[tuple[str, ...], OverlayWay]:
+    def _find_namespaces(self) -> tuple[str, ...]:
+        users = self._enters(("user", "mount"), (), "true", "/")
+        self._note("namespaces", "User namespaces", users, needed=False)
+        # Root mounts without a user namespace, so that files of other users can be copied up.
+        if os.getuid() == 0 and self._enters(("mount",), (), "true", "/"):
+            return ("mount",)
+        return ("user", "mount") if users else ()
+
+    def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayWay:
         """Both ways are tried over the real home folder: not every file system can be below."""
         runtime = self._paths.runtime()
         home = os.path.realpath(self._paths.home)
         spec = layer.spec_for(home, (".ollmsandbox-probe",), ("playground",))
         try:
             layer.prepare(runtime, spec)
-            layer.prepare_mount_points(runtime)
+            layer.prepare_mount_point(runtime, 0)
         except OSError as error:
             for key, title in _OVERLAYS.items():
                 self._note(key, title, ok=False, detail=str(error), needed=False)
-            return (), OverlayWay.NONE
-        # Root mounts without a user namespace, so that files of other users can be copied up.
-        ways = [("mount",), ("user", "mount")] if os.getuid() == 0 else [("user", "mount")]
+            return OverlayWay.NONE
         mounts = Layered(spec, OverlayWay.UNSHARE, str(runtime), 0).outer()
         test = "test -d merged0/playground"
-        namespaces = next((w for w in ways if self._enters(w, mounts, test, runtime)), ())
-        self._note("overlay", _OVERLAYS["overlay"], bool(namespaces), needed=False)
+        ours = bool(namespaces) and self._enters(namespaces, mounts, test, runtime)
+        self._note("overlay", _OVERLAYS["overlay"], ours, needed=False)
         tried = Layered(spec, OverlayWay.BWRAP, str(runtime), 0).args()
         check = ["--", "/bin/sh", "-c", 'test -d "$1"', "sh", f"{home}/playground"]
-        by_bwrap = self._works([self._bwrap, *_BASIC, *tried, *check])
-        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], by_bwrap, needed=False)
-        if namespaces:
-            return namespaces, OverlayWay.UNSHARE
-        return (), OverlayWay.BWRAP if by_bwrap else OverlayWay.NONE
+        theirs = self._works([self._bwrap, *_BASIC, *tried, *check])
+        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], theirs, needed=False)
+        if ours:
+            return OverlayWay.UNSHARE
+        return OverlayWay.BWRAP if theirs else OverlayWay.NONE
 
     def _enters(
         self,
@@ -212,7 +240,6 @@ class _Probe:
         with open(reader, "rb") as answer, open(os.devnull, "r+b") as nothing:
             order = Order(
                 argv=["/bin/sh", "-c", f"{test} && echo yes >&3"],
-                environment={},
                 folder=str(folder),
                 namespaces=namespaces,
                 mounts=mounts,
@@ -230,7 +257,8 @@ class _Probe:
 
     def _find_systemd(self) -> str:
         program = find_program("systemd-run", self._environ)
-        ok = bool(program) and self._works([program, "--user", "--scope", "--quiet", "true"])
+        lent = scope_for(program, 1 << 40, self._environ)
+        ok = bool(program) and self._works([*lent, "/bin/sh", "-c", "exec true"])
         self._note("systemd", "Memory limit by systemd", ok, needed=False)
         return program if ok else ""
 
@@ -247,28 +275,11 @@ class _Probe:
         cause, remedy = ("", "") if ok else remedies.find(key, self._environ)
         self._findings.append(Finding(key, title, ok, needed, detail, cause, remedy))
 
-    def _works(
-        self,
-        argv: Sequence[str],
-        descriptors: Sequence[int] = (),
-        folder: Path | str = "/",
-    ) -> bool:
-        try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=descriptors,
-                cwd=folder,
-                timeout=_PATIENCE,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        return done.returncode == 0
+    def _works(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> bool:
+        return self._answer(argv, descriptors) is not None
 
-    def _answer(self, argv: Sequence[str]) -> str:
+    def _answer(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> str | None:
+        """What the program prints, None if it fails or does not come back."""
         try:
             done = subprocess.run(
                 argv,
@@ -276,13 +287,16 @@ class _Probe:
                 capture_output=True,
                 text=True,
                 errors="replace",
+                pass_fds=descriptors,
                 cwd="/",
+                # The person's variables may name libraries in a project.
+                env={},
                 timeout=_PATIENCE,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout if done.returncode == 0 else ""
+            return None
+        return done.stdout if done.returncode == 0 else None
 
 
 def find_surroundings(environ: Mapping[str, str]) -> str:

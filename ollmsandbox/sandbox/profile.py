@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+# A login inside an address: http://name:password@host
+_LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -28,6 +31,7 @@ class Profile:
     description: str = ""
     masks: tuple[str, ...] = ()
     show: tuple[str, ...] = ()
+    mask_variables: tuple[str, ...] = ()
     environment_drop: tuple[str, ...] = ()
     environment_keep: tuple[str, ...] = ()
     environment_set: tuple[tuple[str, str], ...] = ()
@@ -47,13 +51,18 @@ class Profile:
         """The hidden names, by the folder they lie in."""
         found: dict[str, list[str]] = {}
         for path in self.hidden:
+            # "" stands for the root.
             folder, _, name = path.rpartition("/")
             found.setdefault(folder, []).append(name)
         return found
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The variables a command gets. What is dropped never reaches any process inside."""
-        kept = {name: value for name, value in inherited.items() if not self._drops(name)}
+        kept = {
+            name: value
+            for name, value in inherited.items()
+            if not self._drops(name) and ("@" not in value or not _LOGIN.search(value))
+        }
         kept.update(self.environment_set)
         return kept
 

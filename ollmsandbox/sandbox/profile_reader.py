@@ -91,6 +91,10 @@ class _File:
     def _show(self, profile: Profile, node: yaml.Node) -> Profile:
         return replace(profile, show=_join(profile.show, self._paths(node, "show")))
 
+    def _mask_variables(self, profile: Profile, node: yaml.Node) -> Profile:
+        names = self._texts(node, "mask_variables")
+        return replace(profile, mask_variables=_join(profile.mask_variables, names))
+
     def _run(self, profile: Profile, node: yaml.Node) -> Profile:
         paths = self._paths(node, "run")
         for path in paths:
@@ -223,6 +227,7 @@ _KEYS: dict[str, _Reader] = {
     "description": _File._description,
     "masks": _File._masks,
     "show": _File._show,
+    "mask_variables": _File._mask_variables,
     "environment": _File._environment,
     "limits": _File._limits,
     "unix_sockets": _File._unix_sockets,

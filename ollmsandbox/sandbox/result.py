@@ -15,7 +15,7 @@ class Stop(Enum):
 
     TIME = "It took longer than the time limit."
     PERSON = "It was stopped."
-    DISK = "It wrote more than the disk limit."
+    DISK = "The disk filled by more than the limit while it ran."
     FULL = "The disk is almost full."
     MEMORY = "It used more memory than the limit."
     PROCESSES = "It started more processes than the limit."

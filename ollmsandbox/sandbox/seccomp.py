@@ -7,13 +7,14 @@ import errno
 import hashlib
 import os
 import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
 
-_VERSION = 2
+_VERSION = 3
 
 _REFUSED = (
     # other file systems and roots
@@ -36,6 +37,25 @@ _REFUSED = (
 
 # Programs that find these missing fall back; EPERM would make some give up.
 _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+
+# fchmodat2 and openat2 take a mode where a filter cannot, or does not yet, look; open_tree_attr is
+# a newer way to mount.
+_NEWER = {"openat2": 437, "fchmodat2": 452, "open_tree_attr": 467}
+
+# The calls that set a mode, and which argument it is.
+_MODES = {
+    "chmod": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "creat": 1,
+    "open": 2,
+    "openat": 3,
+    "mknod": 1,
+    "mknodat": 2,
+    "mkdir": 1,
+    "mkdirat": 2,
+}
+_PTRACE_ATTACH, _PTRACE_SEIZE = 16, 0x4206
 
 _NEW_NAMESPACE = (
     0x00020000,  # CLONE_NEWNS
@@ -64,7 +84,7 @@ class Rules:
 
 def open_filter(rules: Rules, cache: Path) -> int:
     """A descriptor of the compiled filter; compiling costs 30 ms, so the result is kept."""
-    key = repr((_VERSION, rules, _REFUSED, _ABSENT, os.uname().machine))
+    key = repr((_VERSION, rules, _REFUSED, _ABSENT, _NEWER, os.uname().machine))
     file = cache / f"seccomp-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bpf"
     try:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -99,7 +119,7 @@ def _compile(rules: Rules, target: Path) -> None:
     no_family = lib.ERRNO(errno.EAFNOSUPPORT)
 
     def known(name: str) -> bool:
-        # A name that this architecture or an older library does not have cannot be called by it.
+        # Not every architecture has every call.
         return int(lib.resolve_syscall(lib.Arch.NATIVE, name)) >= 0
 
     for name in _REFUSED:
@@ -115,6 +135,25 @@ def _compile(rules: Rules, target: Path) -> None:
                 "Correct deny_syscalls in the profile.",
             )
         made.add_rule(eperm, name)
+
+    for number in _NEWER.values():
+        # By number, for the library may not know the name yet; on all architectures the same.
+        made.add_rule(enosys, number)
+
+    # The first process inside belongs to the sandbox: stopped by a debugger it would hold the run.
+    for request in (_PTRACE_ATTACH, _PTRACE_SEIZE):
+        made.add_rule(
+            eperm,
+            "ptrace",
+            lib.Arg(0, lib.EQ, request),
+            lib.Arg(1, lib.MASKED_EQ, 0xFFFFFFFF, 1),
+        )
+
+    # A file that lends its owner's rights to everybody who can reach it, on the real disk.
+    for name, position in _MODES.items():
+        if known(name):
+            lent = lib.Arg(position, lib.MASKED_EQ, stat.S_ISUID, stat.S_ISUID)
+            made.add_rule(eperm, name, lent)
 
     for flag in _NEW_NAMESPACE:
         made.add_rule(eperm, "clone", lib.Arg(0, lib.MASKED_EQ, flag, flag))

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 
 from ..errors import OllmSandboxError
+from ..paths import Paths
 from .bubble import Bubble
 from .probe import Capabilities, Finding
 
@@ -19,9 +20,9 @@ _COMMAND = """
 touch made && rm made && echo writes=yes
 touch "$HOME/playground/.doctor" && rm "$HOME/playground/.doctor" && echo playground=yes
 touch "$HOME/.doctor" 2>/dev/null || touch /usr/.doctor 2>/dev/null || echo outside=yes
-test -z "$DOCTOR_TOKEN" && ! grep -q doctor-secret /proc/*/environ 2>/dev/null && echo secrets=yes
-test "$(ls /sys/class/net 2>/dev/null | wc -l)" -ge 0 && test "$(wc -l </proc/net/dev)" -le 3 \
-    && echo no-network=yes
+test -z "$DOCTOR_TOKEN" && ! grep -q doctor-secret /proc/*/environ 2>/dev/null &&
+    ! ls "$OWN" 2>/dev/null && echo secrets=yes
+test "$(wc -l </proc/net/dev)" -le 3 && echo no-network=yes
 test "$(ls -d /proc/[0-9]* | wc -l)" -lt 20 && echo processes=yes
 grep -q '^NoNewPrivs:.*1$' /proc/self/status && grep -q '^CapEff:.*0000000000000000$' \
     /proc/self/status && echo rights=yes
@@ -41,6 +42,7 @@ async def selftest(
     capabilities: Capabilities, environ: Mapping[str, str] | None = None
 ) -> list[Finding]:
     environ = {**(os.environ if environ is None else environ), "DOCTOR_TOKEN": "doctor-secret"}
+    environ["OWN"] = str(Paths.from_environ(environ).cache)
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-doctor-") as project:
         try:
             bubble = Bubble(project, environ=environ, capabilities=capabilities, timeout=30)

@@ -82,18 +82,18 @@ def become(order: dict[str, Any], given: list[int]) -> NoReturn:
             step = "make a namespace"
             new_namespaces(with_user="user" in order["namespaces"])
             if order["protect"]:
-                step = f"protect {order['protect']}"
+                step = f"protect {os.fsdecode(order['protect'])}"
                 bind_read_only(order["protect"])
             for mount in order["mounts"]:
-                step = f"mount an overlay over {mount['lower'][-1]}"
+                step = f"mount an overlay over {os.fsdecode(mount['lower'][-1])}"
                 mount_overlay(**mount)
         if order["processes"] is not None:
             # Counted in the new user namespace alone, not with the person's other programs.
             resource.setrlimit(resource.RLIMIT_NPROC, (order["processes"], order["processes"]))
         first_to_go()
-        step = f"start {order['argv'][0]}"
+        step = f"start {os.fsdecode(order['argv'][0])}"
         told = take_places(given)
-        os.execve(order["argv"][0], order["argv"], order["environment"])
+        os.execve(order["argv"][0], order["argv"], {})
     except BaseException as error:  # noqa: BLE001 - told to the other side, whatever it is
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
         import json
@@ -132,20 +132,19 @@ def new_namespaces(*, with_user: bool) -> None:
     check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
 
 
-def mount_overlay(*, lower: list[str], target: str, options: str) -> None:
+def mount_overlay(*, lower: list[bytes], target: bytes, options: str) -> None:
     # By descriptor: a path's commas and colons would be taken for the mount's own.
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in lower]
     layers = ":".join(f"/proc/self/fd/{number}" for number in opened)
     data = f"{options},lowerdir={layers}".encode()
-    check(_libc.mount(b"overlay", os.fsencode(target), b"overlay", _MS_RDONLY, data))
+    check(_libc.mount(b"overlay", target, b"overlay", _MS_RDONLY, data))
     for number in opened:
         os.close(number)
 
 
-def bind_read_only(program: str) -> None:
+def bind_read_only(path: bytes) -> None:
     """bwrap goes on inside as the first process, and /proc/1/exe leads to it: by the mount it was
     started from, which must not be a writable one."""
-    path = os.fsencode(program)
     check(_libc.mount(path, path, None, _MS_BIND, None))
     # Flags that a user namespace has locked have to be given again.
     kept = os.statvfs(path).f_flag & _LOCKED_FLAGS

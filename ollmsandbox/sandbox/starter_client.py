@@ -13,7 +13,7 @@ import marshal
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -33,7 +33,6 @@ class Order:
     """What the starter is told, besides the descriptors, which become 0, 1, 2 and so on."""
 
     argv: Sequence[str]
-    environment: Mapping[str, str]
     folder: str
     namespaces: Sequence[str] = ()
     mounts: Sequence[OverlayMount] = ()
@@ -42,15 +41,15 @@ class Order:
     protect: str = ""
 
     def packed(self) -> bytes:
+        # As bytes: the starter has no locale of the person's to encode them by.
         return marshal.dumps(
             {
-                "argv": list(self.argv),
-                "environment": dict(self.environment),
-                "folder": self.folder,
+                "argv": [os.fsencode(word) for word in self.argv],
+                "folder": os.fsencode(self.folder),
                 "namespaces": list(self.namespaces),
-                "mounts": [vars(mount) for mount in self.mounts],
+                "mounts": [mount.packed() for mount in self.mounts],
                 "processes": self.processes,
-                "protect": self.protect,
+                "protect": os.fsencode(self.protect),
             }
         )
 

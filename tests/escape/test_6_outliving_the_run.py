@@ -61,6 +61,9 @@ class Mark:
                 continue
         return False
 
+    def put_into(self, command: str) -> str:
+        return command.replace("SECONDS", self.seconds)
+
     def gone(self) -> bool:
         return within(SOON, lambda: not self.processes())
 
@@ -91,6 +94,7 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
     return True
 
 
+# A command that is over at once and leaves something behind; SECONDS is the number it is found by.
 _DAEMON = """
 if os.fork():
     os._exit(0)
@@ -99,11 +103,10 @@ if os.fork():
     os._exit(0)
 os.chdir("/")
 {streams}
-os.execv("/usr/bin/sleep", ["sleep", "{seconds}"])
+os.execv("/usr/bin/sleep", ["sleep", "SECONDS"])
 """
-_CLOSE = "os.closerange(0, 256)"
 _CHAIN = """
-# {seconds}
+# SECONDS
 if os.fork():
     os._exit(0)
 end = time.monotonic() + 20
@@ -113,10 +116,10 @@ while time.monotonic() < end:
 """
 _DEAF = """
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
-os.execv("/usr/bin/sleep", ["sleep", "{seconds}"])
+os.execv("/usr/bin/sleep", ["sleep", "SECONDS"])
 """
 _THREAD = """
-# {seconds}
+# SECONDS
 import threading
 if os.fork():
     os._exit(0)
@@ -124,52 +127,40 @@ threading.Thread(target=time.sleep, args=(20,)).start()
 libc.syscall({exit}, 0)  # of the first thread alone
 """
 _EXIT = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
-
-
-def leaving(way: str, mark: Mark) -> str:
-    """A command that is over at once and leaves something behind."""
-    s = mark.seconds
-    commands = {
-        "a background child": f"sleep {s} &",
-        "a child that holds no stream": f"sleep {s} <&- >&- 2>&- &",
-        "a child that holds the output": f"sleep {s} 2>/dev/null &",
-        "a child that holds the errors": f"sleep {s} >/dev/null &",
-        "nohup": f"nohup sleep {s} >/dev/null 2>&1 &",
-        "setsid": f"setsid -f sleep {s}",
-        "a daemon": python(_DAEMON.format(streams=_CLOSE, seconds=s)),
-        "a daemon that holds the output": python(_DAEMON.format(streams="", seconds=s)),
-        "ignored signals": f"trap '' TERM INT HUP QUIT; sleep {s} &",
-        "all signals blocked": python(_DEAF.format(seconds=s)) + " &",
-        "a stopped child": f"sleep {s} & kill -STOP $!",
-        "a child stopped by another": f"sleep {s} & (kill -STOP $!; sleep {s}) &",
-        "a shell that starts it anew": f"(while :; do sleep {s}; done) &",
-        "a chain of children": python(_CHAIN.format(seconds=s)),
-        "a process without its first thread": python(_THREAD.format(seconds=s, exit=_EXIT)),
-        "a pipeline": f"sleep {s} | sleep {s} | sleep {s} &",
-        "many": f"i=0; while [ $i -lt 50 ]; do sleep {s} & i=$((i+1)); done",
-    }
-    return f"{commands[way]}\necho left"
-
-
-WAYS = (
-    "a background child",
-    "a child that holds no stream",
-    "a child that holds the output",
-    "a child that holds the errors",
-    "nohup",
-    "setsid",
-    "a daemon",
-    "a daemon that holds the output",
-    "ignored signals",
-    "all signals blocked",
-    "a stopped child",
-    "a child stopped by another",
-    "a shell that starts it anew",
-    "a chain of children",
-    "a process without its first thread",
-    "a pipeline",
-    "many",
-)
+LEAVING: dict[str, str] = {
+    "a background child": "sleep SECONDS &",
+    "a child that holds no stream": "sleep SECONDS <&- >&- 2>&- &",
+    "a child that holds the output": "sleep SECONDS 2>/dev/null &",
+    "a child that holds the errors": "sleep SECONDS >/dev/null &",
+    "nohup": "nohup sleep SECONDS >/dev/null 2>&1 &",
+    "setsid": "setsid -f sleep SECONDS",
+    "a daemon": python(_DAEMON.format(streams="os.closerange(0, 256)")),
+    "a daemon that holds the output": python(_DAEMON.format(streams="")),
+    "ignored signals": "trap '' TERM INT HUP QUIT; sleep SECONDS &",
+    "all signals blocked": f"{python(_DEAF)} &",
+    "a stopped child": "sleep SECONDS & kill -STOP $!",
+    "a child stopped by another": "sleep SECONDS & (kill -STOP $!; sleep SECONDS) &",
+    "a shell that starts it anew": "(while :; do sleep SECONDS; done) &",
+    "a chain of children": python(_CHAIN),
+    "a process without its first thread": python(_THREAD.format(exit=_EXIT)),
+    "a pipeline": "sleep SECONDS | sleep SECONDS | sleep SECONDS &",
+    "many": "i=0; while [ $i -lt 50 ]; do sleep SECONDS & i=$((i+1)); done",
+}
+# One that is not over by itself.
+STUBBORN: dict[str, str] = {
+    "waiting": "sleep SECONDS",
+    "ignored signals": "trap '' TERM INT HUP QUIT PIPE; sleep SECONDS; sleep SECONDS",
+    "stopping itself": "sleep SECONDS & kill -STOP $$",
+    "closed streams": "exec <&- >&- 2>&-; sleep SECONDS",
+    "a daemon and its parent": "setsid -f sleep SECONDS; sleep SECONDS",
+    "busy": "sleep SECONDS & while :; do :; done",
+}
+# Without a wall these would reach everybody.
+STUBBORN_INSIDE: dict[str, str] = {
+    **STUBBORN,
+    "signals to everybody": "sleep SECONDS & trap '' TERM; kill -TERM -1; sleep SECONDS",
+    "signals to the first process": "kill -STOP 1; kill -9 1; kill -INT 1; sleep SECONDS",
+}
 
 
 async def _yes(_question: str) -> bool:
@@ -183,29 +174,29 @@ def plain(person: Person, timeout: float = 60) -> PlainRunner:
 # --- what a command leaves behind ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sorted(LEAVING))
 def test_nothing_is_left_of(person: Person, mark: Mark, way: str) -> None:
-    result = person.run(leaving(way, mark))
+    result = person.run(mark.put_into(LEAVING[way] + "\necho left"))
     assert mark.processes() == []
     assert (result.exit_code, result.stop) == (0, None)
     assert result.stdout.text == "left\n"
     assert result.duration < SOON
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sorted(LEAVING))
 def test_nothing_is_left_without_a_sandbox_of(person: Person, mark: Mark, way: str) -> None:
-    result = loop.run(plain(person).exec(leaving(way, mark)))
+    result = loop.run(plain(person).exec(mark.put_into(LEAVING[way] + "\necho left")))
     assert mark.processes() == []
     assert (result.exit_code, result.stop) == (0, None)
     assert result.stdout.text == "left\n"
     assert result.duration < SOON
 
 
-@pytest.mark.parametrize("way", sorted({*WAYS} - {"a chain of children"}))
+@pytest.mark.parametrize("way", sorted(set(LEAVING) - {"a chain of children"}))
 def test_without_anybody_to_end_it_stays(person: Person, mark: Mark, way: str) -> None:
     # So the two above are the program's doing. A chain could not be caught again.
     subprocess.run(
-        ["/bin/sh", "-c", leaving(way, mark)],
+        ["/bin/sh", "-c", mark.put_into(LEAVING[way] + "\necho left")],
         cwd=person.project,
         env=person.environ,
         stdout=subprocess.DEVNULL,
@@ -224,21 +215,10 @@ def test_the_next_run_finds_nothing_of_the_one_before(person: Person, mark: Mark
 
 # --- a command that does not want to be over -----------------------------------------------------
 
-STUBBORN: dict[str, str] = {
-    "waiting": "sleep {}",
-    "ignored signals": "trap '' TERM INT HUP QUIT PIPE; sleep {}; sleep {}",
-    "stopping itself": "sleep {} & kill -STOP $$",
-    "closed streams": "exec <&- >&- 2>&-; sleep {}",
-    "a daemon and its parent": "setsid -f sleep {}; sleep {}",
-    "busy": "sleep {} & while :; do :; done",
-    "signals to everybody": "sleep {} & trap '' TERM; kill -TERM -1; sleep {}",
-    "a signal to the first process": "kill -STOP 1; kill -9 1; kill -INT 1; sleep {}",
-}
 
-
-@pytest.mark.parametrize("way", sorted(STUBBORN))
+@pytest.mark.parametrize("way", sorted(STUBBORN_INSIDE))
 def test_the_time_limit_ends(person: Person, mark: Mark, way: str) -> None:
-    command = "echo so far; echo errors >&2; " + STUBBORN[way].replace("{}", mark.seconds)
+    command = "echo so far; echo errors >&2; " + mark.put_into(STUBBORN_INSIDE[way])
     result = person.run(command, timeout=0.6)
     assert mark.processes() == []
     assert result.timed_out
@@ -248,11 +228,9 @@ def test_the_time_limit_ends(person: Person, mark: Mark, way: str) -> None:
     assert 0.5 < result.duration < SOON
 
 
-@pytest.mark.parametrize(
-    "way", sorted(set(STUBBORN) - {"signals to everybody"} - {"a signal to the first process"})
-)
+@pytest.mark.parametrize("way", sorted(STUBBORN))
 def test_the_time_limit_ends_without_a_sandbox(person: Person, mark: Mark, way: str) -> None:
-    command = "echo so far; " + STUBBORN[way].replace("{}", mark.seconds)
+    command = "echo so far; " + mark.put_into(STUBBORN[way])
     result = loop.run(plain(person, timeout=0.6).exec(command))
     assert mark.processes() == []
     assert result.timed_out
@@ -305,7 +283,7 @@ async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "no sandbox"])
 @pytest.mark.parametrize("way", ["waiting", "ignored signals", "busy", "a daemon and its parent"])
 def test_a_person_ends(person: Person, mark: Mark, way: str, sandbox: bool, act: str) -> None:
-    command = "echo so far; " + STUBBORN[way].replace("{}", mark.seconds)
+    command = "echo so far; " + mark.put_into(STUBBORN[way])
     runner = person.bubble() if sandbox else plain(person)
 
     async def main() -> Result | None:
@@ -420,7 +398,7 @@ def _below(pid: int, depth: int) -> list[int]:
 def test_a_signal_to_the_command_line_ends_the_command(
     person: Person, mark: Mark, number: signal.Signals, way: str
 ) -> None:
-    with _command_line(person, "-c", STUBBORN[way].replace("{}", mark.seconds)) as process:
+    with _command_line(person, "-c", mark.put_into(STUBBORN[way])) as process:
         assert within(SOON, mark.sleeps)
         process.send_signal(number)
         expected = -number if number == signal.SIGKILL else 128 + number
@@ -432,7 +410,7 @@ def test_a_signal_to_the_command_line_ends_the_command(
 def test_a_helper_that_is_killed_takes_the_command_with_it(
     person: Person, mark: Mark, who: str
 ) -> None:
-    with _command_line(person, "-c", STUBBORN["ignored signals"].replace("{}", mark.seconds)) as p:
+    with _command_line(person, "-c", mark.put_into(STUBBORN["ignored signals"])) as p:
         assert within(SOON, mark.sleeps)
         (helper,) = _below(p.pid, {"the starter": 1, "bwrap": 2}[who])
         os.kill(helper, signal.SIGKILL)
@@ -502,7 +480,7 @@ loop.run(PlainRunner(sys.argv[2], ask=yes).exec(sys.argv[3]))
 def test_a_program_without_sandbox_that_is_killed_takes_the_command_with_it(
     person: Person, mark: Mark, way: str
 ) -> None:
-    command = STUBBORN[way].replace("{}", mark.seconds)
+    command = mark.put_into(STUBBORN[way])
     argv = [sys.executable, "-I", "-c", _PLAIN, str(ROOT), str(person.project), command]
     process = subprocess.Popen(argv, env=person.environ, cwd=person.project)
     try:
@@ -528,7 +506,7 @@ def test_a_command_without_sandbox_cannot_stop_who_watches_it(person: Person, ma
 @pytest.mark.parametrize("pause", [0.0, 0.001, 0.01])
 def test_stopping_again_and_again_spares_nothing(person: Person, mark: Mark, pause: float) -> None:
     # Each time who watches the command is told so, while it is ending what is hard to end.
-    command = f"{python(_CHAIN.format(seconds=mark.seconds))}; sleep {mark.seconds}"
+    command = f"{mark.put_into(python(_CHAIN))}; sleep {mark.seconds}"
 
     async def main() -> Result:
         runner = plain(person)
@@ -550,7 +528,7 @@ def test_a_stop_when_the_command_is_over_already_spares_nothing(
     person: Person, mark: Mark, pause: str
 ) -> None:
     # It comes while who watches the command is ending what that left behind.
-    chain = python(_CHAIN.format(seconds=mark.seconds))
+    chain = mark.put_into(python(_CHAIN))
     many = f"for i in 1 2 3 4 5 6 7 8 9; do sleep {mark.seconds} & done"
     loop.run(plain(person).exec(f"{many}; {chain}; (sleep {pause}; kill -TERM $PPID) & exit 0"))
     assert mark.gone()

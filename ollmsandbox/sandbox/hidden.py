@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which names commands do not see, as full paths."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Mapping
+
+from ..errors import ProfileError
+from ..paths import Paths, home_on_record
+from .host import below
+from .profile import Profile
+
+# Who moved these folders moved the secrets in them, too.
+_MOVED = {
+    "~/.config": "XDG_CONFIG_HOME",
+    "~/.local/share": "XDG_DATA_HOME",
+    "~/.cache": "XDG_CACHE_HOME",
+    "~/.local/state": "XDG_STATE_HOME",
+}
+
+
+def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """With links resolved; what is named need not exist."""
+    home = os.path.realpath(paths.home)
+    found: dict[str, None] = {}
+    for given, names in profile.hidden_by_folder.items():
+        for base, rest in _places(given, home, environ):
+            # The folder around a name may be a link, and so may the name itself.
+            around = os.path.realpath(base + rest).rstrip("/")
+            for name in names:
+                found[f"{around}/{name}"] = None
+                if os.path.islink(f"{base}{rest}/{name}"):
+                    found[os.path.realpath(f"{base}{rest}/{name}")] = None
+                for match in _matches(base, f"{rest}/{name}"):
+                    real = os.path.realpath(os.path.dirname(match))
+                    found[f"{real}/{os.path.basename(match)}"] = None
+                    found[os.path.realpath(match)] = None
+    for variable in profile.mask_variables:
+        if environ.get(variable, "").startswith("/"):
+            found[os.path.realpath(environ[variable])] = None
+    for name in found:
+        if below(home, name):
+            raise ProfileError(
+                f"The profile {profile.name!r} hides {name}, and with it your home folder.",
+                "Hide what is in it instead.",
+            )
+    for own in paths.own:
+        found[os.path.realpath(own)] = None
+    return tuple(found)
+
+
+def _places(given: str, home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The folders a mask's folder stands for: what is put for the beginning, and the rest."""
+    if not given.startswith("~"):
+        yield "", given or "/"
+        return
+    yield home, given[1:]
+    # Somebody may run under another HOME than their own.
+    own = os.path.realpath(home_on_record() or home)
+    if own != home:
+        yield own, given[1:]
+    for usual, variable in _MOVED.items():
+        moved = environ.get(variable, "")
+        if below(given, usual) and moved.startswith("/"):
+            yield moved, given[len(usual) :]
+
+
+def _matches(base: str, mask: str) -> list[str]:
+    # A star in the home folder's own name stands for itself.
+    return glob.glob(glob.escape(base) + mask) if "*" in mask else []
