@@ -21,7 +21,7 @@ from .output import Capture, pump, readable
 from .places import find_project
 from .plan import Plan, make_plan
 from .probe import Capabilities, probe
-from .process import Running, Sinks, parent_of
+from .process import Running, Sinks
 from .profile import Profile
 from .result import Result, Stop
 from .starter_client import shared_starter
@@ -67,8 +67,9 @@ class Bubble:
         self._running: Running | None = None
         self._bwrap_pid = 0
         self._bwrap = -1
-        self._first_pid = 0
+        self._begun = False
         self._first = -1
+        self._has_own_pids = False
         self._exit: int | None = None
         self._error = ""
 
@@ -90,7 +91,7 @@ class Bubble:
             paths=self._paths,
             host=Host.look(),
             way=self._found.overlay,
-            mounts_are_locked=self._found.namespaces != ("mount",),
+            mounts_are_locked=self._found.namespaces != ("mount", "pid"),
             environ=self._environ,
         )
 
@@ -127,7 +128,7 @@ class Bubble:
             self._running = running
             follow = asyncio.ensure_future(self._follow(status))
             folders = (self.project, str(self._paths.playground))
-            limits = watch(self.plan.limits, lambda: self._first_pid, folders)
+            limits = watch(self.plan.limits, self._bwrap_pid, folders)
             late = asyncio.get_running_loop().call_later(_PATIENCE, self._give_up)
             try:
                 await running.wait(asyncio.ensure_future(limits))
@@ -182,6 +183,7 @@ class Bubble:
             started = shared_starter().start(order, given)
             closing.callback(os.close, started.pidfd)
             self._bwrap_pid, self._bwrap = started.pid, started.pidfd
+            self._has_own_pids = "pid" in order.namespaces
         return ours[0], ours[1], ours[2]
 
     async def _follow(self, status: int) -> None:
@@ -201,28 +203,30 @@ class Bubble:
             self._error = error
         if isinstance(code, int):
             self._exit = code
-        if isinstance(pid, int) and not self._first_pid:
-            with contextlib.suppress(ProcessLookupError):
-                self._first = os.pidfd_open(pid)
-            # The number may be another process's by now, if this one was quick.
-            if self._first >= 0 and not self._is_first(pid, status.get("pid-namespace")):
-                self._forget()
-            self._first_pid = pid
+        if isinstance(pid, int) and not self._begun:
+            self._begun = True
+            if not self._has_own_pids:
+                self._hold_first(pid, status.get("pid-namespace"))
 
-    def _is_first(self, pid: int, namespace: object) -> bool:
+    def _hold_first(self, pid: int, namespace: object) -> None:
+        """Where bwrap is not the first process of a PID namespace, hold on to the one that is."""
         with contextlib.suppress(OSError):
-            return os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace
-        return parent_of(pid) == self._bwrap_pid
+            pidfd = os.pidfd_open(pid)
+            # The number may be another process's by now, if this one was quick.
+            if os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace:
+                self._first = pidfd
+            else:
+                os.close(pidfd)
 
     def _kill(self) -> None:
-        # The first process of the namespace takes all others with it, and bwrap ends after it.
+        # The first process of a namespace takes all others with it.
         for pidfd in (self._first, self._bwrap):
             if pidfd >= 0:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
     async def _all_gone(self) -> None:
-        """bwrap ends with the command; what that left running dies a moment later."""
+        """Where bwrap ends with the command, what that left running dies a moment later."""
         if self._first < 0:
             return
         self._kill()
@@ -231,18 +235,14 @@ class Bubble:
                 await readable(self._first)
         except TimeoutError as error:
             raise SandboxError(
-                "A process of the command does not end: it waits for a disk or a device.",
-                f"Its process id is {self._first_pid}.",
+                "A process of the command does not end: it waits for a disk or a device."
             ) from error
         finally:
-            self._forget()
-
-    def _forget(self) -> None:
-        os.close(self._first)
-        self._first = -1
+            os.close(self._first)
+            self._first = -1
 
     def _give_up(self) -> None:
-        if not self._first_pid:
+        if not self._begun:
             self._kill()
 
     def _result(self, running: Running, *, told: bool) -> Result:
@@ -252,7 +252,7 @@ class Bubble:
             said = self._error or ("" if told else result.stderr.text.strip())
             what = (
                 "The sandbox broke off; what the command did until then is done."
-                if self._first_pid and not said
+                if self._begun and not said
                 else "The sandbox could not be started; the command did not run."
             )
             raise SandboxError(f"{what}\n{said}".rstrip(), "See `ollmsandbox doctor`.")
@@ -270,9 +270,13 @@ def _check(argv: Sequence[str]) -> None:
     if not argv:
         raise SandboxError("The command is empty.", "Name a command to run.")
     for word in argv:
+        try:
+            size = len(os.fsencode(word))
+        except UnicodeEncodeError as error:
+            raise SandboxError("The command holds half a character.") from error
         if "\0" in word:
             raise SandboxError("The command holds a NUL character, which no program can be given.")
-        if len(os.fsencode(word)) > _LONGEST:
+        if size > _LONGEST:
             raise SandboxError(
                 f"The command is longer than {_LONGEST} bytes, which no program can be given.",
                 "Write it into a file of the project and run that.",

@@ -25,8 +25,8 @@ class Programs:
     """What a sandbox is started with."""
 
     bwrap: str
-    # The namespaces bwrap is started in: mounts of ours can be made there, and mounts that others
-    # make meanwhile do not come in. Root needs no user namespace for it.
+    # The namespaces bwrap is started in: mounts of ours can be made there, mounts that others make
+    # meanwhile do not come in, and all dies with it. Root needs no user namespace for it.
     namespaces: tuple[str, ...] = ()
     # A control group for the memory limit, where the person set one and systemd answers.
     scope: tuple[str, ...] = ()
@@ -51,7 +51,8 @@ def make_order(
     order = Order(
         argv=[*bwrap, *argv],
         folder=str(runtime),
-        namespaces=programs.namespaces,
+        # systemd has to be told the process id that it knows.
+        namespaces=[n for n in programs.namespaces if n != "pid" or not programs.scope],
         mounts=plan.outer(),
         processes=limit if apart else None,
         protect=programs.bwrap,

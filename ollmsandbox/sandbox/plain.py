@@ -91,7 +91,7 @@ class PlainRunner:
         )
         self._running = running
         pid = int(process.get_identifier() or 0)
-        limits = watch(self._limits, lambda: pid, (self.project,))
+        limits = watch(self._limits, pid, (self.project,))
         try:
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(_PATIENCE)

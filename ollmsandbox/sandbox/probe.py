@@ -25,7 +25,7 @@ from .launch import scope_for
 from .mounts import Layered, OverlayMount, OverlayWay
 from .starter_client import Order, shared_starter
 
-_VERSION = 4
+_VERSION = 5
 _PROGRAMS = ("bwrap", "systemd-run")
 _PATIENCE = 5.0
 _TRY_AGAIN = 600.0
@@ -54,7 +54,7 @@ class Finding:
 class Capabilities:
     findings: tuple[Finding, ...]
     bwrap: str
-    # Those in which an overlay can be mounted before bwrap starts.
+    # Those in which bwrap can be started, and overlays mounted before that.
     namespaces: tuple[str, ...]
     overlay: OverlayWay
     systemd_run: str
@@ -197,12 +197,12 @@ class _Probe:
             os.close(descriptor)
 
     def _find_namespaces(self) -> tuple[str, ...]:
-        users = self._enters(("user", "mount"), (), "true", "/")
+        users = self._enters(("user", "mount", "pid"), (), "true", "/")
         self._note("namespaces", "User namespaces", users, needed=False)
         # Root mounts without a user namespace, so that files of other users can be copied up.
-        if os.getuid() == 0 and self._enters(("mount",), (), "true", "/"):
-            return ("mount",)
-        return ("user", "mount") if users else ()
+        if os.getuid() == 0 and self._enters(("mount", "pid"), (), "true", "/"):
+            return ("mount", "pid")
+        return ("user", "mount", "pid") if users else ()
 
     def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayWay:
         """Both ways are tried over the real home folder: not every file system can be below."""

@@ -92,22 +92,17 @@ class Running:
         return Result(exit_code, self._stdout, self._stderr, duration, self._stop)
 
 
-def parent_of(pid: int) -> int:
-    """The parent's process id, 0 if there is no such process."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        # The name is in parentheses and may hold anything.
-        return int(file.read().rpartition(b")")[2].split()[1])
-    return 0
-
-
-def descendants(pid: int, most: int) -> list[int]:
-    """Processes below `pid`, itself included, at most `most` of them."""
-    found = [pid]
+def tasks_below(pid: int, most: int) -> tuple[list[int], int]:
+    """The processes below `pid`, itself included, and how many threads they have together; it is
+    not looked further than `most`."""
+    found, threads = [pid], 0
     for one in found:
         with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{one}/task"):
+            tasks = os.listdir(f"/proc/{one}/task")
+            threads += len(tasks)
+            for task in tasks:
                 with open(f"/proc/{one}/task/{task}/children", "rb") as file:
                     found += map(int, file.read().split())
-        if len(found) > most:
+        if threads > most:
             break
-    return found
+    return found, threads

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
 
-_VERSION = 3
+_VERSION = 4
 
 _REFUSED = (
     # other file systems and roots
@@ -33,6 +33,8 @@ _REFUSED = (
     "add_key", "keyctl", "request_key",
     # placement of other processes' memory
     "move_pages", "migrate_pages",
+    # descriptors of other processes
+    "pidfd_getfd",
 )  # fmt: skip
 
 # Programs that find these missing fall back; EPERM would make some give up.
@@ -148,6 +150,9 @@ def _compile(rules: Rules, target: Path) -> None:
             lib.Arg(0, lib.EQ, request),
             lib.Arg(1, lib.MASKED_EQ, 0xFFFFFFFF, 1),
         )
+
+    for name in ("process_vm_readv", "process_vm_writev"):
+        made.add_rule(eperm, name, lib.Arg(0, lib.MASKED_EQ, 0xFFFFFFFF, 1))
 
     # A file that lends its owner's rights to everybody who can reach it, on the real disk.
     for name, position in _MODES.items():

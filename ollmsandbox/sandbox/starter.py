@@ -19,6 +19,7 @@ import fcntl
 import marshal
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -27,14 +28,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_CLONE_PIDFD = 0x00001000
+_NAMESPACES = {"mount": 0x00020000, "user": 0x10000000, "pid": 0x20000000}
+# The same number on all architectures that we know of.
+_SYS_CLONE3 = 435
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 0x20, 0x1000, 0x4000, 0x40000
 # nosuid, nodev, noexec, noatime, nodiratime: the same numbers in mount() and statvfs().
 _LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 
-_libc = ctypes.CDLL(None, use_errno=True)
+# PyDLL keeps the interpreter's lock: a process may come back from a call here as two.
+_libc = ctypes.PyDLL(None, use_errno=True)
 
 
 def main() -> None:
@@ -42,6 +47,8 @@ def main() -> None:
     os.setsid()
     # Nobody waits for what is started: the other side holds its pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # Only we hold the end that is never written to: as long as we live, it is not at its end.
+    life, we = os.pipe()
     size = array.array("i").itemsize
     room = socket.CMSG_LEN(MOST_DESCRIPTORS * size)
     while True:
@@ -52,35 +59,54 @@ def main() -> None:
         descriptors = array.array("i")
         for _level, _kind, content in ancillary:
             descriptors.frombytes(content[: len(content) - len(content) % size])
-        answer(talk, list(descriptors))
+        with os.fdopen(descriptors[0], "rb") as file:
+            order = marshal.load(file)
+        given = list(descriptors[1:])
+        ids = os.getuid(), os.getgid()
+        pid, pidfd = clone(order["namespaces"])
+        if pid == 0:
+            os.close(we)
+            become(order, given, life, *ids)
+        if pid < 0:
+            tell(given[-1], "make a namespace", OSError(-pid, os.strerror(-pid)))
+            # Something that is over already, for the one who waits for it.
+            pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 127"], {})
+            pidfd = os.pidfd_open(pid)
+        rights = array.array("i", [pidfd])
+        talk.sendmsg([b"%d" % pid], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        for descriptor in (*given, pidfd):
+            os.close(descriptor)
 
 
-def answer(talk: socket.socket, descriptors: list[int]) -> None:
-    with os.fdopen(descriptors[0], "rb") as file:
-        order = marshal.load(file)
-    given = descriptors[1:]
-    pid = os.fork()
-    if pid == 0:
-        become(order, given)
-    pidfd = os.pidfd_open(pid)
-    rights = array.array("i", [pidfd])
-    talk.sendmsg([b"%d" % pid], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-    for descriptor in (*given, pidfd):
-        os.close(descriptor)
+def clone(namespaces: list[str]) -> tuple[int, int]:
+    """A fork, at once in new namespaces. What becomes bwrap is the first process of a PID namespace
+    then: however early it is killed, everything that it has started by that time dies with it, and
+    its pidfd tells when all are dead."""
+    flags = sum(_NAMESPACES[name] for name in namespaces)
+    pidfd = ctypes.c_int(-1)
+    # struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, and six that are 0
+    words = (flags | _CLONE_PIDFD, ctypes.addressof(pidfd), 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, 0)
+    arguments = (ctypes.c_uint64 * len(words))(*words)
+    size = ctypes.c_size_t(ctypes.sizeof(arguments))
+    pid = _libc.syscall(_SYS_CLONE3, ctypes.byref(arguments), size)
+    return (pid, pidfd.value) if pid >= 0 else (-ctypes.get_errno(), -1)
 
 
-def become(order: dict[str, Any], given: list[int]) -> NoReturn:
+def become(order: dict[str, Any], given: list[int], life: int, uid: int, gid: int) -> NoReturn:
     """In the child: the mounts, then bwrap."""
     step = "start"
     told = given[-1]
     try:
+        die_with(life)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        die_with(os.getppid())
         os.chdir(order["folder"])
-        if order["namespaces"]:
-            step = "make a namespace"
-            new_namespaces(with_user="user" in order["namespaces"])
+        if "user" in order["namespaces"]:
+            step = "enter a user namespace"
+            be_root(uid, gid)
+        if "mount" in order["namespaces"]:
+            step = "make mounts private"
+            check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
             if order["protect"]:
                 step = f"protect {os.fsdecode(order['protect'])}"
                 bind_read_only(order["protect"])
@@ -95,17 +121,22 @@ def become(order: dict[str, Any], given: list[int]) -> NoReturn:
         told = take_places(given)
         os.execve(order["argv"][0], order["argv"], {})
     except BaseException as error:  # noqa: BLE001 - told to the other side, whatever it is
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-        import json
-
-        os.write(told, json.dumps({"error": f"Could not {step}: {reason}."}).encode() + b"\n")
+        tell(told, step, error)
     finally:
         os._exit(127)
 
 
-def die_with(parent: int) -> None:
+def tell(descriptor: int, step: str, error: BaseException) -> None:
+    import json
+
+    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+    os.write(descriptor, json.dumps({"error": f"Could not {step}: {reason}."}).encode() + b"\n")
+
+
+def die_with(life: int) -> None:
+    """With the starter: from now on by a signal, and if it was dead before, at once."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
+    if select.select([life], [], [], 0)[0]:
         os._exit(1)
 
 
@@ -118,18 +149,15 @@ def first_to_go() -> None:
         return  # not to be had in some containers, and no reason not to run
 
 
-def new_namespaces(*, with_user: bool) -> None:
-    uid, gid = os.getuid(), os.getgid()
-    check(_libc.unshare(_CLONE_NEWNS | (_CLONE_NEWUSER if with_user else 0)))
-    if with_user:
-        for name, line in (
-            ("setgroups", "deny"),
-            ("uid_map", f"0 {uid} 1"),
-            ("gid_map", f"0 {gid} 1"),
-        ):
-            with open(f"/proc/self/{name}", "wb") as file:
-                file.write(line.encode())
-    check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+def be_root(uid: int, gid: int) -> None:
+    """The person, under the number that may mount."""
+    for name, line in (
+        ("setgroups", "deny"),
+        ("uid_map", f"0 {uid} 1"),
+        ("gid_map", f"0 {gid} 1"),
+    ):
+        with open(f"/proc/self/{name}", "wb") as file:
+            file.write(line.encode())
 
 
 def mount_overlay(*, lower: list[bytes], target: bytes, options: str) -> None:

@@ -6,18 +6,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from .process import descendants
+from .process import tasks_below
 from .profile import Limits
 from .result import Stop
 
 _INTERVAL = 0.25
 _LITTLE = 16 << 20
+# bwrap's own processes.
+_OWN = 2
+_MOST_LOOKED_AT = 256
 
 
-async def watch(limits: Limits, first_process: Callable[[], int], folders: Sequence[str]) -> Stop:
-    """Return when a limit is passed. `first_process` is 0 as long as there is none."""
+async def watch(limits: Limits, first_process: int, folders: Sequence[str]) -> Stop:
+    """Return when a limit is passed by the process or what is below it."""
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.time if limits.time is not None else None
     before = {folder: _used(folder) for folder in folders}
@@ -26,7 +29,7 @@ async def watch(limits: Limits, first_process: Callable[[], int], folders: Seque
         await asyncio.sleep(pause)
         if end is not None and loop.time() >= end:
             return Stop.TIME
-        found = _disk(limits, before) or _processes(limits, first_process())
+        found = _disk(limits, before) or _processes(limits, first_process)
         if found is not None:
             return found
 
@@ -43,18 +46,33 @@ def _disk(limits: Limits, before: dict[str, int]) -> Stop | None:
 
 
 def _processes(limits: Limits, first: int) -> Stop | None:
-    if not first:
-        return None
     # RLIMIT_NPROC is not held against root, and memory has no limit without a control group.
     most = limits.processes if limits.processes is not None else 1 << 20
-    found = descendants(first, most)
-    if len(found) > most:
+    found, threads = tasks_below(first, most + _OWN)
+    if threads > most + _OWN:
         return Stop.PROCESSES
     memory = limits.memory
+    if memory is None:
+        return None
+    without_name = _without_name(found)
     # The first sum counts memory that several share once for each; the second is exact, and slow.
-    if memory and sum(map(_at_most, found)) > memory and sum(map(_share, found)) > memory:
-        return Stop.MEMORY
+    if sum(map(_at_most, found), without_name) > memory:
+        return Stop.MEMORY if sum(map(_share, found), without_name) > memory else None
     return None
+
+
+def _without_name(found: Sequence[int]) -> int:
+    """Files that are in memory only, and in nobody's folder (memfd): held by a descriptor, they
+    need not be mapped to take up room."""
+    sizes: dict[tuple[int, int], int] = {}
+    for pid in found[:_MOST_LOOKED_AT]:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(entry.path).startswith("/memfd:"):
+                        file = entry.stat()
+                        sizes[file.st_dev, file.st_ino] = file.st_blocks * 512
+    return sum(sizes.values())
 
 
 def _at_most(pid: int) -> int:

@@ -306,7 +306,8 @@ def test_the_usual_programs_for_privileges_fail(person: Person, command: str) ->
 
 @pytest.mark.parametrize("folder", [".", "/tmp", "~/playground"])
 def test_a_setuid_program_made_inside_changes_nobody(person: Person, folder: str) -> None:
-    result = person.run(f"cd {folder} && cp /usr/bin/id i && chmod 6755 i && ./i -u && ./i -g")
+    # Whether the bits can be set at all is another question.
+    result = person.run(f"cd {folder} && cp /usr/bin/id i; chmod 6755 i; ./i -u && ./i -g")
     assert result.stdout.text == f"{os.getuid()}\n{os.getgid()}\n"
 
 
