@@ -8,6 +8,7 @@ import pwd
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from .errors import OllmSandboxError
@@ -118,7 +119,9 @@ def _check_owner(home: Path) -> None:
         )
 
 
+@cache
 def home_on_record() -> str:
+    """The home folder of the user who runs this, whatever HOME says; "" if there is none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

@@ -485,9 +485,20 @@ def test_when_the_program_is_killed_the_command_dies_too(person: Person, start: 
 
 
 def project_of(person: Person, folder: Path) -> str:
-    done = person.cli("run", "--", "pwd", "-P", cwd=folder)
+    """The outermost folder that a command can write."""
+    look = "while touch ../.writable 2>/dev/null && rm ../.writable; do cd ..; done; pwd -P"
+    done = person.cli("run", "-c", look, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.removesuffix("\n")
+
+
+def test_a_command_starts_in_the_current_folder_of_a_project(person: Person) -> None:
+    deep = person.project / "a/b"
+    deep.mkdir(parents=True)
+    (person.project / ".git").mkdir()
+    assert person.cli("run", "--", "pwd", cwd=deep).stdout == f"{deep}\n"
+    elsewhere = person.cli("run", "--project", str(person.project), "--", "pwd", cwd="/")
+    assert elsewhere.stdout == f"{person.project}\n"
 
 
 def test_the_project_is_the_current_folder(person: Person) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ..errors import OllmSandboxError
-from ..paths import Paths, make_folder
+from ..paths import Paths
 from ..trees import empty, measure
 
 
@@ -25,7 +25,8 @@ def playground(action: str) -> int:
         if sys.stdin.isatty() and not _confirmed(folder, files, size):
             return 1
         try:
-            empty(make_folder(folder))
+            if folder.exists():
+                empty(folder)
         except OSError as error:
             raise OllmSandboxError(f"{folder} cannot be emptied: {error.strerror}.") from error
     return 0

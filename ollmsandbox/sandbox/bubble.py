@@ -16,7 +16,7 @@ from ..errors import SandboxError
 from ..paths import Paths, make_folder
 from . import profile_file
 from .host import Host
-from .launch import SHELL, Programs, make_order, open_descriptors, scope_for
+from .launch import SHELL, Programs, check_words, make_order, open_descriptors, scope_for
 from .output import Capture, pump, readable
 from .places import find_project
 from .plan import Plan, make_plan
@@ -31,8 +31,6 @@ from .watch import watch
 _PATIENCE = 15.0
 # How long a process may take to die that waits for a disk or a device.
 _LAST_BREATH = 10.0
-# execve() takes no longer argument (MAX_ARG_STRLEN).
-_LONGEST = (128 << 10) - 1
 _CAPTURE = 1 << 20
 
 
@@ -113,7 +111,7 @@ class Bubble:
         the command reads nothing.
         """
         argv = _argv(command)
-        _check(argv)
+        check_words(argv)
         async with contextlib.AsyncExitStack() as closing:
             stdout, stderr, status = self._start(argv, stdin, closing)
             running = Running(
@@ -264,20 +262,3 @@ def _argv(command: str | Sequence[str]) -> list[str]:
         return [SHELL, "-c", "--", command] if command.strip() else []
     # Through the shell, so that a program that is not there ends as people know it: with 127.
     return [SHELL, "-c", 'exec "$@"', "sh", *command] if command else []
-
-
-def _check(argv: Sequence[str]) -> None:
-    if not argv:
-        raise SandboxError("The command is empty.", "Name a command to run.")
-    for word in argv:
-        try:
-            size = len(os.fsencode(word))
-        except UnicodeEncodeError as error:
-            raise SandboxError("The command holds half a character.") from error
-        if "\0" in word:
-            raise SandboxError("The command holds a NUL character, which no program can be given.")
-        if size > _LONGEST:
-            raise SandboxError(
-                f"The command is longer than {_LONGEST} bytes, which no program can be given.",
-                "Write it into a file of the project and run that.",
-            )

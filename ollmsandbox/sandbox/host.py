@@ -39,7 +39,7 @@ class Host:
     def look(cls) -> Host:
         return cls(
             sockets=_sockets(),
-            mounts=_mounts(),
+            mounts=mount_table(),
             resolver=os.path.realpath("/etc/resolv.conf"),
         )
 
@@ -76,7 +76,7 @@ def _sockets() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _mounts() -> tuple[MountPoint, ...]:
+def mount_table() -> tuple[MountPoint, ...]:
     found = []
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import SandboxError
 from . import layer, seccomp
 from .mounts import Layered
 from .plan import Plan
 from .starter_client import Order, memory_file
 
 SHELL = "/bin/sh"
+# execve() takes no longer argument (MAX_ARG_STRLEN).
+_LONGEST = (128 << 10) - 1
 
 # Where bwrap makes the only user namespace, the process limit is set inside of it: it must not
 # count the person's other programs.
@@ -75,3 +78,21 @@ def scope_for(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tupl
         *("-p", f"MemoryMax={memory}", "-p", "MemorySwapMax=0", "--"),
         *("/usr/bin/env", "-i"),
     )
+
+
+def check_words(argv: Sequence[str]) -> None:
+    """What no program can be given is refused with a sentence."""
+    if not argv:
+        raise SandboxError("The command is empty.", "Name a command to run.")
+    for word in argv:
+        try:
+            size = len(os.fsencode(word))
+        except UnicodeEncodeError as error:
+            raise SandboxError("The command holds half a character.") from error
+        if "\0" in word:
+            raise SandboxError("The command holds a NUL character, which no program can be given.")
+        if size > _LONGEST:
+            raise SandboxError(
+                f"The command is longer than {_LONGEST} bytes, which no program can be given.",
+                "Write it into a file of the project and run that.",
+            )

@@ -47,18 +47,10 @@ class LayerSpec:
 
 def spec_for(folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()) -> LayerSpec:
     """Look at the folder and describe the layer for it. `hidden` and `added` are relative."""
-    hidden, parents = _outermost(tuple(_first_missing(folder, name) for name in hidden))
+    missing = frozenset(p for p in _ways(hidden) if not os.path.lexists(f"{folder}/{p}"))
+    hidden, parents = _outermost(hidden, missing)
     folders = [_like(folder, name) for name in ("", *sorted({*parents, *added}))]
     return LayerSpec(folder, hidden, tuple(folders))
-
-
-def _first_missing(folder: str, name: str) -> str:
-    """The name, or the first folder on the way to it that is not there: then that is what may not
-    appear. Otherwise empty folders that nobody made would be seen."""
-    for parent in _parents(name):
-        if not os.path.lexists(f"{folder}/{parent}"):
-            return parent
-    return name
 
 
 def prepare(runtime: Path, spec: LayerSpec) -> None:
@@ -143,8 +135,20 @@ def _parents(name: str) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _outermost(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Without what lies below another name, for that is gone with it; and the folders around."""
-    unique = set(names)
-    kept = sorted(n for n in unique if not any(p in unique for p in _parents(n)))
-    return tuple(kept), tuple({parent for name in kept for parent in _parents(name)})
+def _ways(names: tuple[str, ...]) -> frozenset[str]:
+    """The folders on the way to these names."""
+    return frozenset(parent for name in names for parent in _parents(name))
+
+
+@lru_cache(maxsize=64)
+def _outermost(
+    names: tuple[str, ...], missing: frozenset[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Without what lies below another name, for that is gone with it; and the folders around.
+
+    Where a folder on the way to a name is missing, that folder is what may not appear: otherwise
+    empty folders that nobody made would be seen.
+    """
+    first = {next((p for p in _parents(name) if p in missing), name) for name in names}
+    kept = sorted(name for name in first if not any(p in first for p in _parents(name)))
+    return tuple(kept), tuple(_ways(tuple(kept)))

@@ -18,7 +18,7 @@ from ..errors import DeniedError, SandboxError
 from ..paths import Paths, make_folder
 from . import profile_file
 from .host import below
-from .launch import SHELL
+from .launch import SHELL, check_words
 from .places import find_project, find_working_dir
 from .process import Running, Sinks
 from .profile import Profile
@@ -73,19 +73,17 @@ class PlainRunner:
         text = command if isinstance(command, str) else shlex.join(command)
         if not text.strip():
             raise SandboxError("The command is empty.", "Name a command to run.")
-        if "\0" in text:
-            raise SandboxError("The command holds a NUL character, which no program can be given.")
+        argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
+        check_words(argv)
         folder = self._folder()
         if not await self._ask(f"Run command without a sandbox: {text}?"):
             raise DeniedError("The command was not allowed, and did not run.")
-        argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
         process = self._start(argv, folder)
         running = Running(
             stdout=_descriptor(process.get_stdout_pipe()),
             stderr=_descriptor(process.get_stderr_pipe()),
             ended=_ended(process),
-            # The supervisor ends the whole tree, then itself.
-            kill=lambda: process.send_signal(signal.SIGTERM),
+            kill=lambda: _end(process),
             capture=self._capture,
             sinks=sinks,
         )
@@ -122,6 +120,12 @@ class PlainRunner:
             return launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
         except GLib.Error as error:
             raise SandboxError(f"The command cannot be started: {error.message}.") from error
+
+
+def _end(process: Gio.Subprocess) -> None:
+    """The supervisor ends the whole tree, then itself. A command may have stopped it."""
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
 
 
 async def _ended(process: Gio.Subprocess) -> None:

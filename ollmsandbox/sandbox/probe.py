@@ -20,7 +20,7 @@ from pathlib import Path
 from ..errors import OllmSandboxError
 from ..paths import Paths, write_atomically
 from . import layer, remedies, seccomp
-from .host import Host, below
+from .host import below, in_any, mount_table
 from .launch import scope_for
 from .mounts import Layered, OverlayMount, OverlayWay
 from .starter_client import Order, shared_starter
@@ -81,8 +81,9 @@ def probe(
     Programs are not taken from folders that commands can write: a project's own `bin` may be on
     the PATH, and a `bwrap` that a command left there would be no sandbox.
     """
-    environ = {**environ, "PATH": _trusted_path(environ, (*writable, str(paths.playground)))}
-    file = paths.cache / f"probe-{_key(paths, environ)}.json"
+    writable = [os.path.realpath(folder) for folder in (*writable, str(paths.playground))]
+    programs = {name: find_program(name, environ, writable) for name in _PROGRAMS}
+    file = paths.cache / f"probe-{_key(paths, environ, programs)}.json"
     if not fresh:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             written = file.stat().st_mtime
@@ -90,7 +91,7 @@ def probe(
             # Overlays may have failed for a passing reason.
             if kept.overlay is not OverlayWay.NONE or time.time() - written < _TRY_AGAIN:
                 return kept
-    found = _Probe(paths, environ).run()
+    found = _Probe(paths, environ, programs).run()
     # A miss is not kept: the person is about to mend it and tries again.
     if found.can_wrap:
         with contextlib.suppress(OllmSandboxError, OSError):  # then it is tried again next time
@@ -106,30 +107,21 @@ def _kept(file: Path, _written: float) -> Capabilities:
     return _from_json(json.loads(file.read_text(encoding="utf-8")))
 
 
-def find_program(name: str, environ: Mapping[str, str]) -> str:
-    """The program's full path, "" if there is none."""
+def find_program(name: str, environ: Mapping[str, str], writable: Sequence[str]) -> str:
+    """The program's full path, "" if there is none.
+
+    Not from relative folders of the PATH, which lead into whatever folder is current; not from
+    folders that commands can write, nor by a link that leads there; nor from other projects,
+    which were writable when it was their turn.
+    """
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, name)
-        # No PATH at all splits into one empty entry, and that would be the current folder.
-        if folder.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):
+        if not folder.startswith("/") or not os.access(path, os.X_OK) or not os.path.isfile(path):
+            continue
+        real = os.path.realpath(folder), os.path.realpath(path)
+        if not any(in_any(r, writable) or _in_a_project(r) for r in real):
             return path
     return ""
-
-
-def _trusted_path(environ: Mapping[str, str], writable: Sequence[str]) -> str:
-    """Without relative folders, which lead into whatever folder is current, and without those
-    that lie in a writable one, or lead there; nor those of other projects, which were writable
-    when it was their turn."""
-    kept = []
-    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        if not folder.startswith("/"):
-            continue
-        names = [folder, *(os.path.join(folder, name) for name in _PROGRAMS)]
-        real = [os.path.realpath(name) for name in names]
-        in_writable = any(below(r, os.path.realpath(w)) for r in real for w in writable)
-        if not in_writable and not any(_in_a_project(r) for r in real):
-            kept.append(folder)
-    return os.pathsep.join(kept)
 
 
 def _in_a_project(path: str) -> bool:
@@ -146,11 +138,14 @@ def _in_a_project(path: str) -> bool:
 
 
 class _Probe:
-    def __init__(self, paths: Paths, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, paths: Paths, environ: Mapping[str, str], programs: Mapping[str, str]
+    ) -> None:
         self._paths = paths
         self._environ = environ
+        self._systemd_run = programs["systemd-run"]
         self._findings: list[Finding] = []
-        self._bwrap = find_program("bwrap", environ)
+        self._bwrap = programs["bwrap"]
 
     def run(self) -> Capabilities:
         surroundings = find_surroundings(self._environ)
@@ -256,7 +251,7 @@ class _Probe:
                 return bool(ended) and answer.read() == b"yes\n"
 
     def _find_systemd(self) -> str:
-        program = find_program("systemd-run", self._environ)
+        program = self._systemd_run
         lent = scope_for(program, 1 << 40, self._environ)
         ok = bool(program) and self._works([*lent, "/bin/sh", "-c", "exec true"])
         self._note("systemd", "Memory limit by systemd", ok, needed=False)
@@ -272,7 +267,7 @@ class _Probe:
     def _note(
         self, key: str, title: str, ok: bool, detail: str = "", *, needed: bool = True
     ) -> None:
-        cause, remedy = ("", "") if ok else remedies.find(key, self._environ)
+        cause, remedy = ("", "") if ok else remedies.find(key, self._bwrap)
         self._findings.append(Finding(key, title, ok, needed, detail, cause, remedy))
 
     def _works(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> bool:
@@ -313,19 +308,18 @@ def find_surroundings(environ: Mapping[str, str]) -> str:
     return "host"
 
 
-def _key(paths: Paths, environ: Mapping[str, str]) -> str:
+def _key(paths: Paths, environ: Mapping[str, str], programs: Mapping[str, str]) -> str:
     """Everything the answer rests on. A file's change is seen by its time and size."""
     facts: list[object] = [_VERSION, os.getuid(), os.uname().release, find_surroundings(environ)]
     with contextlib.suppress(OSError):
         facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-    for program in ("bwrap", "systemd-run"):
-        path = find_program(program, environ)
-        if path:
-            found = os.stat(path)
-            facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
+    for path in filter(None, programs.values()):
+        found = os.stat(path)
+        facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
     with contextlib.suppress(OSError):
         home = os.path.realpath(paths.home)
-        facts += [home, os.stat(home).st_dev, *Host.look().mounted_below(home)]
+        below_home = {mount.path for mount in mount_table() if below(mount.path, home)}
+        facts += [home, os.stat(home).st_dev, *sorted(below_home)]
     facts += [str(base) for base in paths.runtime_candidates]
     return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 # How each family of distributions installs a package, and what ours is called there.
@@ -21,7 +20,7 @@ _PACKAGES = {
 }
 
 
-def find(key: str, environ: Mapping[str, str]) -> tuple[str, str]:
+def find(key: str, bwrap: str) -> tuple[str, str]:
     """Cause and remedy of a miss; the cause is looked for in the kernel's own settings."""
     if key == "surroundings":
         return (
@@ -29,13 +28,13 @@ def find(key: str, environ: Mapping[str, str]) -> tuple[str, str]:
             "Commands ask every time and run without a sandbox. Install the program from source "
             "or as a package to have one.",
         )
-    if key == "bwrap":
-        if _exists_unusable(environ):
-            return (
-                "bwrap is there but does not answer.",
-                "Reinstall bubblewrap; `bwrap --version` should print a version at once.",
-            )
+    if key == "bwrap" and not bwrap:
         return ("bubblewrap is not installed.", install("bubblewrap"))
+    if key == "bwrap":
+        return (
+            f"{bwrap} is there but does not answer.",
+            "Reinstall bubblewrap; `bwrap --version` should print a version at once.",
+        )
     if key == "seccomp":
         return (
             "libseccomp is missing, or the kernel refuses filters.",
@@ -116,11 +115,6 @@ def _in_container() -> bool:
         if Path("/proc/1/comm").read_text(encoding="utf-8", errors="replace") == "bwrap\n":
             return True
     return os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv")
-
-
-def _exists_unusable(environ: Mapping[str, str]) -> bool:
-    folders = environ.get("PATH", os.defpath).split(os.pathsep)
-    return any(os.path.exists(os.path.join(f, "bwrap")) for f in folders if f.startswith("/"))
 
 
 def _family() -> str:

@@ -29,8 +29,10 @@ def main() -> int:
     code = 128 + signal.SIGKILL
     try:
         code = _run(sys.argv[1:])
-    except Ended:
+        # From here on there is no need to be told.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    except Ended:
+        pass  # it was ignored before it was raised
     _end_all()
     return code
 
@@ -80,6 +82,8 @@ def _below(pid: int) -> list[int]:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
+    # Once: a second one would interrupt the ending itself.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Ended
 
 
