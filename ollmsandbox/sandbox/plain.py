@@ -129,7 +129,10 @@ def _end(process: Gio.Subprocess) -> None:
 
 
 async def _ended(process: Gio.Subprocess) -> None:
-    await process.wait_async()  # type: ignore[func-returns-value, misc]
+    # Not awaited itself: what PyGObject 3.50 returns cannot be cancelled when the loop ends.
+    ended = asyncio.Event()
+    process.wait_async(None, lambda *_: ended.set())
+    await ended.wait()
 
 
 def _descriptor(stream: Gio.InputStream | None) -> int:

@@ -381,6 +381,8 @@ def test_the_session_bus(person: Person, kind: str) -> None:
     runtime.mkdir(mode=0o700)
     person.environ["XDG_RUNTIME_DIR"] = str(runtime)
     person.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={runtime}/bus"
+    # Whether systemd answers there is found out once, from outside.
+    assert person.run("true").exit_code == 0
     with Listener(socket.AF_UNIX, KINDS[kind], f"{runtime}/bus") as server:
         attack = send_to(f"{runtime}/bus", kind, "connect")
         assert refusal(person, attack) == "ENOENT"
