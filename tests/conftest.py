@@ -107,7 +107,7 @@ def make_person(folder: Path, environ: Mapping[str, str] | None = None) -> Perso
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("XDG_") and name not in ("HOME", "TMPDIR")
+        if not name.startswith(("XDG_", "DBUS_")) and name not in ("HOME", "TMPDIR")
     }
     return Person(home, project, {**kept, **(environ or {}), "HOME": str(home)})
 

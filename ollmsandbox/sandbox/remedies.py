@@ -25,8 +25,7 @@ def find(key: str, bwrap: str) -> tuple[str, str]:
     if key == "surroundings":
         return (
             "The program runs in a Flatpak, in which no sandbox of its own can start.",
-            "Commands ask every time and run without a sandbox. Install the program from source "
-            "or as a package to have one.",
+            "Use the program outside of Flatpak to have commands sandboxed.",
         )
     if key == "bwrap" and not bwrap:
         return ("bubblewrap is not installed.", install("bubblewrap"))

@@ -17,7 +17,7 @@ from attack import IS_ROOT, attempt, python, refusal, works_outside
 from conftest import Person
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.process import Sinks, descendants
+from ollmsandbox.sandbox.process import Sinks
 
 MACHINE = platform.machine()
 REFUSED = ("EPERM", "ENOSYS")
@@ -483,8 +483,10 @@ def _status_of_the_first_process(person: Person, *, profile: str) -> dict[str, s
     async def noticed(_data: bytes) -> None:
         # It may be a moment behind the command.
         await asyncio.sleep(0.3)
-        processes = descendants(os.getpid(), 1000)
-        found.extend(_parsed(_read(f"/proc/{pid}/status")) for pid in processes)
+        pids = [str(os.getpid())]
+        for pid in pids:
+            pids += _read(f"/proc/{pid}/task/{pid}/children").split()
+            found.append(_parsed(_read(f"/proc/{pid}/status")))
 
     command = person.bubble(profile=profile).exec("echo begun; sleep 1", sinks=Sinks(noticed))
     assert loop.run(command).exit_code == 0
