@@ -349,7 +349,7 @@ def test_in_a_flatpak_nothing_runs_and_the_way_out_is_told(person: Person) -> No
     assert [miss.key for miss in found.misses] == ["surroundings"]
     said = nothing_runs(person)
     assert "Flatpak" in said
-    assert "Install the program from source" in said
+    assert "Use the program outside of Flatpak" in said
 
 
 def test_in_a_flatpak_no_bwrap_is_even_tried(person: Person, programs: Path) -> None:

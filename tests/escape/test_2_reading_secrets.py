@@ -412,7 +412,8 @@ def test_a_variable_with_a_secret(person: Person, name: str) -> None:
 
 EVERY_PROCESS = python("""
     secret = bytes(reversed(b'elpats yrettab esroh tcerroc'))
-    for pid in filter(str.isdigit, os.listdir('/proc')):
+    print(os.listdir('/proc/1'))
+    for pid in set(filter(str.isdigit, os.listdir('/proc'))) - {'1'}:
         for name in ('environ', 'cmdline'):
             with open(f'/proc/{pid}/{name}', 'rb') as file:
                 print(pid, name, file.read())
@@ -436,8 +437,8 @@ def test_the_environment_and_memory_of_every_process_inside(person: Person, prof
     person.environ["GITHUB_TOKEN"] = SECRET
     result = person.run(EVERY_PROCESS, profile=profile)
     assert result.stdout.text.endswith("done\n"), result.stderr.text
-    assert "1 environ b'" in result.stdout.text
-    assert "1 [stack]" in result.stdout.text
+    assert result.stdout.text.startswith("[]\n")
+    assert " environ b'" in result.stdout.text
     assert SECRET not in result.stdout.text
     assert not any(line.endswith(" True") for line in result.stdout.text.splitlines())
 
