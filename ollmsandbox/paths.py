@@ -8,7 +8,7 @@ import pwd
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from .errors import OllmSandboxError
@@ -69,6 +69,7 @@ class Paths:
         """Folders a command must never see."""
         return (self.data, self.cache, self.config)
 
+    @cached_property
     def runtime(self) -> Path:
         """A private folder outside the home folder, made when missing.
 

@@ -76,7 +76,7 @@ def test_scratch_folders_are_sealed_after_everything_is_in_them(
     seals = only(plan := plan_of(person, way), Sealed)
     assert seals == list(range(len(plan.mounts) - len(seals), len(plan.mounts)))
     sealed = {places(plan)[number] for number in seals}
-    assert {"/run", "/dev"} <= sealed
+    assert "/dev" in sealed
     assert (str(person.home) in sealed) == (way is OverlayWay.NONE)
 
 
@@ -575,7 +575,7 @@ def test_a_folder_that_somebody_else_made_is_not_used(person: Person, tmp_path: 
     shared.mkdir()
     (shared / f"ollmchat-{os.getuid()}").symlink_to(person.project)
     paths = replace(person.paths, runtime_candidates=(shared,))
-    folder = paths.runtime()
+    folder = paths.runtime
     assert folder.parent == shared
     assert not folder.is_symlink()
-    assert folder == paths.runtime()
+    assert folder == paths.runtime

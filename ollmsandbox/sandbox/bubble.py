@@ -17,7 +17,7 @@ from ..paths import Paths, make_folder
 from . import profile_file
 from .host import Host
 from .launch import SHELL, Programs, check_words, make_order, open_descriptors, scope_for
-from .output import Capture, pump, readable
+from .output import readable
 from .places import find_project
 from .plan import Plan, make_plan
 from .probe import Capabilities, probe
@@ -70,6 +70,8 @@ class Bubble:
         self._has_own_pids = False
         self._exit: int | None = None
         self._error = ""
+        self._status = -1
+        self._said = b""
 
     @staticmethod
     def can_wrap(environ: Mapping[str, str] | None = None) -> bool:
@@ -124,7 +126,7 @@ class Bubble:
             )
             closing.push_async_callback(running.close)
             self._running = running
-            follow = asyncio.ensure_future(self._follow(status))
+            self._status = status
             folders = (self.project, str(self._paths.playground))
             limits = watch(self.plan.limits, self._bwrap_pid, folders)
             late = asyncio.get_running_loop().call_later(_PATIENCE, self._give_up)
@@ -132,7 +134,6 @@ class Bubble:
                 await running.wait(asyncio.ensure_future(limits))
             finally:
                 late.cancel()
-                await follow
                 await self._all_gone()
                 self._running = None
             await running.drain()
@@ -161,7 +162,7 @@ class Bubble:
     ) -> tuple[int, int, int]:
         """Start bwrap; returns our ends of its output, errors and status."""
         order, arguments = make_order(
-            self.plan, argv, self._programs(), self._paths.runtime(), first_descriptor=3
+            self.plan, argv, self._programs(), self._paths.runtime, first_descriptor=3
         )
         ours, theirs = [], []
         with contextlib.ExitStack() as handed_over:
@@ -182,18 +183,18 @@ class Bubble:
             closing.callback(os.close, started.pidfd)
             self._bwrap_pid, self._bwrap = started.pid, started.pidfd
             self._has_own_pids = "pid" in order.namespaces
+            os.set_blocking(ours[2], False)
         return ours[0], ours[1], ours[2]
 
-    async def _follow(self, status: int) -> None:
-        """bwrap tells its first process's id, and at the end how the command ended."""
-        capture = Capture(64 << 10, 0)
-
-        async def look(_data: bytes) -> None:
-            for line in capture.text.splitlines():
-                with contextlib.suppress(ValueError):
-                    self._note(json.loads(line))
-
-        await pump(status, capture, look)
+    def _read_status(self) -> None:
+        """bwrap tells its first process's id, and at the end how the command ended. All of it fits
+        into the pipe, so it is read when it is needed."""
+        with contextlib.suppress(BlockingIOError):
+            self._said += os.read(self._status, 1 << 16)
+        *lines, self._said = self._said.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                self._note(json.loads(line))
 
     def _note(self, status: dict[str, object]) -> None:
         code, pid, error = (status.get(key) for key in ("exit-code", "child-pid", "error"))
@@ -217,6 +218,7 @@ class Bubble:
                 os.close(pidfd)
 
     def _kill(self) -> None:
+        self._read_status()
         # The first process of a namespace takes all others with it.
         for pidfd in (self._first, self._bwrap):
             if pidfd >= 0:
@@ -225,6 +227,7 @@ class Bubble:
 
     async def _all_gone(self) -> None:
         """Where bwrap ends with the command, what that left running dies a moment later."""
+        self._read_status()
         if self._first < 0:
             return
         self._kill()
@@ -240,6 +243,7 @@ class Bubble:
             self._first = -1
 
     def _give_up(self) -> None:
+        self._read_status()
         if not self._begun:
             self._kill()
 

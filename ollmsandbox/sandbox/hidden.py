@@ -25,14 +25,15 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     """With links resolved; what is named need not exist."""
     home = os.path.realpath(paths.home)
     found: dict[str, None] = {}
+    resolved = {"/": "/", home: home}
     for given, names in profile.hidden_by_folder.items():
         for base, rest in _places(given, home, environ):
             # The folder around a name may be a link, and so may the name itself.
-            around = os.path.realpath(base + rest).rstrip("/")
-            for name in names:
-                found[f"{around}/{name}"] = None
-                if os.path.islink(f"{base}{rest}/{name}"):
-                    found[os.path.realpath(f"{base}{rest}/{name}")] = None
+            around = _resolve(base + rest, resolved).rstrip("/")
+            found.update((f"{around}/{name}", None) for name in names)
+            for name in _links(around or "/").intersection(names):
+                found[os.path.realpath(f"{around}/{name}")] = None
+            for name in names if "*" in rest else filter(_has_star, names):
                 for match in _matches(base, f"{rest}/{name}"):
                     real = os.path.realpath(os.path.dirname(match))
                     found[f"{real}/{os.path.basename(match)}"] = None
@@ -67,6 +68,27 @@ def _places(given: str, home: str, environ: Mapping[str, str]) -> Iterator[tuple
             yield moved, given[len(usual) :]
 
 
+def _resolve(path: str, known: dict[str, str]) -> str:
+    """As os.path.realpath, but what several paths have in common is looked at once."""
+    if path not in known:
+        around, _, name = path.rpartition("/")
+        here = f"{_resolve(around or '/', known).rstrip('/')}/{name}"
+        known[path] = os.path.realpath(here) if os.path.islink(here) else here
+    return known[path]
+
+
+def _links(folder: str) -> set[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries if entry.is_symlink()}
+    except OSError:
+        return set()
+
+
+def _has_star(name: str) -> bool:
+    return "*" in name
+
+
 def _matches(base: str, mask: str) -> list[str]:
     # A star in the home folder's own name stands for itself.
-    return glob.glob(glob.escape(base) + mask) if "*" in mask else []
+    return glob.glob(glob.escape(base) + mask)

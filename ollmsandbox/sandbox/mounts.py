@@ -62,7 +62,7 @@ class Kernel:
     def args(self) -> Sequence[str]:
         # The first process is bwrap's. It takes on the filter a moment later than the command, and
         # who could write to its memory by then would have it do what is refused to all others.
-        made = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
+        made = ["--dev", "/dev", "--proc", "/proc", "--size", "4096", "--tmpfs", "/proc/1"]
         # Whose keys there are; the keys themselves are out of reach of the filtered calls.
         for name in filter(os.path.exists, ("/proc/keys", "/proc/key-users")):
             made += ["--ro-bind", "/dev/null", name]

@@ -43,7 +43,7 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
             f"{project} holds your whole home folder, and with it your keys and passwords.",
             "Choose a folder inside it.",
         )
-    for own in (*paths.own, paths.runtime()):
+    for own in (*paths.own, paths.runtime):
         real = os.path.realpath(own)
         if below(project, real) or below(real, project):
             # A command that could write there would decide what the next one may do.

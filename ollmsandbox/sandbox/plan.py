@@ -153,7 +153,7 @@ class _Builder:
         self._locked = locked
         self._host = host
         self._playground = os.path.realpath(paths.playground)
-        self._runtime = str(paths.runtime())
+        self._runtime = str(paths.runtime)
         self._layers = 0
         # Its devices are there by now; what is written there would be in memory, without limit.
         self._sealed: list[str] = ["/dev"]
@@ -163,7 +163,6 @@ class _Builder:
         mounts: list[Mount] = [Scratch("/run", 16 << 20, writable=False)]
         wanted = [*keep, *([resolver] if resolver and below(resolver, "/run") else [])]
         mounts += [ReadOnly(path) for path in wanted if os.path.exists(path)]
-        self._sealed.append("/run")
         return mounts
 
     def home(self) -> list[Mount]:

@@ -201,7 +201,7 @@ class _Probe:
 
     def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayWay:
         """Both ways are tried over the real home folder: not every file system can be below."""
-        runtime = self._paths.runtime()
+        runtime = self._paths.runtime
         home = os.path.realpath(self._paths.home)
         spec = layer.spec_for(home, (".ollmsandbox-probe",), ("playground",))
         try:

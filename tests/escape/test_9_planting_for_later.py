@@ -128,7 +128,7 @@ def test_a_layer_that_was_cleared_away_is_made_again(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".ssh" / "key").write_text("secret")
     person.run("true")
-    for layer in (person.paths.runtime() / "layers").iterdir():
+    for layer in (person.paths.runtime / "layers").iterdir():
         (layer / "top" / ".ssh").unlink(missing_ok=True)
     # Another program: each looks at a layer once.
     assert "secret" not in person.cli("run", "--", "cat", f"{person.home}/.ssh/key").stdout
