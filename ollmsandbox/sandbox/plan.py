@@ -160,7 +160,7 @@ class _Builder:
         self.empty = [f for f in EMPTY if os.path.isdir(f) and os.path.realpath(f) == f]
 
     def run_folder(self, keep: Sequence[str], resolver: str | None) -> list[Mount]:
-        mounts: list[Mount] = [Scratch("/run", 16 << 20, writable=False)]
+        mounts: list[Mount] = [Scratch("/run", 1 << 20, writable=False)]
         wanted = [*keep, *([resolver] if resolver and below(resolver, "/run") else [])]
         mounts += [ReadOnly(path) for path in wanted if os.path.exists(path)]
         return mounts
