@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..errors import ProfileError
 from ..paths import Paths, home_on_record
-from .host import below
+from .host import below, folders_of
 from .profile import Profile
 
 # Who moved these folders moved the secrets in them, too.
@@ -26,8 +26,10 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     home = os.path.realpath(paths.home)
     found: dict[str, None] = {}
     resolved = {"/": "/", home: home}
+    # Somebody may run under another HOME than their own.
+    homes = dict.fromkeys((home, os.path.realpath(home_on_record() or home)))
     for given, names in profile.hidden_by_folder.items():
-        for base, rest in _places(given, home, environ):
+        for base, rest in _places(given, homes, environ):
             # The folder around a name may be a link, and so may the name itself.
             around = _resolve(base + rest, resolved).rstrip("/")
             found.update((f"{around}/{name}", None) for name in names)
@@ -41,27 +43,25 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     for variable in profile.mask_variables:
         if environ.get(variable, "").startswith("/"):
             found[os.path.realpath(environ[variable])] = None
-    for name in found:
-        if below(home, name):
-            raise ProfileError(
-                f"The profile {profile.name!r} hides {name}, and with it your home folder.",
-                "Hide what is in it instead.",
-            )
+    for name in found.keys() & set(folders_of(home)):
+        raise ProfileError(
+            f"The profile {profile.name!r} hides {name}, and with it your home folder.",
+            "Hide what is in it instead.",
+        )
     for own in paths.own:
         found[os.path.realpath(own)] = None
     return tuple(found)
 
 
-def _places(given: str, home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _places(
+    given: str, homes: Iterable[str], environ: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     """The folders a mask's folder stands for: what is put for the beginning, and the rest."""
     if not given.startswith("~"):
         yield "", given or "/"
         return
-    yield home, given[1:]
-    # Somebody may run under another HOME than their own.
-    own = os.path.realpath(home_on_record() or home)
-    if own != home:
-        yield own, given[1:]
+    for home in homes:
+        yield home, given[1:]
     for usual, variable in _MOVED.items():
         moved = environ.get(variable, "")
         if below(given, usual) and moved.startswith("/"):

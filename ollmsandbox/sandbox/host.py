@@ -16,6 +16,12 @@ def below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
+def folders_of(path: str) -> list[str]:
+    """The path itself and all folders that it lies in."""
+    parts = path.rstrip("/").split("/")
+    return ["/".join(parts[: n + 1]) or "/" for n in range(len(parts))]
+
+
 def in_any(path: str, folders: Iterable[str]) -> bool:
     return any(below(path, folder) for folder in folders)
 

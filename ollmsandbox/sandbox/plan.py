@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..errors import ProjectError, SandboxError
 from ..paths import Paths
 from .hidden import hidden_paths
-from .host import Host, below, in_any
+from .host import Host, below, folders_of, in_any
 from .layer import MOUNT_POINTS, spec_for
 from .mounts import (
     Hidden,
@@ -91,12 +91,11 @@ def make_plan(
     if home == "/" or not os.path.isdir(home):
         raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
     hidden = hidden_paths(profile, paths, environ)
-    for name in hidden:
-        if below(project, name):
-            raise ProjectError(
-                f"{project} lies in {name}, which commands may not see.",
-                "Choose another folder, or name it under `show` in your profile.",
-            )
+    for name in set(hidden).intersection(folders_of(project)):
+        raise ProjectError(
+            f"{project} lies in {name}, which commands may not see.",
+            "Choose another folder, or name it under `show` in your profile.",
+        )
     builder = _Builder(project, home, hidden, paths, host, way, locked=mounts_are_locked)
     limits = profile.limits
     inside = f"{home}/playground"
@@ -148,7 +147,7 @@ class _Builder:
         self._project = project
         self._home = home
         self._hidden = hidden
-        self._hidden_elsewhere = [name for name in hidden if not below(name, home)]
+        self._hidden_elsewhere = [name for name in hidden if not name.startswith(f"{home}/")]
         self._way = way
         self._locked = locked
         self._host = host
@@ -201,7 +200,8 @@ class _Builder:
 
     def inside_writable(self) -> list[Mount]:
         """Where changes are real, what is hidden and what listens needs a mount of its own."""
-        names = [n for n in self._hidden if below(n, self._project) and os.path.exists(n)]
+        inside = f"{self._project}/"
+        names = [n for n in self._hidden if n.startswith(inside) and os.path.exists(n)]
         sockets = [s for s in self._host.sockets if below(s, self._project)]
         if not self._can_layer(self._home):
             sockets += [s for s in self._host.sockets if self._listens_in_home(s)]
@@ -268,11 +268,8 @@ class _Builder:
         return mounts
 
     def _relative(self, folder: str) -> tuple[str, ...]:
-        return tuple(
-            name[len(folder) + 1 :]
-            for name in self._hidden
-            if below(name, folder) and name != folder
-        )
+        start = f"{folder}/"
+        return tuple(name[len(start) :] for name in self._hidden if name.startswith(start))
 
     def _layered(
         self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
