@@ -89,7 +89,7 @@ class Bubble:
             network=self._allow_network,
             profile=self._profile,
             paths=self._paths,
-            host=Host.look(),
+            host=self._host,
             way=self._found.overlay,
             mounts_are_locked=self._found.namespaces != ("mount", "pid"),
             environ=self._environ,
@@ -140,8 +140,14 @@ class Bubble:
         return self._result(running, told=sinks.stderr is not None)
 
     @cached_property
+    def _host(self) -> Host:
+        return Host.look()
+
+    @cached_property
     def _found(self) -> Capabilities:
-        found = self._capabilities or probe(self._paths, self._environ, writable=(self.project,))
+        found = self._capabilities or probe(
+            self._paths, self._environ, writable=(self.project,), mounts=self._host.mounts
+        )
         if not found.can_wrap:
             miss = found.misses[0]
             raise SandboxError(

@@ -64,8 +64,8 @@ class Kernel:
         # who could write to its memory by then would have it do what is refused to all others.
         made = ["--dev", "/dev", "--proc", "/proc", "--size", "4096", "--tmpfs", "/proc/1"]
         # Whose keys there are; the keys themselves are out of reach of the filtered calls.
-        for name in filter(os.path.exists, ("/proc/keys", "/proc/key-users")):
-            made += ["--ro-bind", "/dev/null", name]
+        if os.path.exists("/proc/keys"):
+            made += ["--ro-bind", "/dev/null", "/proc/keys"]
         if self.is_root:
             # Writable for root without any capability: core_pattern would start a program of the
             # command's choice outside.

@@ -20,7 +20,7 @@ from pathlib import Path
 from ..errors import OllmSandboxError
 from ..paths import Paths, write_atomically
 from . import layer, remedies, seccomp
-from .host import below, in_any, mount_table
+from .host import MountPoint, below, in_any, mount_table
 from .launch import scope_for
 from .mounts import Layered, OverlayMount, OverlayWay
 from .starter_client import Order, shared_starter
@@ -75,6 +75,7 @@ def probe(
     *,
     fresh: bool = False,
     writable: Sequence[str] = (),
+    mounts: Sequence[MountPoint] | None = None,
 ) -> Capabilities:
     """The answer for this machine; a good one is kept until something it rests on changes.
 
@@ -83,7 +84,8 @@ def probe(
     """
     writable = [os.path.realpath(folder) for folder in (*writable, str(paths.playground))]
     programs = {name: find_program(name, environ, writable) for name in _PROGRAMS}
-    file = paths.cache / f"probe-{_key(paths, environ, programs)}.json"
+    mounts = mount_table() if mounts is None else mounts
+    file = paths.cache / f"probe-{_key(paths, environ, programs, mounts)}.json"
     if not fresh:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             written = file.stat().st_mtime
@@ -308,7 +310,12 @@ def find_surroundings(environ: Mapping[str, str]) -> str:
     return "host"
 
 
-def _key(paths: Paths, environ: Mapping[str, str], programs: Mapping[str, str]) -> str:
+def _key(
+    paths: Paths,
+    environ: Mapping[str, str],
+    programs: Mapping[str, str],
+    mounts: Sequence[MountPoint],
+) -> str:
     """Everything the answer rests on. A file's change is seen by its time and size."""
     facts: list[object] = [_VERSION, os.getuid(), os.uname().release, find_surroundings(environ)]
     with contextlib.suppress(OSError):
@@ -318,7 +325,7 @@ def _key(paths: Paths, environ: Mapping[str, str], programs: Mapping[str, str]) 
         facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
     with contextlib.suppress(OSError):
         home = os.path.realpath(paths.home)
-        below_home = {mount.path for mount in mount_table() if below(mount.path, home)}
+        below_home = {mount.path for mount in mounts if below(mount.path, home)}
         facts += [home, os.stat(home).st_dev, *sorted(below_home)]
     facts += [str(base) for base in paths.runtime_candidates]
     return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
