@@ -29,7 +29,7 @@ say `</dev/null`. It gets no input from a terminal.
 
 examples:
   ollmsandbox run -- make test
-  ollmsandbox run -c 'grep -r TODO . | wc -l'
+  ollmsandbox run -c 'grep -r import . | wc -l'
   ollmsandbox run --network -- pip download requests
   ollmsandbox run --working-dir playground -- git init scratch
 """
