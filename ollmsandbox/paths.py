@@ -51,9 +51,14 @@ class Paths:
             runtime_candidates=tuple(candidates),
         )
 
-    @property
+    @cached_property
     def playground(self) -> Path:
         return self.data / "playground"
+
+    @cached_property
+    def real_home(self) -> str:
+        """The home folder, links resolved."""
+        return os.path.realpath(self.home)
 
     @property
     def playground_inside(self) -> Path:
@@ -76,11 +81,11 @@ class Paths:
         It holds the layers that overlayfs stacks on the home folder; the kernel refuses a layer
         that lies inside another one (ELOOP), so it cannot be below home.
         """
-        home = Path(os.path.realpath(self.home))
+        home = f"{self.real_home.rstrip('/')}/"
         bases = [
             base
             for base in self.runtime_candidates
-            if not Path(os.path.realpath(base)).is_relative_to(home)
+            if not f"{os.path.realpath(base)}/".startswith(home)
         ]
         for base in bases:
             folder = base / f"{_NAME}-{os.getuid()}"

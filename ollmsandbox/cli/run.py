@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import signal
@@ -25,8 +26,10 @@ _PATIENCE = 2.0
 
 
 def run(given: argparse.Namespace) -> int:
-    # It comes up while the larger libraries are loaded.
+    # Nothing of what is loaded now is garbage; looking for it takes a while.
+    gc.disable()
     _open_standard_streams()
+    # It comes up while the larger libraries are loaded.
     shared_starter()
     from ..loop import run_bare
 
@@ -58,6 +61,7 @@ class _Run:
         from ..sandbox.process import Sinks
         from .streams import Writer, stdin_for
 
+        gc.enable()
         given = self._given
         paths = Paths.from_environ(os.environ)
         project = given.project if given.project is not None else default_project(os.environ)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from ..errors import ProfileError
 from ..paths import Paths, home_on_record
-from .host import below, folders_of
+from .host import below, folders_of, resolve
 from .profile import Profile
 
 # Who moved these folders moved the secrets in them, too.
@@ -19,11 +21,12 @@ _MOVED = {
     "~/.cache": "XDG_CACHE_HOME",
     "~/.local/state": "XDG_STATE_HOME",
 }
+_TICK = 1_000_000_000
 
 
 def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> tuple[str, ...]:
     """With links resolved; what is named need not exist."""
-    home = os.path.realpath(paths.home)
+    home = paths.real_home
     found: dict[str, None] = {}
     resolved = {"/": "/", home: home}
     # Somebody may run under another HOME than their own.
@@ -31,7 +34,7 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     for given, names in profile.hidden_by_folder.items():
         for base, rest in _places(given, homes, environ):
             # The folder around a name may be a link, and so may the name itself.
-            around = _resolve(base + rest, resolved).rstrip("/")
+            around = resolve(base + rest, resolved).rstrip("/")
             found.update((f"{around}/{name}", None) for name in names)
             for name in _links(around or "/").intersection(names):
                 found[os.path.realpath(f"{around}/{name}")] = None
@@ -68,21 +71,29 @@ def _places(
             yield moved, given[len(usual) :]
 
 
-def _resolve(path: str, known: dict[str, str]) -> str:
-    """As os.path.realpath, but what several paths have in common is looked at once."""
-    if path not in known:
-        around, _, name = path.rpartition("/")
-        here = f"{_resolve(around or '/', known).rstrip('/')}/{name}"
-        known[path] = os.path.realpath(here) if os.path.islink(here) else here
-    return known[path]
+def _links(folder: str) -> frozenset[str]:
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return frozenset()
+    # A listing is good as long as the folder is unchanged; within the clock's tick that cannot be
+    # told.
+    if time.time_ns() - found.st_mtime_ns < _TICK:
+        return _links_now(folder)
+    return _links_of(folder, (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns))
 
 
-def _links(folder: str) -> set[str]:
+@lru_cache(maxsize=256)
+def _links_of(folder: str, _version: tuple[int, ...]) -> frozenset[str]:
+    return _links_now(folder)
+
+
+def _links_now(folder: str) -> frozenset[str]:
     try:
         with os.scandir(folder) as entries:
-            return {entry.name for entry in entries if entry.is_symlink()}
+            return frozenset(entry.name for entry in entries if entry.is_symlink())
     except OSError:
-        return set()
+        return frozenset()
 
 
 def _has_star(name: str) -> bool:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
@@ -50,45 +51,77 @@ class Host:
         )
 
     def mounted_below(self, folder: str) -> list[str]:
-        return sorted({m.path for m in self.mounts if below(m.path, folder) and m.path != folder})
+        start = f"{folder.rstrip('/')}/"
+        return sorted({m.path for m in self.mounts if m.path.startswith(start)} - {folder})
 
     def aliases(self, path: str) -> list[str]:
         """Other paths of the same thing: its file system may be mounted twice, or bound."""
-        around = [mount for mount in self.mounts if below(path, mount.path)]
-        if not around:
+        for folder in reversed(folders_of(path)):
+            if folder in self._by_path:
+                mount = self._by_path[folder]
+                break
+        else:
             return []
-        mount = max(around, key=lambda m: len(m.path))
         inner = _move(path, mount.path, mount.root)
         found = {
             _move(inner, other.root, other.path)
-            for other in self.mounts
-            if other.device == mount.device and below(inner, other.root)
+            for other in self._by_device[mount.device]
+            if below(inner, other.root)
         }
         return sorted(alias for alias in found - {path} if _same(alias, path))
+
+    @cached_property
+    def _by_path(self) -> dict[str, MountPoint]:
+        # The last one at a path is the one that is seen.
+        return {mount.path: mount for mount in self.mounts}
+
+    @cached_property
+    def _by_device(self) -> dict[str, list[MountPoint]]:
+        found: dict[str, list[MountPoint]] = {}
+        for mount in self.mounts:
+            found.setdefault(mount.device, []).append(mount)
+        return found
+
+
+def resolve(path: str, known: dict[str, str]) -> str:
+    """As os.path.realpath, but what several paths have in common is looked at once."""
+    if path not in known:
+        around, _, name = path.rpartition("/")
+        here = f"{resolve(around or '/', known).rstrip('/')}/{name}"
+        known[path] = os.path.realpath(here) if os.path.islink(here) else here
+    return known[path]
 
 
 def _sockets() -> tuple[str, ...]:
     """Full paths of the sockets that are bound now, links resolved."""
-    found = set()
+    given = set()
     with open("/proc/net/unix", "rb") as file:
         next(file, None)
         for line in file:
             # Num RefCount Protocol Flags Type St Inode Path; the path may hold spaces.
             fields = line.rstrip(b"\n").split(None, 7)
             if len(fields) == 8 and fields[7].startswith(b"/"):
-                path = os.path.realpath(os.fsdecode(fields[7]))
-                if os.path.lexists(path):
-                    found.add(path)
-    return tuple(sorted(found))
+                given.add(fields[7])
+    known = {"/": "/"}
+    found = set()
+    for path in map(os.fsdecode, given):
+        plain = os.path.normpath(path) == path
+        found.add(resolve(path, known) if plain else os.path.realpath(path))
+    return tuple(sorted(filter(os.path.lexists, found)))
 
 
 def mount_table() -> tuple[MountPoint, ...]:
-    found = []
     with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            # ID PARENT MAJOR:MINOR ROOT MOUNT-POINT ...
-            fields = line.split(b" ", 5)
-            found.append(MountPoint(_plain(fields[4]), _plain(fields[2]), _plain(fields[3])))
+        return _mounts_of(file.read())
+
+
+@lru_cache(maxsize=2)
+def _mounts_of(table: bytes) -> tuple[MountPoint, ...]:
+    found = []
+    for line in table.splitlines():
+        # ID PARENT MAJOR:MINOR ROOT MOUNT-POINT ...
+        fields = line.split(b" ", 5)
+        found.append(MountPoint(_plain(fields[4]), _plain(fields[2]), _plain(fields[3])))
     return tuple(dict.fromkeys(found))
 
 

@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 # As many folders can be layered in one run; the mount points are made once, for all runs: each
@@ -39,7 +39,7 @@ class LayerSpec:
     hidden: tuple[str, ...]
     folders: tuple[LayerFolder, ...]
 
-    @property
+    @cached_property
     def name(self) -> str:
         key = repr((_VERSION, self.hidden, self.folders)).encode("utf-8", "surrogateescape")
         return hashlib.sha256(key).hexdigest()[:24]

@@ -174,11 +174,15 @@ class Layered:
     way: OverlayWay
     runtime: str
     number: int
+    # Mounted where it belongs before bwrap starts, which then finds it there: a bind costs bwrap a
+    # reading of all mounts. Not where something below is bound by its own path.
+    in_place: bool = False
 
     def outer(self) -> Sequence[OverlayMount]:
         if self.way is not OverlayWay.UNSHARE:
             return ()
-        return (OverlayMount((*self._layers, self.spec.folder), self._merged, "userxattr"),)
+        target = self.spec.folder if self.in_place else self._merged
+        return (OverlayMount((*self._layers, self.spec.folder), target, "userxattr"),)
 
     @property
     def _layers(self) -> tuple[str, str]:
@@ -195,6 +199,8 @@ class Layered:
             lowest_first = (self.spec.folder, frame, top)
             sources = (part for layer in lowest_first for part in ("--overlay-src", layer))
             return (*sources, "--ro-overlay", self.spec.folder)
+        if self.in_place:
+            return ()
         return ("--ro-bind", self._merged, self.spec.folder)
 
     def describe(self) -> str:

@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
+from functools import cache
 
 from ..errors import ProjectError, WorkingDirError
 from ..paths import Paths
@@ -37,7 +38,7 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
             f"The project is a file, not a folder: {given}.", "Name the folder that holds it."
         )
     project = os.path.realpath(given)
-    home = os.path.realpath(paths.home)
+    home = paths.real_home
     if below(home, project):
         raise ProjectError(
             f"{project} holds your whole home folder, and with it your keys and passwords.",
@@ -77,7 +78,7 @@ def find_working_dir(
     """Where the command starts, as a path inside the sandbox."""
     if not working_dir:
         return project
-    inside = os.path.realpath(paths.home) + "/playground"
+    inside = paths.real_home + "/playground"
     if working_dir == "playground":
         return inside
     if "\0" in working_dir:
@@ -98,7 +99,7 @@ def find_working_dir(
     path = os.path.realpath(path)
     if not _may_enter(path):
         raise WorkingDirError(working_dir)
-    home = os.path.realpath(paths.home)
+    home = paths.real_home
     # What leads to the project or the home folder is there, even in a folder that is else empty.
     leads = below(project, path) or below(home, path) or path in empty
     in_scratch = in_any(path, empty) and not leads and not below(path, home)
@@ -109,12 +110,13 @@ def find_working_dir(
     return path
 
 
-def own_code() -> list[str]:
+@cache
+def own_code() -> tuple[str, ...]:
     """Where the code of this program lies, and what starts it."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     around = os.path.dirname(package)
     found = [package, sys.prefix, f"{around}/build-aux", f"{around}/build"]
-    return [os.path.realpath(path) for path in found]
+    return tuple(os.path.realpath(path) for path in found)
 
 
 def _may_enter(path: str) -> bool:

@@ -103,7 +103,7 @@ class PlainRunner:
     def _folder(self) -> str:
         if self._working_dir == "playground":
             return str(make_folder(self._paths.playground))
-        inside = f"{os.path.realpath(self._paths.home)}/playground"
+        inside = f"{self._paths.real_home}/playground"
         found = find_working_dir(self._working_dir, self.project, self._paths, hidden=(), empty=())
         if below(found, inside):
             return f"{self._paths.playground}{found[len(inside) :]}"

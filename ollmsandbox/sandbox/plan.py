@@ -87,7 +87,7 @@ def make_plan(
 ) -> Plan:
     """Decide everything. Mounts are locked in a user namespace: it cannot take a folder apart
     from what is mounted below it, so no overlay can be put over such a folder."""
-    home = os.path.realpath(paths.home)
+    home = paths.real_home
     if home == "/" or not os.path.isdir(home):
         raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
     hidden = hidden_paths(profile, paths, environ)
@@ -281,7 +281,14 @@ class _Builder:
             )
         self._layers += 1
         number = self._layers - 1
-        return Layered(spec_for(folder, hidden, added), self._way, self._runtime, number)
+        bound = (self._project, self._playground, self._home, *self._host.mounted_below(folder))
+        return Layered(
+            spec_for(folder, hidden, added),
+            self._way,
+            self._runtime,
+            number,
+            in_place=not any(below(path, folder) for path in bound),
+        )
 
     def _pieced(self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...]) -> Pieced:
         spec = spec_for(folder, hidden, added)

@@ -12,9 +12,8 @@ import select
 import stat
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from ..errors import OllmSandboxError
@@ -29,6 +28,7 @@ _VERSION = 5
 _PROGRAMS = ("bwrap", "systemd-run")
 _PATIENCE = 5.0
 _TRY_AGAIN = 600.0
+_OLD = 7 * 86400
 _BASIC = (
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
@@ -82,14 +82,40 @@ def probe(
     Programs are not taken from folders that commands can write: a project's own `bin` may be on
     the PATH, and a `bwrap` that a command left there would be no sandbox.
     """
-    writable = [os.path.realpath(folder) for folder in (*writable, str(paths.playground))]
-    programs = {name: find_program(name, environ, writable) for name in _PROGRAMS}
+    writable = tuple(os.path.realpath(folder) for folder in (*writable, str(paths.playground)))
     mounts = mount_table() if mounts is None else mounts
+    path, flatpak = environ.get("PATH", os.defpath), environ.get("FLATPAK_ID")
+    question = (path, flatpak, paths.real_home, paths.runtime_candidates, writable, tuple(mounts))
+    if not fresh and question in _answered:
+        files, versions, found = _answered[question]
+        if versions == _versions(files):
+            return found
+    programs = {name: find_program(name, environ, writable) for name in _PROGRAMS}
     file = paths.cache / f"probe-{_key(paths, environ, programs, mounts)}.json"
+    found = _look(paths, environ, programs, file, fresh=fresh)
+    if found.can_wrap and found.overlay is not OverlayWay.NONE:
+        files = (*filter(None, programs.values()), str(file))
+        _answered.clear()
+        _answered[question] = files, _versions(files), found
+    return found
+
+
+# What this program asked last, so that the next run need not read the file again.
+_answered: dict[object, tuple[tuple[str, ...], list[object], Capabilities]] = {}
+
+
+def _look(
+    paths: Paths,
+    environ: Mapping[str, str],
+    programs: Mapping[str, str],
+    file: Path,
+    *,
+    fresh: bool,
+) -> Capabilities:
     if not fresh:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             written = file.stat().st_mtime
-            kept = _kept(file, written)
+            kept = _from_json(json.loads(file.read_text(encoding="utf-8")))
             # Overlays may have failed for a passing reason.
             if kept.overlay is not OverlayWay.NONE or time.time() - written < _TRY_AGAIN:
                 return kept
@@ -97,6 +123,10 @@ def probe(
     # A miss is not kept: the person is about to mend it and tries again.
     if found.can_wrap:
         with contextlib.suppress(OllmSandboxError, OSError):  # then it is tried again next time
+            for old in paths.cache.glob("probe-*.json"):
+                # Of another boot, kernel or program.
+                if time.time() - old.stat().st_mtime > _OLD:
+                    old.unlink(missing_ok=True)
             write_atomically(file, json.dumps(asdict(found), default=lambda way: way.value))
     else:
         with contextlib.suppress(OSError):
@@ -104,9 +134,14 @@ def probe(
     return found
 
 
-@lru_cache(maxsize=4)
-def _kept(file: Path, _written: float) -> Capabilities:
-    return _from_json(json.loads(file.read_text(encoding="utf-8")))
+def _versions(files: Iterable[str]) -> list[object]:
+    """A file's change is seen by its time and size."""
+    facts: list[object] = []
+    for path in files:
+        with contextlib.suppress(OSError):
+            found = os.stat(path)
+            facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
+    return facts
 
 
 def find_program(name: str, environ: Mapping[str, str], writable: Sequence[str]) -> str:
@@ -204,7 +239,7 @@ class _Probe:
     def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayWay:
         """Both ways are tried over the real home folder: not every file system can be below."""
         runtime = self._paths.runtime
-        home = os.path.realpath(self._paths.home)
+        home = self._paths.real_home
         spec = layer.spec_for(home, (".ollmsandbox-probe",), ("playground",))
         try:
             layer.prepare(runtime, spec)
@@ -316,15 +351,13 @@ def _key(
     programs: Mapping[str, str],
     mounts: Sequence[MountPoint],
 ) -> str:
-    """Everything the answer rests on. A file's change is seen by its time and size."""
+    """Everything the answer rests on."""
     facts: list[object] = [_VERSION, os.getuid(), os.uname().release, find_surroundings(environ)]
     with contextlib.suppress(OSError):
         facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-    for path in filter(None, programs.values()):
-        found = os.stat(path)
-        facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
+    facts += _versions(filter(None, programs.values()))
     with contextlib.suppress(OSError):
-        home = os.path.realpath(paths.home)
+        home = paths.real_home
         below_home = {mount.path for mount in mounts if below(mount.path, home)}
         facts += [home, os.stat(home).st_dev, *sorted(below_home)]
     facts += [str(base) for base in paths.runtime_candidates]

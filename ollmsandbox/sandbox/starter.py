@@ -6,9 +6,9 @@ reach, and becomes bwrap.
 to load; and a fork of the program with the window costs more the more it has open. It runs by
 itself (`python -I -S starter.py`), so it imports nothing of ours and as little as it can.
 
-Spoken to over a socket, one packet each way. To it: descriptors, the first of which holds the
-order (marshalled: no module has to be loaded for that), the last of which is told of errors. From
-it: a process id and its pidfd.
+Spoken to over a socket, one packet each way. To it: the names of the namespaces, and descriptors,
+the first of which holds the order (marshalled: no module has to be loaded for that), the last of
+which is told of errors. From it: a process id and its pidfd.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
 _CLONE_PIDFD = 0x00001000
 _NAMESPACES = {"mount": 0x00020000, "user": 0x10000000, "pid": 0x20000000}
-# The same number on all architectures that we know of.
-_SYS_CLONE3 = 435
+# The same numbers on all architectures that we know of.
+_SYS_CLONE3, _SYS_CLOSE_RANGE = 435, 436
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 0x20, 0x1000, 0x4000, 0x40000
 # nosuid, nodev, noexec, noatime, nodiratime: the same numbers in mount() and statvfs().
 _LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
+_SHORT_WHILE = 4  # milliseconds
 
 # PyDLL keeps the interpreter's lock: a process may come back from a call here as two.
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -50,38 +51,105 @@ def main() -> None:
     gc.disable()
     # Nobody waits for what is started: the other side holds its pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # Only we hold the end that is never written to: as long as we live, it is not at its end.
-    life, we = os.pipe()
-    size = array.array("i").itemsize
-    room = socket.CMSG_LEN(MOST_DESCRIPTORS * size)
+    mounts = os.open("/proc/self/mountinfo", os.O_RDONLY)
+    poll = select.poll()
+    poll.register(talk, select.POLLIN)
+    poll.register(mounts, select.POLLPRI)
+    nursery = Nursery()
+    wanted: tuple[str, ...] = ("mount", "pid") if os.getuid() == 0 else ("user", "mount", "pid")
+    spare: Child | None = None
     while True:
-        data, ancillary, _flags, _address = talk.recvmsg(16, room)
+        # A process that is in its namespaces already takes half as long to become bwrap; the next
+        # one is made when the one before is on its way.
+        ready = {
+            descriptor for descriptor, _events in poll.poll(_SHORT_WHILE if not spare else None)
+        }
+        if not ready:
+            spare = nursery.child(wanted)
+        if mounts in ready and spare:
+            # It knows the mounts of before, and would hold on to what is unmounted.
+            spare.dismiss()
+            spare = None
+        if talk.fileno() not in ready:
+            continue
+        data, given = receive(talk)
         if not data:
             # The program is gone, however it ended; what was started here goes with us.
             return
-        descriptors = array.array("i")
-        for _level, _kind, content in ancillary:
-            descriptors.frombytes(content[: len(content) - len(content) % size])
-        with os.fdopen(descriptors[0], "rb") as file:
-            order = marshal.load(file)
-        given = list(descriptors[1:])
-        ids = os.getuid(), os.getgid()
-        pid, pidfd = clone(order["namespaces"])
-        if pid == 0:
-            os.close(we)
-            become(order, given, life, *ids)
-        if pid < 0:
-            tell(given[-1], "make a namespace", OSError(-pid, os.strerror(-pid)))
-            # Something that is over already, for the one who waits for it.
-            pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 127"], {})
-            pidfd = os.pidfd_open(pid)
-        rights = array.array("i", [pidfd])
-        talk.sendmsg([b"%d" % pid], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        for descriptor in (*given, pidfd):
+        wanted = tuple(data.decode().split())
+        if spare and (wanted != spare.namespaces or not spare.pid):
+            spare.dismiss()
+            spare = None
+        child = spare or nursery.child(wanted)
+        spare = None
+        child.take(data, given)
+        pidfd = array.array("i", [child.pidfd])
+        talk.sendmsg([b"%d" % child.pid], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, pidfd)])
+        child.let_go()
+        for descriptor in given:
             os.close(descriptor)
 
 
-def clone(namespaces: list[str]) -> tuple[int, int]:
+def receive(talk: socket.socket) -> tuple[bytes, list[int]]:
+    descriptors = array.array("i")
+    room = socket.CMSG_LEN(MOST_DESCRIPTORS * descriptors.itemsize)
+    data, ancillary, _flags, _address = talk.recvmsg(64, room)
+    for _level, _kind, content in ancillary:
+        descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    return data, list(descriptors)
+
+
+class Nursery:
+    """Makes processes that wait, in namespaces of their own, for what they shall become."""
+
+    def __init__(self) -> None:
+        # Only we hold the end that is never written to: as long as we live, it is not at its end.
+        self._life, self._we = os.pipe()
+
+    def child(self, namespaces: tuple[str, ...]) -> Child:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ids = os.getuid(), os.getgid()
+        pid, pidfd = clone(namespaces)
+        if pid == 0:
+            os.close(self._we)
+            ours.close()
+            become(namespaces, theirs, self._life, *ids)
+        theirs.close()
+        return Child(namespaces, ours, pid, pidfd)
+
+
+class Child:
+    def __init__(
+        self, namespaces: tuple[str, ...], line: socket.socket, pid: int, pidfd: int
+    ) -> None:
+        self.namespaces = namespaces
+        self._line = line
+        self._error = -pid
+        self.pid = max(pid, 0)
+        self.pidfd = pidfd
+
+    def take(self, data: bytes, given: list[int]) -> None:
+        if self.pid:
+            rights = array.array("i", given)
+            self._line.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            return
+        tell(given[-1], "make a namespace", OSError(self._error, os.strerror(self._error)))
+        # Something that is over already, for the one who waits for it.
+        self.pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 127"], {})
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def let_go(self) -> None:
+        self._line.close()
+        os.close(self.pidfd)
+
+    def dismiss(self) -> None:
+        """It ends when it finds the line closed."""
+        self._line.close()
+        if self.pid:
+            os.close(self.pidfd)
+
+
+def clone(namespaces: tuple[str, ...]) -> tuple[int, int]:
     """A fork, at once in new namespaces. What becomes bwrap is the first process of a PID namespace
     then: however early it is killed, everything that it has started by that time dies with it, and
     its pidfd tells when all are dead."""
@@ -95,19 +163,32 @@ def clone(namespaces: list[str]) -> tuple[int, int]:
     return (pid, pidfd.value) if pid >= 0 else (-ctypes.get_errno(), -1)
 
 
-def become(order: dict[str, Any], given: list[int], life: int, uid: int, gid: int) -> NoReturn:
-    """In the child: the mounts, then bwrap."""
-    step = "start"
-    told = given[-1]
+def become(
+    namespaces: tuple[str, ...], line: socket.socket, life: int, uid: int, gid: int
+) -> NoReturn:
+    """In the child: wait for the order; then the mounts, then bwrap."""
+    step, told = "start", -1
+    error: BaseException | None = None
     try:
         die_with(life)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        try:
+            if "user" in namespaces:
+                step = "enter a user namespace"
+                be_root(uid, gid)
+        except OSError as problem:
+            error = problem
+        data, given = receive(line)
+        if not data:
+            os._exit(0)
+        paper, *given = given
+        told = given[-1]
+        if error:
+            raise error
+        order = marshal.loads(os.read(paper, os.fstat(paper).st_size))
         os.chdir(order["folder"])
-        if "user" in order["namespaces"]:
-            step = "enter a user namespace"
-            be_root(uid, gid)
-        if "mount" in order["namespaces"]:
+        if "mount" in namespaces:
             step = "make mounts private"
             check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
             if order["protect"]:
@@ -123,8 +204,9 @@ def become(order: dict[str, Any], given: list[int], life: int, uid: int, gid: in
         step = f"start {os.fsdecode(order['argv'][0])}"
         told = take_places(given)
         os.execve(order["argv"][0], order["argv"], {})
-    except BaseException as error:  # noqa: BLE001 - told to the other side, whatever it is
-        tell(told, step, error)
+    except BaseException as problem:  # noqa: BLE001 - told to the other side, whatever it is
+        if told >= 0:
+            tell(told, step, problem)
     finally:
         os._exit(127)
 
@@ -189,13 +271,15 @@ def take_places(given: list[int]) -> int:
     moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in given]
     for place, number in enumerate(moved):
         os.dup2(number, place)
-    # By their names, not up to the limit: one may be above a limit that was lowered later.
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) >= len(moved):
-            try:
-                os.close(int(name))
-            except OSError:
-                continue  # the listing's own
+    if _libc.syscall(_SYS_CLOSE_RANGE, len(moved), 0x7FFFFFFF, 0) != 0:
+        # An older kernel. By their names, not up to the limit: one may be above a limit that was
+        # lowered later.
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) >= len(moved):
+                try:
+                    os.close(int(name))
+                except OSError:
+                    continue  # the listing's own
     return len(moved) - 1
 
 

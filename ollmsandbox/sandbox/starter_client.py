@@ -46,7 +46,6 @@ class Order:
             {
                 "argv": [os.fsencode(word) for word in self.argv],
                 "folder": os.fsencode(self.folder),
-                "namespaces": list(self.namespaces),
                 "mounts": [mount.packed() for mount in self.mounts],
                 "processes": self.processes,
                 "protect": os.fsencode(self.protect),
@@ -82,7 +81,8 @@ class Starter:
         rights = array.array("i", [paper, *descriptors])
         room = socket.CMSG_LEN(rights.itemsize)
         try:
-            self._socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            names = " ".join(order.namespaces).encode() or b" "
+            self._socket.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             text, ancillary, _flags, _address = self._socket.recvmsg(64, room, _CLOEXEC)
         except OSError as error:
             raise self._lost() from error
