@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import stat
@@ -66,6 +67,27 @@ class Paths:
         return self.home / "playground"
 
     @property
+    def database(self) -> Path:
+        return self.data / "ollmsandbox.db"
+
+    def pending(self, project: str) -> Path:
+        """Where changes to a project wait. Named after its path, so that it is found without
+        asking the database."""
+        return self.data / "pending" / _key(project)
+
+    def linked_roots(self, project: str) -> Path:
+        return self.cache / f"roots-{_key(project)}.json"
+
+    @property
+    def versions(self) -> Path:
+        """What files were before a run, and what they were after it if that was undone."""
+        return self.cache / "temp-files"
+
+    @property
+    def backups(self) -> Path:
+        return self.cache / "edited"
+
+    @property
     def profiles(self) -> Path:
         return self.config / "profiles"
 
@@ -113,6 +135,10 @@ class Paths:
             return name
 
 
+def _key(project: str) -> str:
+    return hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
+
+
 def _check_owner(home: Path) -> None:
     """Root in somebody's home folder would trust what that person left there."""
     try:
@@ -141,6 +167,13 @@ def make_folder(folder: Path) -> Path:
     except OSError as error:
         raise OllmSandboxError(f"{folder} cannot be made: {error.strerror}.") from error
     return folder
+
+
+def close_to_others(folder: Path) -> None:
+    """One that was there before us, made by another program."""
+    found = folder.stat()
+    if found.st_mode & 0o077 and found.st_uid == os.getuid():
+        folder.chmod(stat.S_IMODE(found.st_mode) & 0o700)
 
 
 def write_atomically(file: Path, text: str) -> None:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -16,7 +18,7 @@ def measure(folder: Path) -> tuple[int, int]:
     """How many files, and bytes on disk. Links are not followed; closed folders count as empty."""
     files = size = 0
     # One descriptor for each level we are in: a path could be too long to be opened.
-    _allow_many_descriptors()
+    allow_many_descriptors()
     levels: list[tuple[int, list[str]]] = []
 
     def enter(name: str | Path, around: int | None) -> None:
@@ -48,25 +50,71 @@ def empty(folder: Path) -> None:
     """Remove all that is in it. What lies deep is moved up first, so that nothing is too deep."""
     top = os.open(folder, _FOLDER)
     try:
-        number = 0
-        while names := os.listdir(top):
-            for name in names:
-                if not _is_folder(name, top):
-                    os.unlink(name, dir_fd=top)
-                    continue
-                _unlock(name, top)
-                inner = os.open(name, _FOLDER, dir_fd=top)
-                try:
-                    for entry in os.listdir(inner):
-                        if _is_folder(entry, inner):
-                            number = _move_up(entry, inner, top, number)
-                        else:
-                            os.unlink(entry, dir_fd=inner)
-                finally:
-                    os.close(inner)
-                os.rmdir(name, dir_fd=top)
+        _empty(top)
     finally:
         os.close(top)
+
+
+def _empty(top: int) -> None:
+    number = 0
+    while names := os.listdir(top):
+        for name in names:
+            if not _is_folder(name, top):
+                os.unlink(name, dir_fd=top)
+                continue
+            _unlock(name, top)
+            inner = os.open(name, _FOLDER, dir_fd=top)
+            try:
+                for entry in os.listdir(inner):
+                    if _is_folder(entry, inner):
+                        number = _move_up(entry, inner, top, number)
+                    else:
+                        os.unlink(entry, dir_fd=inner)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=top)
+
+
+def remove(name: str, around: int) -> None:
+    """A file, or a folder with all that is in it."""
+    if not _is_folder(name, around):
+        os.unlink(name, dir_fd=around)
+        return
+    _unlock(name, around)
+    folder = os.open(name, _FOLDER, dir_fd=around)
+    try:
+        _empty(folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=around)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A folder that was without permissions, to be so again."""
+
+    name: str
+    around: int
+    mode: int
+
+    def close_again(self) -> None:
+        set_mode(self.name, self.around, self.mode)
+
+
+def open_folder(name: str, around: int, opened: list[Opened]) -> int:
+    """Also one that was left without permissions, if it is the person's: what is in it can only be
+    looked at while it has them."""
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=around)
+        if os.access(".", os.X_OK, dir_fd=descriptor, effective_ids=True):
+            return descriptor
+        os.close(descriptor)
+    except PermissionError:
+        pass
+    mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
+    set_mode(name, around, 0o700 | mode)
+    opened.append(Opened(name, around, mode))
+    return os.open(name, _FOLDER, dir_fd=around)
 
 
 def _move_up(name: str, around: int, top: int, number: int) -> int:
@@ -81,11 +129,17 @@ def _move_up(name: str, around: int, top: int, number: int) -> int:
 
 
 def _unlock(name: str, around: int) -> None:
-    """A command may have left a folder without permissions. Never through a link, which it might
-    put there just now."""
-    descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=around)
+    """A command may have left a folder without permissions."""
+    set_mode(name, around, 0o700)
+
+
+def set_mode(name: str, around: int, mode: int) -> None:
+    """Never through a link, which somebody might put there just now."""
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=around)
     try:
-        os.chmod(f"/proc/self/fd/{descriptor}", 0o700)
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        os.chmod(f"/proc/self/fd/{descriptor}", mode)
     finally:
         os.close(descriptor)
 
@@ -94,7 +148,7 @@ def _is_folder(name: str, around: int) -> bool:
     return stat.S_ISDIR(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
 
 
-def _allow_many_descriptors() -> None:
+def allow_many_descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 1 << 16
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -15,6 +15,7 @@ import pytest
 
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox import profile_file
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.result import Result
@@ -47,8 +48,10 @@ class Person:
 
     def bubble(self, *, network: bool = False, profile: str = "standard", **options: Any) -> Bubble:
         options.setdefault("timeout", 60)
+        project = options.pop("project", self.project)
+        options.setdefault("keeper", Recorder(os.path.realpath(project), self.paths))
         return Bubble(
-            options.pop("project", self.project),
+            project,
             network,
             profile=profile_file.load(profile, self.paths.profiles),
             environ=self.environ,

@@ -18,7 +18,8 @@ FAILED = 125
 
 _RUN_HELP = """\
 Run a command walled in: it sees this machine read-only and without your secrets, has no network
-unless you say --network, and can write to the project and the playground only.
+unless you say --network, and can write to the project and the playground only. What it changes in
+the project is recorded and can be undone.
 """
 _RUN_NOTES = """\
 The exit status is the command's: 128+n if signal n ended it, 124 if it took too long, and 125 if
@@ -32,7 +33,9 @@ examples:
   ollmsandbox run -c 'grep -r import . | wc -l'
   ollmsandbox run --network -- pip download requests
   ollmsandbox run --working-dir playground -- git init scratch
+  ollmsandbox run --apply review -- make format
 """
+_RUN_ID = "a run's id, or its beginning (default: the last run that changed this project)"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -102,10 +105,49 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--profile", metavar="NAME", help="what the command may see and use (default: standard)"
     )
+    run.add_argument(
+        "--apply",
+        choices=("auto", "review", "never"),
+        default="auto",
+        help="auto: changes go into the project at once (default); review: they wait until you "
+        "apply them, and the next command sees them all the same; never: they are shown, then "
+        "dropped",
+    )
     run.add_argument("--json", action="store_true", help="print one JSON document at the end")
     run.add_argument("--quiet", action="store_true", help="say nothing besides the command")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     run.set_defaults(handler=_run)
+
+    changes = commands.add_parser("changes", help="show what a run changed")
+    changes.add_argument("run", nargs="?", metavar="RUN", help=_RUN_ID)
+    changes.add_argument("--diff", action="store_true", help="show the lines that changed")
+    changes.add_argument("--json", action="store_true", help="print one JSON document")
+    changes.set_defaults(handler=_changes)
+
+    actions = {
+        "apply": "put what waits, or was undone, into the project",
+        "discard": "drop what waits",
+        "undo": "take back what was applied",
+    }
+    for action, what in actions.items():
+        parser_ = commands.add_parser(action, help=what, description=f"{what.capitalize()}.")
+        parser_.add_argument("run", nargs="?", metavar="RUN", help=_RUN_ID)
+        parser_.add_argument(
+            "path",
+            nargs="*",
+            metavar="PATH",
+            help="only these files and folders; named, they are changed even if somebody else "
+            "changed them meanwhile",
+        )
+        parser_.add_argument("--json", action="store_true", help="print one JSON document")
+        parser_.set_defaults(handler=_act, action=action)
+
+    history = commands.add_parser("history", help="list the runs that changed something")
+    history.add_argument("--project", metavar="DIR", help="of this project (default: this one)")
+    history.add_argument("--all", action="store_true", help="of all projects")
+    history.add_argument("--limit", type=int, default=50, metavar="N", help="the last N runs")
+    history.add_argument("--json", action="store_true", help="print one JSON document")
+    history.set_defaults(handler=_history)
 
     doctor = commands.add_parser("doctor", help="tell what this machine can do, and what to mend")
     doctor.add_argument("--json", action="store_true", help="print one JSON document")
@@ -123,6 +165,24 @@ def _run(given: argparse.Namespace) -> int:
     from .run import run
 
     return run(given)
+
+
+def _changes(given: argparse.Namespace) -> int:
+    from .review import changes
+
+    return changes(given)
+
+
+def _act(given: argparse.Namespace) -> int:
+    from .review import act
+
+    return act(given)
+
+
+def _history(given: argparse.Namespace) -> int:
+    from .review import history
+
+    return history(given)
 
 
 def _doctor(given: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..sandbox.probe import Capabilities, Finding, probe
 from ..sandbox.selftest import selftest
-from .run import default_project
+from .here import default_project
 
 
 def doctor(*, as_json: bool) -> int:

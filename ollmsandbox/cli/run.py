@@ -9,16 +9,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError, SandboxError
+from ..paths import Paths
 from ..sandbox.host import below
 from ..sandbox.starter_client import shared_starter
 from . import FAILED
+from .here import default_project
 
 if TYPE_CHECKING:
+    from ..project.recorder import Report
     from ..sandbox.result import Result
 
 # After that an interrupted run is left, even if nobody takes the last of its output.
@@ -33,17 +36,21 @@ def run(given: argparse.Namespace) -> int:
     shared_starter()
     from ..loop import run_bare
 
+    job = _Run(given)
     try:
-        result: Result | None = run_bare(_Run(given).exec(_command(given)))
+        result: Result | None = run_bare(job.exec(_command(given)))
         error = ""
     except OllmSandboxError as caught:
         if not given.json:
+            job.tell_changes()
             raise
         result, error = None, str(caught)
     if given.json:
-        print(json.dumps(_document(result, error)))
+        print(json.dumps(_document(result, job, error)))
     elif result is not None and result.stop is not None and not given.quiet:
         print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
+    if not given.json:
+        job.tell_changes()
     return FAILED if result is None else result.exit_code
 
 
@@ -51,20 +58,29 @@ class _Run:
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
         self._signal = 0
+        self.run_id = ""
+        self.project = ""
+        self.report: Report | None = None
+        self.notices: list[str] = []
 
     async def exec(self, command: str | Sequence[str]) -> Result:
         import asyncio
 
-        from ..paths import Paths
+        from ..project.recorder import Mode, Recorder, needs_care
         from ..sandbox import profile_file
         from ..sandbox.bubble import Bubble
+        from ..sandbox.places import find_project
         from ..sandbox.process import Sinks
         from .streams import Writer, stdin_for
 
         gc.enable()
         given = self._given
         paths = Paths.from_environ(os.environ)
-        project = given.project if given.project is not None else default_project(os.environ)
+        if needs_care(paths):
+            self._care(paths)
+        named = given.project if given.project is not None else default_project(os.environ)
+        project = self.project = find_project(named, paths)
+        recorder = Recorder(project, paths, mode=Mode(given.apply), command=_text(command))
         bubble = Bubble(
             project,
             allow_network=given.network,
@@ -73,9 +89,11 @@ class _Run:
                 given.profile or profile_file.DEFAULT, paths.profiles, paths.cache
             ),
             timeout=given.timeout,
+            keeper=recorder,
             # What streams through is not needed again.
             capture=1 << 20 if given.json else 1 << 12,
         )
+        self.run_id = bubble.overlay.run_id
         loop = asyncio.get_running_loop()
 
         def interrupted(number: int) -> None:
@@ -95,9 +113,40 @@ class _Run:
             except BrokenPipeError:
                 # Who read the output has gone; as a program does that SIGPIPE ends.
                 raise SystemExit(128 + signal.SIGPIPE) from None
+            finally:
+                self.report = recorder.report
         if self._signal:
-            return replace(result, exit_code=128 + self._signal)
+            result = replace(result, exit_code=128 + self._signal)
+        recorder.note_exit(result.exit_code)
         return result
+
+    def tell_changes(self) -> None:
+        """To the person; what is printed by the command stays apart from it."""
+        for notice in self.notices:
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        if self.report is not None and not self._given.quiet:
+            from .words import summary, tell
+
+            tell(summary(self.report, self.project))
+
+    def _care(self, paths: Paths) -> None:
+        """What was cut off is finished, and what is old goes, before anything new begins."""
+        from ..project.backup import clean_up
+        from ..project.manager import ProjectManager
+        from ..project.settling import recover
+        from .words import summary
+
+        for report in recover(paths):
+            self.notices += report.errors
+            if report.changes:
+                self.notices.append("An earlier run was cut off and has been finished:")
+                self.notices += summary(report, self.project)
+        manager = ProjectManager(paths)
+        try:
+            clean_up(manager)
+            self.notices += manager.notices
+        finally:
+            manager.close()
 
 
 def _open_standard_streams() -> None:
@@ -120,26 +169,6 @@ def _working_dir(given: argparse.Namespace, project: str) -> str | None:
     return current if below(os.path.realpath(current), os.path.realpath(project)) else None
 
 
-def default_project(environ: Mapping[str, str]) -> str:
-    """The git checkout around the current folder, else the current folder.
-
-    Found by looking, not by asking git: that would run what the project's configuration names.
-    """
-    try:
-        current = os.getcwd()
-    except FileNotFoundError as error:
-        raise SandboxError(
-            "The current folder does not exist any more.", "Go to another one."
-        ) from error
-    home = os.path.realpath(environ.get("HOME") or "/")
-    folder = current
-    while folder not in ("/", home):
-        if os.path.lexists(f"{folder}/.git"):
-            return folder
-        folder = os.path.dirname(folder)
-    return current
-
-
 def _command(given: argparse.Namespace) -> str | list[str]:
     words: list[str] = given.command
     if words and words[0] == "--":
@@ -153,10 +182,21 @@ def _command(given: argparse.Namespace) -> str | list[str]:
     return words
 
 
-def _document(result: Result | None, error: str) -> dict[str, object]:
+def _text(command: str | Sequence[str]) -> str:
+    """As a person would type it."""
+    if isinstance(command, str):
+        return command
+    import shlex
+
+    return shlex.join(command)
+
+
+def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]:
     """The same keys whatever happened."""
+    from .words import report_document
+
     return {
-        "run_id": _run_id(),
+        "run_id": job.run_id,
         "exit_code": result.exit_code if result else FAILED,
         "signal": result.signal if result else None,
         "timed_out": result.timed_out if result else False,
@@ -165,12 +205,6 @@ def _document(result: Result | None, error: str) -> dict[str, object]:
         "stderr": result.stderr.text if result else "",
         "truncated": result.truncated if result else False,
         "duration": round(result.duration, 6) if result else 0.0,
-        "errors": [error] if error else [],
+        **report_document(job.report, job.project),
+        "errors": [*job.notices, *([error] if error else [])],
     }
-
-
-def _run_id() -> str:
-    import secrets
-    import time
-
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"

@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import cached_property
 
 from ..errors import SandboxError
-from ..paths import Paths, make_folder
+from ..paths import Paths, close_to_others, make_folder
 from . import profile_file
 from .host import Host
 from .launch import SHELL, Programs, check_words, make_order, open_descriptors, scope_for
 from .output import readable
+from .overlay import Keeper, Overlay, Root
 from .places import find_project
 from .plan import Plan, make_plan
 from .probe import Capabilities, probe
@@ -35,7 +36,11 @@ _CAPTURE = 1 << 20
 
 
 class Bubble:
-    """`Bubble(project).exec(command)`: once, then it is spent."""
+    """`Bubble(project).exec(command)`: once, then it is spent.
+
+    What the command changes is handed to the keeper. Without one it is a dry run: the project stays
+    as it is.
+    """
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class Bubble:
         timeout: float | None = None,
         environ: Mapping[str, str] | None = None,
         capabilities: Capabilities | None = None,
+        keeper: Keeper | None = None,
         capture: int = _CAPTURE,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
@@ -61,6 +67,9 @@ class Bubble:
             limits = replace(self._profile.limits, time=timeout)
             self._profile = replace(self._profile, limits=limits)
         self._capabilities = capabilities
+        self._keeper = keeper
+        roots = keeper.roots() if keeper else [Root(self.project)]
+        self.overlay = Overlay(self._paths.cache, roots)
         self._capture = capture
         self._running: Running | None = None
         self._bwrap_pid = 0
@@ -83,8 +92,10 @@ class Bubble:
     def plan(self) -> Plan:
         """What the run is made of; the permission question is worded from it."""
         make_folder(self._paths.playground)
+        # What is in there may lend the person's rights to everybody who can reach it.
+        close_to_others(self._paths.data)
         return make_plan(
-            project=self.project,
+            overlay=self.overlay,
             working_dir=self._working_dir,
             network=self._allow_network,
             profile=self._profile,
@@ -114,6 +125,28 @@ class Bubble:
         """
         argv = _argv(command)
         check_words(argv)
+        self.plan  # noqa: B018 - what is wrong with it is said before anything is made
+        self.overlay.create()
+        try:
+            return await self._exec(argv, sinks, stdin)
+        finally:
+            # However it ended: what was written until then is somebody's work.
+            await asyncio.shield(asyncio.ensure_future(self._settle()))
+
+    async def _settle(self) -> None:
+        try:
+            if self._keeper is not None and not self.overlay.is_untouched():
+                await self._keeper.settle(self.overlay)
+            if self.overlay.is_untouched():
+                self.overlay.cleanup()
+            else:
+                await asyncio.to_thread(self.overlay.cleanup)
+        except BaseException:
+            # Nothing is lost: it is taken up again at the next start.
+            self.overlay.release()
+            raise
+
+    async def _exec(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
         async with contextlib.AsyncExitStack() as closing:
             stdout, stderr, status = self._start(argv, stdin, closing)
             running = Running(
@@ -127,7 +160,8 @@ class Bubble:
             closing.push_async_callback(running.close)
             self._running = running
             self._status = status
-            folders = (self.project, str(self._paths.playground))
+            self.overlay.note_process(self._bwrap_pid)
+            folders = (self.overlay.folder, str(self._paths.playground))
             limits = watch(self.plan.limits, self._bwrap_pid, folders)
             late = asyncio.get_running_loop().call_later(_PATIENCE, self._give_up)
             try:

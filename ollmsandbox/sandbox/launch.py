@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import SandboxError
 from . import layer, seccomp
-from .mounts import Layered
+from .mounts import Layered, Overlaid
 from .plan import Plan
 from .starter_client import Order, memory_file
 
@@ -43,6 +43,7 @@ def make_order(
     for mount in plan.mounts:
         if isinstance(mount, Layered):
             layer.prepare(runtime, mount.spec)
+        if isinstance(mount, Layered | Overlaid):
             layer.prepare_mount_point(runtime, mount.number)
     options, filter_, status = first_descriptor, first_descriptor + 1, first_descriptor + 2
     bwrap = [*programs.scope, programs.bwrap, "--args", str(options), "--"]

@@ -35,11 +35,19 @@ class OverlayMount:
     lower: tuple[str, ...]
     target: str
     options: str
+    # Where what is written goes; without them nothing can be.
+    upper: str = ""
+    work: str = ""
 
     def packed(self) -> dict[str, object]:
         """For the starter."""
-        lower = [os.fsencode(folder) for folder in self.lower]
-        return {"lower": lower, "target": os.fsencode(self.target), "options": self.options}
+        return {
+            "lower": [os.fsencode(folder) for folder in self.lower],
+            "target": os.fsencode(self.target),
+            "options": self.options,
+            "upper": os.fsencode(self.upper),
+            "work": os.fsencode(self.work),
+        }
 
 
 @dataclass(frozen=True)
@@ -134,13 +142,69 @@ class Writable:
 
 
 @dataclass(frozen=True)
+class Overlaid:
+    """A folder whose changes go elsewhere, to be looked at when the command is over."""
+
+    folder: str
+    pending: str
+    upper: str
+    work: str
+    what: str
+    way: OverlayWay
+    runtime: str
+    number: int
+
+    def outer(self) -> Sequence[OverlayMount]:
+        if self.way is not OverlayWay.UNSHARE:
+            return ()
+        # volatile: nobody needs it to survive a power cut, and a sync of the disk takes long.
+        options = "userxattr,volatile"
+        return (OverlayMount(self._lower, self._merged, options, self.upper, self.work),)
+
+    @property
+    def _lower(self) -> tuple[str, ...]:
+        return (self.pending, self.folder) if self.pending else (self.folder,)
+
+    @property
+    def _merged(self) -> str:
+        return f"{self.runtime}/merged{self.number}"
+
+    def args(self) -> Sequence[str]:
+        if self.way is OverlayWay.BWRAP:
+            sources = (part for layer in reversed(self._lower) for part in ("--overlay-src", layer))
+            return (*sources, "--overlay", self.upper, self.work, self.folder)
+        return ("--bind", self._merged, self.folder)
+
+    def describe(self) -> str:
+        return f"{self.folder} ({self.what}) can be written; what changes is recorded."
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """A folder that would be writable, if its changes could be recorded."""
+
+    folder: str
+    what: str
+
+    def args(self) -> Sequence[str]:
+        return ("--ro-bind", self.folder, self.folder)
+
+    def describe(self) -> str:
+        return (
+            f"{self.folder} ({self.what}) can be read, not written: "
+            "changes cannot be recorded here."
+        )
+
+
+@dataclass(frozen=True)
 class Pinned:
     """A folder bound onto itself: it stays what it is, but it cannot be moved."""
 
     folder: str
+    source: str
 
     def args(self) -> Sequence[str]:
-        return ("--bind", self.folder, self.folder)
+        return ("--bind", self.source, self.folder)
 
     def describe(self) -> str:
         return ""

@@ -17,6 +17,7 @@ from .mounts import (
     Kernel,
     Layered,
     Mount,
+    Overlaid,
     OverlayMount,
     OverlayWay,
     Pieced,
@@ -25,8 +26,10 @@ from .mounts import (
     Scratch,
     Sealed,
     System,
+    Unrecorded,
     Writable,
 )
+from .overlay import Overlay
 from .places import EMPTY, find_working_dir, own_code
 from .profile import Limits, Profile
 from .seccomp import Rules
@@ -63,7 +66,8 @@ class Plan:
         return made
 
     def outer(self) -> list[OverlayMount]:
-        return [o for mount in self.mounts if isinstance(mount, Layered) for o in mount.outer()]
+        kinds = (Layered, Overlaid)
+        return [o for mount in self.mounts if isinstance(mount, kinds) for o in mount.outer()]
 
     def describe(self) -> list[str]:
         """Sentences for a person, from the same objects."""
@@ -75,7 +79,7 @@ class Plan:
 
 def make_plan(
     *,
-    project: str,
+    overlay: Overlay,
     working_dir: str | None,
     network: bool,
     profile: Profile,
@@ -85,9 +89,12 @@ def make_plan(
     mounts_are_locked: bool,
     environ: Mapping[str, str],
 ) -> Plan:
-    """Decide everything. Mounts are locked in a user namespace: it cannot take a folder apart
-    from what is mounted below it, so no overlay can be put over such a folder."""
-    home = paths.real_home
+    """Decide everything. The overlay's first root is the project.
+
+    Mounts are locked in a user namespace: it cannot take a folder apart from what is mounted below
+    it, so no overlay can be put over such a folder.
+    """
+    home, project = paths.real_home, overlay.roots[0].path
     if home == "/" or not os.path.isdir(home):
         raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
     hidden = hidden_paths(profile, paths, environ)
@@ -105,7 +112,7 @@ def make_plan(
     mounts += builder.run_folder(profile.run, host.resolver if network else None)
     mounts += builder.home()
     mounts += [Writable(inside, os.path.realpath(paths.playground), "the playground")]
-    mounts += [Writable(project, project, "the project")]
+    mounts += builder.roots(overlay)
     mounts += builder.own_code()
     mounts += builder.inside_writable()
     mounts += builder.seals()
@@ -198,21 +205,41 @@ class _Builder:
             mounts += self._walled(folder, tuple(n[len(folder) + 1 :] for n in hidden))
         return mounts
 
+    def roots(self, overlay: Overlay) -> list[Mount]:
+        """What the command writes to. Behind an overlay nothing that listens can be reached."""
+        mounts: list[Mount] = []
+        for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
+            what = "the project" if root.path == self._project else "linked from the project"
+            if not self._can_layer(root.path):
+                mounts.append(Unrecorded(root.path, what))
+                mounts += self._hide(self._sockets_below(root.path))
+                continue
+            number = self._next_number()
+            upper, work = overlay.upper(name), overlay.work(name)
+            way, runtime = self._way, self._runtime
+            mounts.append(
+                Overlaid(root.path, root.pending, upper, work, what, way, runtime, number)
+            )
+            mounts += [ReadOnly(point) for point in self._host.mounted_below(root.path)]
+        return mounts
+
     def inside_writable(self) -> list[Mount]:
         """Where changes are real, what is hidden and what listens needs a mount of its own."""
         inside = f"{self._project}/"
         names = [n for n in self._hidden if n.startswith(inside) and os.path.exists(n)]
-        sockets = [s for s in self._host.sockets if below(s, self._project)]
+        sockets: list[str] = []
         if not self._can_layer(self._home):
             sockets += [s for s in self._host.sockets if self._listens_in_home(s)]
         sockets += self._listening_on_mounts_in_home()
         shown = f"{self._home}/playground"
         moved = [
             shown + socket[len(self._playground) :]
-            for socket in self._host.sockets
-            if below(socket, self._playground)
+            for socket in self._sockets_below(self._playground)
         ]
-        return [*self._hide(names + sockets, self._project), *self._hide(moved, shown)]
+        return [*self._hide(names + sockets), *self._hide(moved, pinned_below=shown)]
+
+    def _sockets_below(self, folder: str) -> list[str]:
+        return [socket for socket in self._host.sockets if below(socket, folder)]
 
     def own_code(self) -> list[Mount]:
         """The program itself may lie in the project, if that is its checkout. A command that
@@ -220,22 +247,23 @@ class _Builder:
         mounts: list[Mount] = []
         for path in own_code():
             if below(path, self._project) and os.path.exists(path):
-                mounts += [*self._pins(path, self._project), ReadOnly(path)]
+                mounts += [ReadOnly(path)]
         return mounts
 
-    def _hide(self, paths: Sequence[str], writable: str) -> list[Mount]:
+    def _hide(self, paths: Sequence[str], pinned_below: str = "") -> list[Mount]:
         mounts: list[Mount] = []
         for path in paths:
-            mounts += [*self._pins(path, writable), Hidden(path, os.path.isdir(path))]
+            if pinned_below:
+                mounts += self._pins(path, pinned_below)
+            mounts.append(Hidden(path, os.path.isdir(path)))
         return mounts
 
     def _pins(self, path: str, writable: str) -> list[Mount]:
         """A folder around it could be renamed, and be there without the mount the next time. A
-        mount point cannot."""
-        if not below(path, writable):
-            return []
+        mount point cannot. (Nor can a folder below an overlay.)"""
         names = path[len(writable) + 1 :].split("/")[:-1]
-        return [Pinned("/".join([writable, *names[: n + 1]])) for n in range(len(names))]
+        folders = ["/".join(names[: n + 1]) for n in range(len(names))]
+        return [Pinned(f"{writable}/{name}", f"{self._playground}/{name}") for name in folders]
 
     def _listening_on_mounts_in_home(self) -> list[str]:
         points = self._host.mounted_below(self._home)
@@ -274,13 +302,7 @@ class _Builder:
     def _layered(
         self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
     ) -> Layered:
-        if self._layers == MOUNT_POINTS:
-            raise SandboxError(
-                "Too many folders have to be hidden or hold sockets of other programs.",
-                "Hide a folder around them in your profile.",
-            )
-        self._layers += 1
-        number = self._layers - 1
+        number = self._next_number()
         bound = (self._project, self._playground, self._home, *self._host.mounted_below(folder))
         return Layered(
             spec_for(folder, hidden, added),
@@ -289,6 +311,15 @@ class _Builder:
             number,
             in_place=not any(below(path, folder) for path in bound),
         )
+
+    def _next_number(self) -> int:
+        if self._layers == MOUNT_POINTS:
+            raise SandboxError(
+                "Too many folders have to be hidden or hold sockets of other programs.",
+                "Hide a folder around them in your profile.",
+            )
+        self._layers += 1
+        return self._layers - 1
 
     def _pieced(self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...]) -> Pieced:
         spec = spec_for(folder, hidden, added)

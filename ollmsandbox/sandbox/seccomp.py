@@ -7,14 +7,13 @@ import errno
 import hashlib
 import os
 import socket
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
 
-_VERSION = 4
+_VERSION = 5
 
 _REFUSED = (
     # other file systems and roots
@@ -40,23 +39,9 @@ _REFUSED = (
 # Programs that find these missing fall back; EPERM would make some give up.
 _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
 
-# fchmodat2 and openat2 take a mode where a filter cannot, or does not yet, look; open_tree_attr is
-# a newer way to mount.
-_NEWER = {"openat2": 437, "fchmodat2": 452, "open_tree_attr": 467}
+# A newer way to mount.
+_NEWER = {"open_tree_attr": 467}
 
-# The calls that set a mode, and which argument it is.
-_MODES = {
-    "chmod": 1,
-    "fchmod": 1,
-    "fchmodat": 2,
-    "creat": 1,
-    "open": 2,
-    "openat": 3,
-    "mknod": 1,
-    "mknodat": 2,
-    "mkdir": 1,
-    "mkdirat": 2,
-}
 _PTRACE_ATTACH, _PTRACE_SEIZE = 16, 0x4206
 
 _NEW_NAMESPACE = (
@@ -153,12 +138,6 @@ def _compile(rules: Rules, target: Path) -> None:
 
     for name in ("process_vm_readv", "process_vm_writev"):
         made.add_rule(eperm, name, lib.Arg(0, lib.MASKED_EQ, 0xFFFFFFFF, 1))
-
-    # A file that lends its owner's rights to everybody who can reach it, on the real disk.
-    for name, position in _MODES.items():
-        if known(name):
-            lent = lib.Arg(position, lib.MASKED_EQ, stat.S_ISUID, stat.S_ISUID)
-            made.add_rule(eperm, name, lent)
 
     for flag in _NEW_NAMESPACE:
         made.add_rule(eperm, "clone", lib.Arg(0, lib.MASKED_EQ, flag, flag))

@@ -246,12 +246,17 @@ def be_root(uid: int, gid: int) -> None:
         os.close(descriptor)
 
 
-def mount_overlay(*, lower: list[bytes], target: bytes, options: str) -> None:
+def mount_overlay(
+    *, lower: list[bytes], target: bytes, options: str, upper: bytes, work: bytes
+) -> None:
     # By descriptor: a path's commas and colons would be taken for the mount's own.
-    opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in lower]
-    layers = ":".join(f"/proc/self/fd/{number}" for number in opened)
-    data = f"{options},lowerdir={layers}".encode()
-    check(_libc.mount(b"overlay", target, b"overlay", _MS_RDONLY, data))
+    folders = [*lower, *([upper, work] if upper else [])]
+    opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in folders]
+    names = [f"/proc/self/fd/{number}" for number in opened]
+    data = f"{options},lowerdir={':'.join(names[: len(lower)])}"
+    if upper:
+        data += f",upperdir={names[-2]},workdir={names[-1]}"
+    check(_libc.mount(b"overlay", target, b"overlay", 0 if upper else _MS_RDONLY, data.encode()))
     for number in opened:
         os.close(number)
 

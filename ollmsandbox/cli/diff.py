@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Changes as a unified diff. Files are only text where they can be read as such."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..project import pending
+from ..project.apply import Recorded, State
+from ..project.changes import Kind, Type
+from ..project.models import Run
+from ..project.review import Review
+from ..sandbox.output import harmless
+from .words import in_order, plain, shown_path
+
+_RED, _GREEN, _CYAN, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
+# Comparing takes long then, and nobody reads it.
+_LARGEST = 2 << 20
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A file as it is at some place; what is not there is empty."""
+
+    size: int = 0
+    text: list[str] | None = None
+    there: bool = False
+
+
+def lines(items: Sequence[Recorded], review: Review, run: Run, *, colour: bool) -> Iterator[str]:
+    for item in in_order(items):
+        for line in _diff(item, review, run):
+            yield _coloured(line) if colour else line
+
+
+def _diff(item: Recorded, review: Review, run: Run) -> Iterator[str]:
+    change = item.change
+    name = plain(shown_path(item, run.project.path))
+    heading = f"{change.kind.value} {name}"
+    if change.type is Type.FOLDER:
+        if change.kind is Kind.MODIFIED:
+            heading += f" (folder, mode {change.old_mode or 0:04o} to {change.mode or 0:04o})"
+        else:
+            heading += " (folder)"
+        yield f"== {heading}, {item.state.value}\n"
+        return
+    if change.type is Type.LINK and change.kind is not Kind.DELETED:
+        yield f"== {heading} -> {plain(change.target or '')}, {item.state.value}\n"
+        return
+    if change.mode is not None and change.old_mode is not None and change.mode != change.old_mode:
+        heading += f" (mode {change.old_mode:04o} to {change.mode:04o})"
+    yield f"== {heading}, {item.state.value}\n"
+    old, new = (_read(path) for path in _places(item, review, run))
+    if old.text is None or new.text is None:
+        yield f"Not text: {old.size:,} bytes before, {new.size:,} bytes after\n"
+        return
+    yield from difflib.unified_diff(
+        old.text,
+        new.text,
+        f"a/{name}" if old.there else "/dev/null",
+        f"b/{name}" if new.there else "/dev/null",
+    )
+
+
+def _places(item: Recorded, review: Review, run: Run) -> tuple[str, str]:
+    """Where the versions from before and after the change are now; "" for nowhere."""
+    versions = review.manager.paths.versions / run.id
+    change = item.change
+    on_disk = f"{change.root}/{change.path}"
+    before, after = f"{versions}/{item.number}", f"{versions}/new-{item.number}"
+    if item.state is State.APPLIED:
+        return before, "" if change.kind is Kind.DELETED else on_disk
+    if item.state in (State.UNDONE, State.DISCARDED):
+        return on_disk, "" if change.kind is Kind.DELETED else after
+    layer = pending.layer_for(review.manager.paths.pending(run.project.path), change.root)
+    return on_disk, "" if change.kind is Kind.DELETED else f"{layer}/{change.path}"
+
+
+def _read(path: str) -> _Version:
+    try:
+        found = os.lstat(path) if path else None
+        if found is None or not stat.S_ISREG(found.st_mode):
+            return _Version(text=[])
+        if found.st_size > _LARGEST:
+            return _Version(found.st_size, there=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read()
+    except OSError:
+        return _Version(text=[])
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _Version(len(data), there=True)
+    if "\0" in text:
+        return _Version(len(data), there=True)
+    return _Version(len(data), [_line(line) for line in text.splitlines(keepends=True)], there=True)
+
+
+def _line(line: str) -> str:
+    """What a file holds must not act on the terminal that shows it."""
+    shown = "\t".join(map(harmless, line.rstrip("\n").split("\t")))
+    return f"{shown}\n" if line.endswith("\n") else f"{shown}\n\\ No newline at end of file\n"
+
+
+def _coloured(line: str) -> str:
+    body = line.rstrip("\n")
+    if line.startswith(("== ", "--- ", "+++ ")):
+        return f"{_BOLD}{body}{_END}\n"
+    if line.startswith("@@"):
+        return f"{_CYAN}{body}{_END}\n"
+    if line.startswith("+"):
+        return f"{_GREEN}{body}{_END}\n"
+    if line.startswith("-"):
+        return f"{_RED}{body}{_END}\n"
+    return line

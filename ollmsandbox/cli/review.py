@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox changes`, `apply`, `discard`, `undo`, `history`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..project.apply import Recorded, State
+from ..project.models import Run
+from ..project.recorder import Report
+from ..project.records import read_changes
+from ..project.review import Review
+from ..sandbox.places import find_project
+from .here import default_project
+from .words import advice, document, full_paths, in_order, listing, plain, report_document
+
+_DONE = {
+    "apply": ("applied", State.APPLIED),
+    "discard": ("discarded", State.DISCARDED),
+    "undo": ("undone", State.UNDONE),
+}
+
+
+def changes(given: argparse.Namespace) -> int:
+    from . import diff
+
+    with _open() as review:
+        run = _run(review, given)
+        if run is None:
+            return _no_run(as_json=given.json)
+        items = read_changes(review.manager, run)
+        project = run.project.path
+        if given.json:
+            print(json.dumps({**_about(run), "changes": _documents(items, project)}))
+        elif given.diff:
+            for line in diff.lines(items, review, run, colour=_wants_colour()):
+                sys.stdout.write(line)
+        else:
+            print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)})")
+            for line in listing(in_order(items), project, whole=True):
+                print(line)
+            for line in advice(Report(run.id, tuple(items))):
+                print(line)
+    return 0
+
+
+def act(given: argparse.Namespace) -> int:
+    """`apply`, `discard` or `undo`."""
+    with _open() as review:
+        run = _run(review, given)
+        if run is None:
+            return _no_run(as_json=given.json)
+        project = run.project.path
+        chosen = full_paths(given.path, project)
+        does = {"apply": review.apply, "discard": review.discard, "undo": review.undo}
+        report = does[given.action](run, chosen)
+        word, wanted = _DONE[given.action]
+        missed = [item for item in report.changes if item.state is not wanted]
+        if given.json:
+            print(json.dumps({**_about(run), **report_document(report, project)}))
+        else:
+            count = len(report.changes) - len(missed)
+            print(f"{count:,} {'change' if count == 1 else 'changes'} {word}.")
+            for line in listing(in_order(missed), project, whole=True):
+                print(line)
+        return 1 if missed else 0
+
+
+def history(given: argparse.Namespace) -> int:
+    with _open() as review:
+        manager = review.manager
+        project = manager.find_project(_project(given)) if given.project or not given.all else None
+        if project is None and not given.all:
+            runs: list[Run] = []
+        else:
+            runs = manager.runs(project, limit=given.limit)
+        if given.json:
+            print(json.dumps([{**_about(run), **_counts(review, run)} for run in runs]))
+            return 0
+        for run in runs:
+            counts = ", ".join(f"{count:,} {state}" for state, count in _counts_of(review, run))
+            command = plain(run.command)
+            print(f"{run.id}  {_when(run.started_at)}  {counts}")
+            print(f"    {command if len(command) <= 100 else command[:99] + '…'}")
+        if not runs:
+            print("No command has changed anything yet.")
+    return 0
+
+
+class _open:
+    """What was cut off before is finished first."""
+
+    def __enter__(self) -> Review:
+        from ..project.settling import recover
+
+        paths = Paths.from_environ(os.environ)
+        for report in recover(paths):
+            for error in report.errors:
+                print(f"ollmsandbox: {error}", file=sys.stderr)
+        self._review = Review(paths)
+        return self._review
+
+    def __exit__(self, *_: object) -> None:
+        for notice in self._review.manager.notices:
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        self._review.close()
+
+
+def _project(given: argparse.Namespace) -> str:
+    named = getattr(given, "project", None) or default_project(os.environ)
+    return find_project(named, Paths.from_environ(os.environ))
+
+
+def _run(review: Review, given: argparse.Namespace) -> Run | None:
+    """The one that is named; else the last one of this project."""
+    if given.run:
+        return review.manager.run(given.run)
+    project = review.manager.find_project(_project(given))
+    return review.manager.last_run(project) if project else None
+
+
+def _no_run(*, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"run_id": None, "changes": []}))
+        return 0
+    raise OllmSandboxError(
+        "No command has changed anything in this project yet.",
+        "Go to the project, or see `ollmsandbox history --all`.",
+    )
+
+
+def _about(run: Run) -> dict[str, object]:
+    return {
+        "run_id": run.id,
+        "project": run.project.path,
+        "command": run.command,
+        "apply": run.mode,
+        "started": run.started_at,
+        "exit_code": run.exit_code,
+    }
+
+
+def _documents(items: list[Recorded], project: str) -> list[dict[str, object]]:
+    return [document(item, project) for item in in_order(items)]
+
+
+def _counts_of(review: Review, run: Run) -> Iterator[tuple[str, int]]:
+    counts = review.manager.count_states(run)
+    for state in State:
+        if counts.get(state.value):
+            yield state.value, counts[state.value]
+
+
+def _counts(review: Review, run: Run) -> dict[str, object]:
+    return {"states": dict(_counts_of(review, run))}
+
+
+def _when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+def _wants_colour() -> bool:
+    return (
+        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )

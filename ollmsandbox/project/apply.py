@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Changes to the project, and back. What was there before is kept, what somebody else changed is
+left alone, and doing it once more after a kill finishes it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
+
+from .. import trees
+from ..paths import make_folder
+from .changes import FOLDER, Change, Flag, Kind, Type
+from .exchange import ConflictError, Exchanged, Spot, Step, exchange, make_single
+from .tree import Tree
+
+
+class State(Enum):
+    APPLIED = "applied"
+    PENDING = "pending"
+    CONFLICT = "conflict"
+    FAILED = "failed"
+    DISCARDED = "discarded"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A change of a run, and what became of it."""
+
+    number: int
+    change: Change
+    state: State = State.PENDING
+    note: str = ""
+    # When the run began, as the file system tells time: what changed later is not the run's.
+    began: int = 0
+    # The signatures of what we found at its place, and of what we left there.
+    before: str = ""
+    after: str = ""
+
+    @property
+    def is_held(self) -> bool:
+        return Flag.HELD in self.change.flags
+
+
+class Applier:
+    """Works on one root of a project, for one run. `versions` is where the run keeps what was there
+    before (by number) and, when that is undone, what was there after (`new-` and the number)."""
+
+    def __init__(self, root: str, versions: Path, run_id: str, step: Step) -> None:
+        self._project = Tree(root)
+        self._run_id = run_id
+        self._step = step
+        self._versions = os.open(make_folder(versions), FOLDER)
+
+    def close(self) -> None:
+        os.close(self._versions)
+        self._project.leave()
+
+    def apply(
+        self,
+        recorded: Sequence[Recorded],
+        source: str,
+        *,
+        forced: Iterable[str] = (),
+        closed: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[Recorded]:
+        """From a layer into the project. What is forced is put in place whatever is there. What is
+        closed has to be opened for it, and gets its mode back."""
+        for path, mode in closed.items():
+            self._project.set_mode(path, mode)
+        layer = Tree(source)
+        always = frozenset(forced)
+
+        def one(item: Recorded) -> Exchanged:
+            change = item.change
+            kept = Spot(self._versions, str(item.number))
+            if change.path == ".":
+                self._project.set_mode("", change.mode or 0o700)
+                return Exchanged()
+            place = Spot(*self._project.split(change.path))
+            check = _any if change.path in always else _unchanged_since(item.began)
+            if change.type is Type.FOLDER:
+                return self._folder(change, place, kept, check)
+            incoming = None
+            if change.kind is not Kind.DELETED:
+                incoming = Spot(*layer.split(change.path))
+                if change.old_type is Type.FOLDER and incoming.look() is not None:
+                    self._remove_folder(place)
+            return exchange(
+                place,
+                incoming,
+                kept,
+                may_replace=check,
+                expects=change.old_type in (Type.FILE, Type.LINK) and change.path not in always,
+                temporary=self._temporary(item),
+                step=self._step,
+            )
+
+        try:
+            done = [self._try(item, one, State.APPLIED, layer) for item in recorded]
+        finally:
+            layer.leave()
+        return self._finish(done)
+
+    def undo(self, recorded: Sequence[Recorded], forced: Iterable[str] = ()) -> list[Recorded]:
+        return self._finish(self._back_or_forth(recorded, frozenset(forced), back=True))
+
+    def redo(self, recorded: Sequence[Recorded], forced: Iterable[str] = ()) -> list[Recorded]:
+        return self._finish(self._back_or_forth(recorded, frozenset(forced), back=False))
+
+    def _back_or_forth(
+        self, recorded: Sequence[Recorded], forced: frozenset[str], *, back: bool
+    ) -> list[Recorded]:
+        def one(item: Recorded) -> Exchanged:
+            change = _reversed(item.change) if back else item.change
+            old, new = str(item.number), f"new-{item.number}"
+            kept, given = (new, old) if back else (old, new)
+            if change.path == ".":
+                self._project.set_mode("", change.mode or 0o700)
+                return Exchanged()
+            place = Spot(*self._project.split(change.path))
+            spot = Spot(self._versions, kept)
+            is_forced = change.path in forced
+            left = _is_as_left(item.after)
+            if item.state is State.DISCARDED:
+                # It never was in the project.
+                left = _unchanged_since(item.began)
+            check = _any if is_forced else left
+            if change.type is Type.FOLDER:
+                return self._folder(change, place, spot, check)
+            incoming = None
+            if change.kind is not Kind.DELETED:
+                incoming = Spot(self._versions, given)
+                make_single(incoming)
+                if change.old_type is Type.FOLDER and incoming.look() is not None:
+                    self._remove_folder(place)
+            try:
+                return exchange(
+                    place,
+                    incoming,
+                    spot,
+                    may_replace=check,
+                    expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
+                    temporary=self._temporary(item),
+                    step=self._step,
+                )
+            except FileNotFoundError as error:
+                if error.filename == given:
+                    raise ConflictError("The other version is no longer kept.") from error
+                raise
+
+        order = list(reversed(recorded)) if back else list(recorded)
+        state = State.UNDONE if back else State.APPLIED
+        done = [self._try(item, one, state) for item in order]
+        return list(reversed(done)) if back else done
+
+    def _try(
+        self,
+        item: Recorded,
+        one: Callable[[Recorded], Exchanged],
+        state: State,
+        layer: Tree | None = None,
+    ) -> Recorded:
+        """A failure of one is said, and the others go on."""
+        try:
+            try:
+                done = one(item)
+            except PermissionError:
+                # A command may write in a folder that it has opened for that, and closed again.
+                around = os.path.dirname(item.change.path)
+                self._project.unlock(around)
+                if layer is not None:
+                    with contextlib.suppress(OSError):
+                        layer.unlock(around)
+                done = one(item)
+        except ConflictError as conflict:
+            self._forget_half(item)
+            return replace(item, state=State.CONFLICT, note=str(conflict))
+        except OSError as error:
+            self._forget_half(item)
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                note = "A folder around it is none any more."
+                return replace(item, state=State.CONFLICT, note=note)
+            note = f"{error.strerror}." if error.strerror else str(error)
+            return replace(item, state=State.FAILED, note=note)
+        return replace(item, state=state, note="", before=done.before, after=done.after)
+
+    def _finish(self, done: list[Recorded]) -> list[Recorded]:
+        failed = dict(self._project.close())
+        if not failed:
+            return done
+        return [
+            replace(item, state=State.FAILED, note=f"{failed[item.change.path].strerror}.")
+            if item.change.path in failed
+            else item
+            for item in done
+        ]
+
+    def _folder(
+        self, change: Change, place: Spot, kept: Spot, check: Callable[[os.stat_result], bool]
+    ) -> Exchanged:
+        """What is in it has changes of its own."""
+        if change.kind is Kind.DELETED:
+            self._remove_folder(place)
+            return Exchanged()
+        if change.kind is Kind.REPLACED and change.old_type is not Type.FOLDER:
+            found = place.look()
+            if found is not None and not stat.S_ISDIR(found.st_mode):
+                exchange(
+                    place,
+                    None,
+                    kept,
+                    may_replace=check,
+                    expects=False,
+                    temporary="",
+                    step=self._step,
+                )
+        mode = change.mode if change.mode is not None else 0o755
+        if change.kind is not Kind.MODIFIED:
+            mode |= self._make_folder(place)
+        elif (found := place.look()) is None or not stat.S_ISDIR(found.st_mode):
+            raise ConflictError("It was removed in the meantime.")
+        else:
+            # The bit that passes on the folder's group is none of the command's business.
+            mode |= found.st_mode & stat.S_ISGID
+        self._project.set_mode(change.path, mode)
+        return Exchanged()
+
+    def _make_folder(self, place: Spot) -> int:
+        try:
+            os.mkdir(place.name, 0o700, dir_fd=place.around)
+            self._step()
+        except FileExistsError as error:
+            found = place.look()
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                raise ConflictError("There is something at its place now.") from error
+        found = place.look()
+        return found.st_mode & stat.S_ISGID if found else 0
+
+    def _remove_folder(self, place: Spot) -> None:
+        found = place.look()
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            return
+        try:
+            os.rmdir(place.name, dir_fd=place.around)
+            self._step()
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise ConflictError("There is something in it that the command did not see.") from (
+                    error
+                )
+            raise
+
+    def _temporary(self, item: Recorded) -> str:
+        return f".ollmsandbox-{self._run_id}-{item.number}~"
+
+    def _forget_half(self, item: Recorded) -> None:
+        """Where files have to be copied, one may be there in part."""
+        with contextlib.suppress(OSError, ConflictError):
+            around, _ = self._project.split(item.change.path)
+            os.unlink(self._temporary(item), dir_fd=around)
+
+
+def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> list[Change]:
+    """Folders that chosen files need and that are not chosen themselves."""
+    chosen = {item.change.path for item in recorded}
+    needed: dict[str, Change] = {}
+    for item in recorded:
+        if item.change.kind is Kind.DELETED:
+            continue
+        parts = item.change.path.split("/")[:-1]
+        for number in range(len(parts)):
+            path = "/".join(parts[: number + 1])
+            if path in chosen or path in needed or os.path.lexists(f"{project}/{path}"):
+                continue
+            with contextlib.suppress(OSError):
+                mode = stat.S_IMODE(os.lstat(f"{source}/{path}").st_mode) & 0o1777
+                needed[path] = Change(project, path, Kind.ADDED, Type.FOLDER, mode)
+    return list(needed.values())
+
+
+def closed_folders(root: str, changes: Iterable[Change]) -> dict[str, int]:
+    """Folders on disk that nobody may write in, and that hold something that changes."""
+    if os.getuid() == 0:
+        return {}
+    found: dict[str, int] = {}
+    for around in {os.path.dirname(change.path) for change in changes}:
+        with contextlib.suppress(OSError):
+            mode = stat.S_IMODE(os.lstat(f"{root}/{around}").st_mode)
+            if mode & 0o700 != 0o700:
+                found[around] = mode
+    return found
+
+
+def _reversed(change: Change) -> Change:
+    """The change that takes this one back."""
+    kind = {Kind.ADDED: Kind.DELETED, Kind.DELETED: Kind.ADDED}.get(change.kind, change.kind)
+    was = change.type if change.kind is not Kind.DELETED else None
+    return Change(
+        change.root,
+        change.path,
+        kind,
+        change.old_type or change.type,
+        change.old_mode,
+        None,
+        change.flags,
+        was,
+        change.mode,
+    )
+
+
+def _unchanged_since(began: int) -> Callable[[os.stat_result], bool]:
+    return lambda found: found.st_ctime_ns <= began
+
+
+def _is_as_left(after: str) -> Callable[[os.stat_result], bool]:
+    return lambda found: after == f"{found.st_ino}:{found.st_ctime_ns}"
+
+
+def _any(_found: os.stat_result) -> bool:
+    return True
+
+
+def remove_version(versions: Path, number: int) -> None:
+    for name in (str(number), f"new-{number}"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(versions / name)
+
+
+def remove_versions(versions: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        trees.empty(versions)
+        versions.rmdir()

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups: one of each changed file and day, and what each run found; and when they go."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import trees
+from ..paths import make_folder
+from .apply import Recorded, State, remove_versions
+from .changes import FOLDER, Kind, Type
+from .exchange import Spot, copy
+from .manager import ProjectManager
+from .models import Change, Project, Run
+from .recorder import DAILY
+
+KEEP_BACKUPS = 7 * 86400
+KEEP_RUNS = 30 * 86400
+MOST_KEPT = 2 << 30
+_LONGEST = 255
+
+
+def backup_name(number: int, path: str, now: float) -> str:
+    """`{id}-{YY-MM-DD}-{basename}`; of a long name the end is kept, which tells what kind it is."""
+    start = f"{number}-{time.strftime('%y-%m-%d', time.localtime(now))}-"
+    name = os.fsencode(os.path.basename(path))
+    return start + os.fsdecode(name[-(_LONGEST - len(start)) :])
+
+
+def back_up(
+    manager: ProjectManager, project: Project, versions: Path, items: Sequence[Recorded]
+) -> None:
+    """What a run replaced or deleted: a record for each file, and the first version of the day."""
+    done = [
+        item
+        for item in items
+        if item.state is State.APPLIED and Type.FOLDER not in (item.change.type,)
+    ]
+    if not done:
+        return
+    paths = [f"{item.change.root}/{item.change.path}" for item in done]
+    ids = manager.records_for(project, paths)
+    now = time.time()
+    folder = os.open(make_folder(manager.paths.backups), FOLDER)
+    kept = os.open(make_folder(versions), FOLDER)
+    copies = []
+    try:
+        for item, path in zip(done, paths, strict=True):
+            if item.change.old_type is not Type.FILE:
+                continue
+            name = backup_name(ids[path], path, now)
+            if _link(Spot(kept, str(item.number)), Spot(folder, name)):
+                copies.append((ids[path], f"{manager.paths.backups}/{name}"))
+    finally:
+        os.close(folder)
+        os.close(kept)
+    gone = [path for item, path in zip(done, paths, strict=True) if _is_gone(item)]
+    there = [path for item, path in zip(done, paths, strict=True) if not _is_gone(item)]
+    with manager.store.transaction():
+        manager.set_copies(copies)
+        manager.mark_deleted(project, gone, deleted=True)
+        manager.mark_deleted(project, there, deleted=False)
+
+
+def _is_gone(item: Recorded) -> bool:
+    return item.change.kind is Kind.DELETED
+
+
+def _link(version: Spot, backup: Spot) -> bool:
+    """Nobody writes to a kept version, so the backup may be the same file. True if there is one."""
+    try:
+        os.link(
+            version.name,
+            backup.name,
+            src_dir_fd=version.around,
+            dst_dir_fd=backup.around,
+            follow_symlinks=False,
+        )
+    except FileExistsError:
+        return True
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        copy(version, backup)
+    return True
+
+
+def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
+    """At start and daily: the stamp says when it was last done."""
+    now = time.time() if now is None else now
+    stamp = manager.paths.cache / "cleaned"
+    with contextlib.suppress(FileNotFoundError):
+        # A clock that was set back must not put it off for ever.
+        if 0 <= now - stamp.stat().st_mtime < DAILY:
+            return
+    cleanup_old_backups(manager, now=now)
+    cleanup_old_runs(manager, now=now)
+    make_folder(stamp.parent)
+    stamp.touch()
+    os.utime(stamp, (now, now))
+
+
+def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) -> int:
+    """Those of more than seven days ago. A backup is as old as its name says: it may be the very
+    file that lay in the project for years."""
+    now = time.time() if now is None else now
+    limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
+    removed = []
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(manager.paths.backups):
+            day = "-".join(entry.name.split("-", 4)[1:4])
+            if day < limit:
+                os.unlink(entry.path)
+                removed.append(entry.path)
+    if removed:
+        manager.forget_copies(removed)
+    return len(removed)
+
+
+def cleanup_old_runs(
+    manager: ProjectManager,
+    *,
+    now: float | None = None,
+    keep: float = KEEP_RUNS,
+    most: int = MOST_KEPT,
+) -> list[str]:
+    """Runs that can no longer be undone: too old, or the oldest of too much. One whose changes
+    still wait stays."""
+    now = time.time() if now is None else now
+    folders = {}
+    with contextlib.suppress(FileNotFoundError):
+        folders = {entry.name: entry.path for entry in os.scandir(manager.paths.versions)}
+    with manager.store.errors_told():
+        runs = list(Run.select().order_by(Run.started_at.desc(), Run.id.desc()))
+        waiting = {
+            change.run_id
+            for change in Change.select(Change.run).where(
+                Change.state.in_([State.PENDING.value, State.CONFLICT.value, State.FAILED.value])
+            )
+        }
+    total, removed = 0, []
+    for run in runs:
+        folder = folders.pop(run.id, None)
+        total += trees.measure(Path(folder))[1] if folder else 0
+        if (now - run.started_at > keep or total > most) and run.id not in waiting:
+            removed.append(run.id)
+            if folder:
+                remove_versions(Path(folder))
+    for left in folders.values():
+        # Of a run that nobody knows any more.
+        if now - os.stat(left).st_mtime > DAILY:
+            remove_versions(Path(left))
+    if removed:
+        with manager.store.transaction():
+            Run.delete().where(Run.id.in_(removed)).execute()
+    return removed

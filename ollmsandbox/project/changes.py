@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the upper folder of an overlay to what changed, in one walk that never follows a link."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from .. import trees
+from .later import acts_later, waits_for_yes
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPAQUE = "user.overlay.opaque"
+_BLOCK = 1 << 20
+_LENT = stat.S_ISUID | stat.S_ISGID
+
+
+class Kind(Enum):
+    ADDED = "added"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    REPLACED = "replaced"
+
+
+class Type(Enum):
+    FILE = "file"
+    LINK = "link"
+    FOLDER = "folder"
+
+
+class Flag(Enum):
+    """What a person should look at twice."""
+
+    LATER = "runs-later"
+    EXECUTABLE = "executable"
+    OUTSIDE = "leaves-project"
+    STRIPPED = "stripped"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One name that is not what it was. `path` is relative to the root; "." is the root itself."""
+
+    root: str
+    path: str
+    kind: Kind
+    # What is there now; of something deleted, what it was.
+    type: Type
+    mode: int | None = None
+    target: str | None = None
+    flags: tuple[Flag, ...] = ()
+    old_type: Type | None = None
+    old_mode: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What cannot be in a project; it is left out, and what was at its name stays."""
+
+    root: str
+    path: str
+    what: str
+
+
+@dataclass(frozen=True)
+class ChangeSet:
+    changes: tuple[Change, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    # Names in upper that change nothing: touched only.
+    idle: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+
+def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
+    """What `upper` changes, where `lowers` are the layers below it from the top to the project.
+
+    Parents come before what is in them; what is deleted comes after what was in it.
+    """
+    trees.allow_many_descriptors()
+    walk = _Walk(root)
+    try:
+        walk.run(upper, lowers)
+    finally:
+        walk.close()
+    return ChangeSet(tuple(walk.changes), tuple(walk.skipped), tuple(walk.idle))
+
+
+class _Level:
+    """A folder of upper that the walk is in, with the folders that it covers."""
+
+    __slots__ = ("lowers", "names", "opened", "prefix", "upper")
+
+    def __init__(
+        self, prefix: str, upper: int, lowers: list[int], opened: list[trees.Opened]
+    ) -> None:
+        self.prefix = prefix
+        self.upper = upper
+        self.lowers = lowers
+        self.opened = opened
+        self.names: Iterator[str] = iter(())
+
+    def leave(self) -> None:
+        for descriptor in (self.upper, *self.lowers):
+            if descriptor >= 0:
+                os.close(descriptor)
+        for folder in self.opened:
+            folder.close_again()
+
+
+class _Walk:
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self.changes: list[Change] = []
+        self.skipped: list[Skipped] = []
+        self.idle: list[str] = []
+        self._levels: list[_Level] = []
+
+    def run(self, upper: str, lowers: Sequence[str]) -> None:
+        top = os.open(upper, FOLDER)
+        below = [os.open(lower, FOLDER) for lower in lowers]
+        new, old = _mode(os.fstat(top)), _mode(os.fstat(below[-1]))
+        if new != old & 0o1777:
+            self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
+        level = _Level("", top, below, [])
+        level.names = iter(sorted(os.listdir(top)))
+        self._levels.append(level)
+        while self._levels:
+            level = self._levels[-1]
+            name = next(level.names, None)
+            if name is None:
+                self._levels.pop().leave()
+            else:
+                self._look(level, name)
+
+    def close(self) -> None:
+        while self._levels:
+            self._levels.pop().leave()
+
+    def _look(self, level: _Level, name: str) -> None:
+        path = level.prefix + name
+        new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
+        old, covered = _find(level.lowers, name)
+        if is_whiteout(new):
+            if old is None:
+                self.idle.append(path)
+            else:
+                self._delete(path, name, old, covered)
+        elif stat.S_ISDIR(new.st_mode):
+            self._folder(level, path, name, new, old, covered)
+        elif stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode):
+            self._file(level, path, name, new, old, covered)
+        else:
+            self.skipped.append(Skipped(self._root, path, _kind_of_file(new.st_mode)))
+
+    def _folder(
+        self,
+        level: _Level,
+        path: str,
+        name: str,
+        new: os.stat_result,
+        old: os.stat_result | None,
+        covered: list[int],
+    ) -> None:
+        mode = _mode(new)
+        opened: list[trees.Opened] = []
+        lowers: list[int] = []
+        if old is None:
+            self._add(path, Kind.ADDED, Type.FOLDER, mode=mode)
+        elif not stat.S_ISDIR(old.st_mode):
+            kind = _type(old)
+            self._add(
+                path, Kind.REPLACED, Type.FOLDER, mode=mode, old_type=kind, old_mode=_mode(old)
+            )
+        else:
+            was = _mode(old)
+            # The bit that passes on a folder's group is lost on the way up.
+            if mode != was & 0o1777:
+                self._add(
+                    path, Kind.MODIFIED, Type.FOLDER, mode=mode, old_type=Type.FOLDER, old_mode=was
+                )
+            lowers = [trees.open_folder(name, below, opened) for below in covered]
+        upper = trees.open_folder(name, level.upper, opened)
+        inside = _Level(f"{path}/", upper, lowers, opened)
+        self._levels.append(inside)
+        names = sorted(os.listdir(upper))
+        if lowers and is_opaque(upper):
+            kept = set(names)
+            for gone in _names(lowers):
+                if gone not in kept:
+                    was_there, inner = _find(lowers, gone)
+                    if was_there is not None:
+                        self._delete(f"{path}/{gone}", gone, was_there, inner)
+        inside.names = iter(names)
+
+    def _file(
+        self,
+        level: _Level,
+        path: str,
+        name: str,
+        new: os.stat_result,
+        old: os.stat_result | None,
+        covered: list[int],
+    ) -> None:
+        kind, type_ = Kind.ADDED, _type(new)
+        mode = _mode(new) if type_ is Type.FILE else None
+        target = os.readlink(name, dir_fd=level.upper) if type_ is Type.LINK else None
+        old_type = old_mode = None
+        if old is not None:
+            old_type, old_mode = _type(old), _mode(old)
+            if old_type is Type.FOLDER:
+                self._delete_inside(path, name, covered)
+            elif old_type is type_:
+                if _is_same(level.upper, covered[0], name, new, old):
+                    self.idle.append(path)
+                    return
+                kind = Kind.MODIFIED
+            if old_type is not type_:
+                kind = Kind.REPLACED
+        flags = []
+        if type_ is Type.FILE:
+            if new.st_mode & _LENT:
+                flags.append(Flag.STRIPPED)
+            was_executable = old is not None and stat.S_ISREG(old.st_mode) and old.st_mode & 0o111
+            if new.st_mode & 0o111 and not was_executable:
+                flags.append(Flag.EXECUTABLE)
+        elif target is not None and _leads_outside(self._root, path, target):
+            flags.append(Flag.OUTSIDE)
+        self._add(path, kind, type_, mode, target, flags, old_type, old_mode)
+
+    def _delete(self, path: str, name: str, old: os.stat_result, covered: list[int]) -> None:
+        type_ = _type(old)
+        if type_ is Type.FOLDER:
+            self._delete_inside(path, name, covered)
+        self._add(path, Kind.DELETED, type_, old_type=type_, old_mode=_mode(old))
+
+    def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
+        """Everything in a folder, the deepest first."""
+        levels = [self._enter(path, name, covered)]
+        folders: list[tuple[str, os.stat_result]] = []
+        try:
+            while levels:
+                level = levels[-1]
+                inner = next(level.names, None)
+                if inner is None:
+                    levels.pop().leave()
+                    if levels:
+                        where, old = folders.pop()
+                        self._add(
+                            where,
+                            Kind.DELETED,
+                            Type.FOLDER,
+                            old_type=Type.FOLDER,
+                            old_mode=_mode(old),
+                        )
+                    continue
+                found, below = _find(level.lowers, inner)
+                if found is None:
+                    continue
+                where = level.prefix + inner
+                if stat.S_ISDIR(found.st_mode):
+                    folders.append((where, found))
+                    levels.append(self._enter(where, inner, below))
+                else:
+                    type_ = _type(found)
+                    self._add(where, Kind.DELETED, type_, old_type=type_, old_mode=_mode(found))
+        finally:
+            while levels:
+                levels.pop().leave()
+
+    def _enter(self, path: str, name: str, covered: list[int]) -> _Level:
+        opened: list[trees.Opened] = []
+        lowers = [trees.open_folder(name, below, opened) for below in covered]
+        level = _Level(f"{path}/", -1, lowers, opened)
+        level.names = iter(_names(level.lowers))
+        return level
+
+    def _add(
+        self,
+        path: str,
+        kind: Kind,
+        type_: Type,
+        mode: int | None = None,
+        target: str | None = None,
+        flags: Iterable[Flag] = (),
+        old_type: Type | None = None,
+        old_mode: int | None = None,
+    ) -> None:
+        flags = [*flags]
+        if type_ is not Type.FOLDER:
+            if waits_for_yes(path):
+                flags += [Flag.LATER, Flag.HELD]
+            elif acts_later(path):
+                flags.append(Flag.LATER)
+        self.changes.append(
+            Change(self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode)
+        )
+
+
+def is_whiteout(found: os.stat_result) -> bool:
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def is_opaque(folder: int) -> bool:
+    # What a command sets under this name is kept under another one: it cannot be forged.
+    try:
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def _find(lowers: Sequence[int], name: str) -> tuple[os.stat_result | None, list[int]]:
+    """What is seen at a name through the layers; of a folder, also which of them have part in it;
+    of anything else, the one that it is in."""
+    found: os.stat_result | None = None
+    parts: list[int] = []
+    for lower in lowers:
+        try:
+            here = os.stat(name, dir_fd=lower, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if is_whiteout(here):
+            break
+        if found is None:
+            found = here
+            parts.append(lower)
+            if not stat.S_ISDIR(here.st_mode):
+                break
+        elif stat.S_ISDIR(here.st_mode):
+            parts.append(lower)
+        else:
+            break
+        if lower != lowers[-1] and _covers_all(name, lower):
+            break
+    return found, parts
+
+
+def _covers_all(name: str, around: int) -> bool:
+    opened: list[trees.Opened] = []
+    folder = trees.open_folder(name, around, opened)
+    try:
+        return is_opaque(folder)
+    finally:
+        os.close(folder)
+        for one in opened:
+            one.close_again()
+
+
+def _names(folders: Sequence[int]) -> list[str]:
+    return sorted({name for folder in folders for name in os.listdir(folder)})
+
+
+def _is_same(upper: int, lower: int, name: str, new: os.stat_result, old: os.stat_result) -> bool:
+    if stat.S_ISLNK(new.st_mode):
+        return os.readlink(name, dir_fd=upper) == os.readlink(name, dir_fd=lower)
+    if new.st_mode != old.st_mode or new.st_size != old.st_size:
+        return False
+    return same_bytes(name, upper, name, lower)
+
+
+def same_bytes(name: str, around: int, other: str, other_around: int) -> bool:
+    """False also where one of them may not be read: then it cannot be said that they are."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        one = os.open(name, flags, dir_fd=around)
+    except OSError:
+        return False
+    try:
+        try:
+            two = os.open(other, flags, dir_fd=other_around)
+        except OSError:
+            return False
+        try:
+            while True:
+                first, second = os.read(one, _BLOCK), os.read(two, _BLOCK)
+                if first != second:
+                    return False
+                if not first:
+                    return True
+        finally:
+            os.close(two)
+    finally:
+        os.close(one)
+
+
+def _leads_outside(root: str, path: str, target: str) -> bool:
+    """By its words alone. A way back out of a named folder may be one out of a link's: then it
+    cannot be said, and counts as outside."""
+    if target.startswith("/"):
+        plain = os.path.normpath(target)
+        return ".." in target.split("/") or not f"{plain}/".startswith(f"{root}/")
+    depth = path.count("/")
+    entered = False
+    for part in target.split("/"):
+        if part == "..":
+            depth -= 1
+            if depth < 0 or entered:
+                return True
+        elif part not in ("", "."):
+            entered = True
+    return False
+
+
+def _mode(found: os.stat_result) -> int:
+    return stat.S_IMODE(found.st_mode)
+
+
+def _type(found: os.stat_result) -> Type:
+    if stat.S_ISDIR(found.st_mode):
+        return Type.FOLDER
+    return Type.LINK if stat.S_ISLNK(found.st_mode) else Type.FILE
+
+
+def _kind_of_file(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

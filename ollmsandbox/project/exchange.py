@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Put one file in the place of another and keep the other. Done again after a kill at any point,
+each step finds what is done already."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .. import trees
+
+_OURS = "user.overlay."
+_FICLONE = 0x40049409
+_PIECE = 1 << 30
+_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+Step = Callable[[], None]
+
+
+class Spot(NamedTuple):
+    """A name in a folder that is held by its descriptor."""
+
+    around: int
+    name: str
+
+    def look(self) -> os.stat_result | None:
+        try:
+            return os.stat(self.name, dir_fd=self.around, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+
+class Exchanged(NamedTuple):
+    """Signatures of what was at a place, and of what is there now; "" for nothing."""
+
+    before: str = ""
+    after: str = ""
+
+
+class ConflictError(Exception):
+    """Somebody else changed what should be changed. It is left as it is."""
+
+
+def exchange(
+    place: Spot,
+    incoming: Spot | None,
+    kept: Spot,
+    *,
+    may_replace: Callable[[os.stat_result], bool],
+    expects: bool,
+    temporary: str,
+    step: Step,
+) -> Exchanged:
+    """Files and links only. Without `incoming` the place is emptied. `expects` says that there was
+    something."""
+    old, version = place.look(), kept.look()
+    new = incoming.look() if incoming else None
+    if incoming is not None and new is None:
+        if old is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), incoming.name)
+        return Exchanged("", signature(old))
+    if old is not None and new is not None and os.path.samestat(old, new):
+        # Linked into place already.
+        assert incoming is not None
+        os.unlink(incoming.name, dir_fd=incoming.around)
+        return Exchanged("", signature(place.look()))
+    if old is None and expects and version is None and incoming is not None:
+        raise ConflictError("It was removed in the meantime.")
+    before = signature(old) if version is None else ""
+    if old is not None:
+        if not (version and os.path.samestat(old, version)):
+            if stat.S_ISDIR(old.st_mode):
+                raise ConflictError("There is a folder now.")
+            if not may_replace(old):
+                raise ConflictError("It was changed in the meantime.")
+            if not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
+                raise ConflictError("It is neither a file nor a link now.")
+        if version is None:
+            if incoming is None:
+                _move_away(place, kept, step)
+                return Exchanged(before, "")
+            _keep(place, kept, old)
+            step()
+    if incoming is None:
+        if old is not None:
+            os.unlink(place.name, dir_fd=place.around)
+            step()
+        return Exchanged(before, "")
+    assert new is not None
+    cleanse(incoming, new)
+    move(incoming, place, temporary, replace=old is not None)
+    step()
+    return Exchanged(before, signature(place.look()))
+
+
+def signature(found: os.stat_result | None) -> str:
+    """Something else after every change to the file or its name."""
+    return f"{found.st_ino}:{found.st_ctime_ns}" if found else ""
+
+
+def cleanse(spot: Spot, found: os.stat_result) -> None:
+    """A file as the project may have it: nothing of the overlay's, and nobody's rights lent."""
+    if not stat.S_ISREG(found.st_mode):
+        return
+    path = f"/proc/self/fd/{spot.around}/{spot.name}"
+    mode = stat.S_IMODE(found.st_mode)
+    if any(name.startswith(_OURS) for name in _attributes(path)):
+        if not mode & stat.S_IWUSR:
+            trees.set_mode(spot.name, spot.around, mode | stat.S_IWUSR)
+        for name in _attributes(path):
+            if name.startswith(_OURS):
+                os.removexattr(path, name, follow_symlinks=False)
+        if not mode & stat.S_IWUSR:
+            trees.set_mode(spot.name, spot.around, mode & 0o1777)
+    if mode & 0o6000:
+        trees.set_mode(spot.name, spot.around, mode & 0o1777)
+
+
+def _attributes(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []
+
+
+def move(source: Spot, target: Spot, temporary: str, *, replace: bool) -> None:
+    """On one file system a rename, which costs nothing per byte and is never half done."""
+    try:
+        if replace:
+            _rename(source, target)
+            return
+        # A rename would replace what somebody puts there just now.
+        os.link(
+            source.name,
+            target.name,
+            src_dir_fd=source.around,
+            dst_dir_fd=target.around,
+            follow_symlinks=False,
+        )
+        os.unlink(source.name, dir_fd=source.around)
+        return
+    except FileExistsError as error:
+        raise ConflictError("There is something at its place now.") from error
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+    if not replace and target.look() is not None:
+        raise ConflictError("There is something at its place now.")
+    try:
+        _rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copied = Spot(target.around, temporary)
+        copy(source, copied)
+        _rename(copied, target)
+        os.unlink(source.name, dir_fd=source.around)
+
+
+def make_single(spot: Spot) -> None:
+    """A file with no other name: what is written to it in the project must not be written to a
+    backup, too."""
+    found = spot.look()
+    if found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+        _copy_whole(spot, spot)
+
+
+def _rename(source: Spot, target: Spot) -> None:
+    os.rename(source.name, target.name, src_dir_fd=source.around, dst_dir_fd=target.around)
+
+
+def _move_away(place: Spot, kept: Spot, step: Step) -> None:
+    try:
+        _rename(place, kept)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_whole(place, kept)
+        step()
+        os.unlink(place.name, dir_fd=place.around)
+    step()
+
+
+def _keep(place: Spot, kept: Spot, old: os.stat_result) -> None:
+    if old.st_nlink == 1 or stat.S_ISLNK(old.st_mode):
+        try:
+            os.link(
+                place.name,
+                kept.name,
+                src_dir_fd=place.around,
+                dst_dir_fd=kept.around,
+                follow_symlinks=False,
+            )
+            return
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+    # With another name elsewhere, it would be changed there, and so in what is kept.
+    _copy_whole(place, kept)
+
+
+def _copy_whole(source: Spot, target: Spot) -> None:
+    """All of it, or nothing at the name."""
+    half = Spot(target.around, f"{target.name}.half")
+    copy(source, half)
+    _rename(half, target)
+
+
+def copy(source: Spot, target: Spot) -> None:
+    """With mode and times; as root with the owner. Without what lends rights."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(target.name, dir_fd=target.around)
+    found = os.stat(source.name, dir_fd=source.around, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        words = os.readlink(source.name, dir_fd=source.around)
+        os.symlink(words, target.name, dir_fd=target.around)
+        return
+    given = os.open(source.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source.around)
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        made = os.open(target.name, flags, 0o600, dir_fd=target.around)
+        try:
+            _copy_bytes(given, made, found.st_size)
+            if os.getuid() == 0:
+                os.fchown(made, found.st_uid, found.st_gid)
+            for name in _attributes(f"/proc/self/fd/{given}"):
+                if name.startswith("user.") and not name.startswith(_OURS):
+                    with contextlib.suppress(OSError):  # not every file system has them
+                        os.setxattr(made, name, os.getxattr(given, name))
+            os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
+            os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(made)
+    finally:
+        os.close(given)
+
+
+def _copy_bytes(given: int, made: int, size: int) -> None:
+    try:
+        fcntl.ioctl(made, _FICLONE, given)
+        return
+    except OSError:
+        pass  # only some file systems can share blocks
+    os.ftruncate(made, size)
+    start = 0
+    while start < size:
+        # What was never written takes no room, and shall not.
+        try:
+            start = os.lseek(given, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = os.lseek(given, start, os.SEEK_HOLE)
+        while start < end:
+            start += _copy_piece(given, made, start, min(end - start, _PIECE))
+
+
+def _copy_piece(given: int, made: int, start: int, size: int) -> int:
+    try:
+        copied = os.copy_file_range(given, made, size, start, start)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        data = os.pread(given, min(size, 1 << 20), start)
+        copied = os.pwrite(made, data, start)
+    if copied == 0:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return copied

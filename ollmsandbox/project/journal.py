@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is about to be done to a project, on disk before the first step: who finds it there after a
+kill does it again, and what is done already stays done."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from ..paths import Paths, make_folder, write_atomically
+from .apply import Recorded, State
+from .changes import Change, Flag, Kind, Type
+
+_PREFIX = "journal-"
+
+
+class Task(Enum):
+    # The changes of a run go to the pending layer; those that are to be applied are found then.
+    MERGE = "merge"
+    APPLY = "apply"
+    # What a person asks for.
+    TAKE = "take"
+    DISCARD = "discard"
+    UNDO = "undo"
+    REDO = "redo"
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that is needed to do it, now or later."""
+
+    task: Task
+    run_id: str
+    project: str
+    mode: str
+    command: str
+    started: float
+    items: tuple[Recorded, ...]
+    # By root: the layer that the changes are taken from.
+    sources: dict[str, str]
+    forced: tuple[str, ...] = ()
+    # By root and path: folders whose mode has to come back.
+    closed: dict[str, dict[str, int]] | None = None
+
+    def packed(self) -> str:
+        return json.dumps(
+            {
+                "task": self.task.value,
+                "run_id": self.run_id,
+                "project": self.project,
+                "mode": self.mode,
+                "command": self.command,
+                "started": self.started,
+                "items": [_packed(item) for item in self.items],
+                "sources": self.sources,
+                "forced": self.forced,
+                "closed": self.closed,
+            },
+            check_circular=False,
+        )
+
+    @classmethod
+    def unpacked(cls, text: str) -> Job:
+        given = json.loads(text)
+        return cls(
+            task=Task(given["task"]),
+            run_id=given["run_id"],
+            project=given["project"],
+            mode=given["mode"],
+            command=given["command"],
+            started=given["started"],
+            items=tuple(_unpacked(item) for item in given["items"]),
+            sources=given["sources"],
+            forced=tuple(given["forced"]),
+            closed=given["closed"],
+        )
+
+
+def _packed(item: Recorded) -> list[object]:
+    change = item.change
+    return [
+        *(item.number, item.state.value, item.note, item.began, item.before, item.after),
+        *(change.root, change.path, change.kind.value, change.type.value),
+        *(change.mode, change.target, [flag.value for flag in change.flags]),
+        *(change.old_type.value if change.old_type else None, change.old_mode),
+    ]
+
+
+def _unpacked(given: list[Any]) -> Recorded:
+    number, state, note, began, before, after, *rest = given
+    root, path, kind, type_, mode, target, flags, was, old_mode = rest
+    change = Change(
+        root=root,
+        path=path,
+        kind=Kind(kind),
+        type=Type(type_),
+        mode=mode,
+        target=target,
+        flags=tuple(map(Flag, flags)),
+        old_type=Type(was) if was else None,
+        old_mode=old_mode,
+    )
+    return Recorded(number, change, State(state), note, began, before, after)
+
+
+class Journal:
+    """One file for each job that is under way."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @classmethod
+    def of_run(cls, overlay_folder: str) -> Journal:
+        """That of a run lies with its changes."""
+        return cls(Path(overlay_folder, "journal.json"))
+
+    @classmethod
+    def of_person(cls, paths: Paths, run_id: str) -> Journal:
+        return cls(paths.cache / f"{_PREFIX}{run_id}.json")
+
+    @classmethod
+    def left(cls, paths: Paths) -> list[Journal]:
+        with contextlib.suppress(FileNotFoundError):
+            return [cls(file) for file in sorted(paths.cache.glob(f"{_PREFIX}*.json"))]
+        return []
+
+    def write(self, job: Job) -> None:
+        write_atomically(self._file, job.packed())
+
+    def read(self) -> Job | None:
+        """None if nothing had begun. It is renamed into place, so it is whole or not there."""
+        try:
+            return Job.unpacked(self._file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+
+    def end(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._file.unlink()
+
+
+@contextlib.contextmanager
+def project_lock(paths: Paths, project: str) -> Iterator[None]:
+    """One at a time changes a project, the others wait. A kill frees it."""
+    folder = make_folder(paths.pending(project).parent)
+    file = folder / f"{paths.pending(project).name}.lock"
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Projects, the active one, what a person agreed to, and the records of files and runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from peewee import fn
+
+from ..errors import OllmSandboxError, ProjectError
+from ..paths import Paths
+from .models import AgreedRoot, Change, Project, Run, Setting, Store
+
+_ACTIVE = "active_project"
+# SQLite takes only so many values in one statement.
+_CHUNK = 500
+
+SEEN = (
+    "INSERT INTO filerecord (project_id, path, is_deleted, seen_at) VALUES (?, ?, 0, ?)"
+    " ON CONFLICT (project_id, path)"
+    " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
+)
+
+AnyPath = str | os.PathLike[str]
+
+
+class ProjectManager:
+    """Opens the database when it is first needed. May be used from any thread."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.paths = paths
+        self._store: Store | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def store(self) -> Store:
+        with self._opening:
+            if self._store is None:
+                self._store = Store(self.paths)
+            return self._store
+
+    @property
+    def notices(self) -> list[str]:
+        """What the person should know about the database."""
+        return self.store.notices
+
+    def close(self) -> None:
+        with self._opening:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
+    # --- projects ------------------------------------------------------------------------------
+
+    def projects(self) -> list[Project]:
+        """The one used last comes first."""
+        with self.store.errors_told():
+            return list(Project.select().order_by(Project.used_at.desc(), Project.id.desc()))
+
+    def add_project(self, path: AnyPath) -> Project:
+        """The project of this folder, which counts as used now."""
+        real = _existing_folder(path)
+        name = os.path.basename(real) or real
+        now = time.time()
+        with self.store.transaction():
+            Project.insert(path=real, name=name, added_at=now, used_at=now).on_conflict(
+                conflict_target=[Project.path], update={Project.used_at: now}
+            ).execute()
+            return Project.get(Project.path == real)
+
+    def remove_project(self, project: Project) -> None:
+        """Forget it and all that is known about it. Its files stay."""
+        with self.store.transaction():
+            Project.delete().where(Project.id == project.id).execute()
+            Setting.delete().where(
+                (Setting.key == _ACTIVE) & (Setting.value == str(project.id))
+            ).execute()
+
+    def find_project(self, path: AnyPath) -> Project | None:
+        with self.store.errors_told():
+            return Project.get_or_none(Project.path == os.path.realpath(path))
+
+    def project_for(self, path: AnyPath) -> Project:
+        """The project of this folder, made when missing."""
+        return self.add_project(path)
+
+    def missing(self, project: Project) -> bool:
+        return not os.path.isdir(project.path)
+
+    @property
+    def active_project(self) -> Project | None:
+        with self.store.errors_told():
+            setting = Setting.get_or_none(Setting.key == _ACTIVE)
+            if setting is None:
+                return None
+            project = Project.get_or_none(Project.id == int(setting.value))
+        return None if project is None or self.missing(project) else project
+
+    @active_project.setter
+    def active_project(self, project: Project | None) -> None:
+        with self.store.transaction():
+            if project is None:
+                Setting.delete().where(Setting.key == _ACTIVE).execute()
+            else:
+                Setting.insert(key=_ACTIVE, value=str(project.id)).on_conflict_replace().execute()
+                Project.update(used_at=time.time()).where(Project.id == project.id).execute()
+
+    # --- folders outside the project -----------------------------------------------------------
+
+    def agree(self, project: Project, folder: AnyPath) -> None:
+        """From now on, commands in this project may change that folder too."""
+        real = _existing_folder(folder)
+        if not self.may_be_root(project.path, real):
+            raise ProjectError(
+                f"{real} cannot be opened to commands: it holds the project, your home folder, "
+                "or what belongs to this program.",
+                "Choose a folder further down.",
+            )
+        with self.store.transaction():
+            AgreedRoot.insert(project=project.id, path=real).on_conflict_ignore().execute()
+
+    def revoke(self, project: Project, folder: AnyPath) -> None:
+        # As it was written down, too: what was a folder then may be a link now.
+        names = {os.path.realpath(folder), os.path.abspath(folder)}
+        with self.store.transaction():
+            AgreedRoot.delete().where(
+                (AgreedRoot.project == project.id) & AgreedRoot.path.in_(list(names))
+            ).execute()
+
+    def agreed_roots(self, project: Project) -> list[str]:
+        with self.store.errors_told():
+            agreed = AgreedRoot.select().where(AgreedRoot.project == project.id)
+            return [root.path for root in agreed.order_by(AgreedRoot.path)]
+
+    def may_be_root(self, project_path: str, folder: str) -> bool:
+        """Both with links resolved."""
+        own = [os.path.realpath(path) for path in self.paths.own]
+        return not (
+            any(is_below(path, folder) for path in (project_path, self.paths.real_home, *own))
+            or any(is_below(folder, path) for path in own)
+        )
+
+    # --- records of files ----------------------------------------------------------------------
+
+    def records_for(self, project: Project, paths: Sequence[str]) -> dict[str, int]:
+        """The ids of the records of these files, by absolute path; made when missing."""
+        names = list(dict.fromkeys(map(os.fsencode, paths)))
+        # Seen just now: a scan that is under way must not remove what is about to be used.
+        now = time.time()
+        with self.store.transaction() as connection:
+            connection.executemany(SEEN, ((project.id, name, now) for name in names))
+            ids = self._ids(project, names)
+        return {path: ids[os.fsencode(path)] for path in paths}
+
+    def mark_deleted(self, project: Project, paths: Sequence[str], deleted: bool) -> None:
+        with self.store.transaction() as connection:
+            connection.executemany(
+                "UPDATE filerecord SET is_deleted = ? WHERE project_id = ? AND path = ?",
+                ((deleted, project.id, os.fsencode(path)) for path in paths),
+            )
+
+    def set_copies(self, copies: Sequence[tuple[int, str]]) -> None:
+        """Record id and path of the backup, for each."""
+        with self.store.transaction() as connection:
+            connection.executemany(
+                "UPDATE filerecord SET last_approved_copy_path = ? WHERE id = ?",
+                ((os.fsencode(copy), number) for number, copy in copies),
+            )
+
+    def forget_copies(self, paths: Sequence[str]) -> None:
+        """These backups are no longer there."""
+        with self.store.transaction() as connection:
+            connection.executemany(
+                "UPDATE filerecord SET last_approved_copy_path = NULL"
+                " WHERE last_approved_copy_path = ?",
+                ((os.fsencode(path),) for path in paths),
+            )
+
+    def _ids(self, project: Project, names: list[bytes]) -> dict[bytes, int]:
+        ids: dict[bytes, int] = {}
+        for chunk in _chunks(names):
+            marks = ",".join("?" * len(chunk))
+            ids.update(
+                self.store.connection.execute(
+                    f"SELECT path, id FROM filerecord WHERE project_id = ? AND path IN ({marks})",
+                    (project.id, *chunk),
+                )
+            )
+        return ids
+
+    # --- runs ----------------------------------------------------------------------------------
+
+    def runs(self, project: Project | None = None, limit: int = 50) -> list[Run]:
+        """The newest first; those of all projects if none is given."""
+        with self.store.errors_told():
+            query = Run.select()
+            if project is not None:
+                query = query.where(Run.project == project.id)
+            return list(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit))
+
+    def last_run(self, project: Project) -> Run | None:
+        return next(iter(self.runs(project, 1)), None)
+
+    def run(self, run_id: str) -> Run:
+        """By its id, or by as much of its beginning as no other has."""
+        found: list[Run] = []
+        if run_id and run_id.isascii():
+            with self.store.errors_told():
+                same = fn.substr(Run.id, 1, len(run_id)) == run_id
+                found = list(Run.select().where(same).order_by(Run.id).limit(6))
+        # The first in order is the whole id, where there is one.
+        if found and (len(found) == 1 or found[0].id == run_id):
+            return found[0]
+        if not found:
+            raise OllmSandboxError(
+                f"There is no run {run_id}.", "`ollmsandbox history` shows those there are."
+            )
+        raise OllmSandboxError(
+            f"Several runs begin with {run_id}.",
+            f"Give more of it: {', '.join(run.id for run in found[:5])}"
+            f"{' ...' if len(found) > 5 else ''}",
+        )
+
+    def count_states(self, run: Run) -> dict[str, int]:
+        """How many of its changes are in which state."""
+        with self.store.errors_told():
+            query = "SELECT state, count(*) FROM change WHERE run_id = ? GROUP BY state"
+            return dict(self.store.connection.execute(query, (run.id,)))
+
+    def changes(self, run: Run) -> list[Change]:
+        with self.store.errors_told():
+            return list(Change.select().where(Change.run == run.id).order_by(Change.number))
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies in it; both absolute, links resolved."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _existing_folder(path: AnyPath) -> str:
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):
+        what = "is not a folder" if os.path.lexists(real) else "does not exist"
+        raise ProjectError(f"{os.fspath(path)} {what}.", "Choose a folder that is there.")
+    return real
+
+
+def _chunks(names: list[bytes]) -> Iterator[list[bytes]]:
+    for start in range(0, len(names), _CHUNK):
+        yield names[start : start + _CHUNK]

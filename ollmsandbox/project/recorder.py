@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The keeper of a run: which folders its command may change, and what becomes of the changes.
+
+What is needed only once something has changed is not loaded before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ..paths import Paths, write_atomically
+from ..sandbox.overlay import Overlay, Root
+
+if TYPE_CHECKING:
+    from .apply import Recorded
+    from .changes import Skipped
+    from .exchange import Step
+
+
+DAILY = 86400
+
+
+class Mode(Enum):
+    """What becomes of a run's changes."""
+
+    AUTO = "auto"
+    REVIEW = "review"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run changed, and what became of it."""
+
+    run_id: str
+    changes: tuple[Recorded, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def nothing() -> None:
+    """Between two steps."""
+
+
+class Recorder:
+    """For one run. `step` is called after each thing that is done on disk."""
+
+    def __init__(
+        self,
+        project: str,
+        paths: Paths,
+        *,
+        mode: Mode = Mode.AUTO,
+        command: str = "",
+        step: Step = nothing,
+    ) -> None:
+        self._project = project
+        self._paths = paths
+        self._mode = mode
+        self._command = command
+        self._step = step
+        self._started = time.time()
+        self.report: Report | None = None
+
+    def roots(self) -> list[Root]:
+        folder = self._paths.pending(self._project)
+        roots = (self._project, *linked_roots(self._paths, self._project))
+        if not folder.is_dir():
+            return [Root(root) for root in roots]
+        from . import pending
+
+        found = []
+        for root in roots:
+            layer = pending.layer_for(folder, root)
+            found.append(Root(root, "" if pending.is_empty(layer) else layer))
+        return found
+
+    async def settle(self, overlay: Overlay) -> None:
+        self.report = await asyncio.to_thread(self._settle, overlay)
+
+    def note_exit(self, exit_code: int) -> None:
+        """How the command ended, once that is known."""
+        if self.report is None or not self.report.changes or self._mode is Mode.NEVER:
+            return
+        from . import records
+        from .manager import ProjectManager
+
+        manager = ProjectManager(self._paths)
+        try:
+            records.note_exit(manager, self.report.run_id, exit_code)
+        finally:
+            manager.close()
+
+    def _settle(self, overlay: Overlay) -> Report:
+        from .apply import State
+        from .journal import project_lock
+        from .settling import Settling, find_changes, numbered
+
+        with project_lock(self._paths, self._project):
+            sets = find_changes(overlay)
+            changes = [change for found in sets.values() for change in found.changes]
+            skipped = tuple(skip for found in sets.values() for skip in found.skipped)
+            if not changes:
+                return Report(overlay.run_id, skipped=skipped)
+            items = numbered(overlay, changes)
+            if self._mode is Mode.NEVER:
+                dropped = [replace(item, state=State.DISCARDED) for item in items]
+                return Report(overlay.run_id, tuple(dropped), skipped)
+            settling = Settling(self._paths, self._step)
+            job = settling.plan(overlay, items, self._mode, self._command, self._started)
+            done = settling.run(overlay, job)
+            return Report(overlay.run_id, tuple(done), skipped)
+
+
+def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
+    """The folders outside that the person agreed to. The database knows them; what it said last is
+    kept in a file, for a command shall not wait until the database is open."""
+    file = paths.linked_roots(project)
+    agreed: list[str] | None = None
+    with contextlib.suppress(OSError, ValueError):
+        agreed = json.loads(file.read_text(encoding="utf-8"))
+    if agreed is None:
+        if not paths.database.exists():
+            return ()
+        from .folder import Folder
+        from .manager import ProjectManager
+
+        manager = ProjectManager(paths)
+        try:
+            _, *agreed = Folder(project, manager).build_roots()
+        finally:
+            manager.close()
+        write_atomically(file, json.dumps(agreed))
+    # One that was replaced by a link since leads somewhere else now.
+    return tuple(root for root in agreed if os.path.isdir(root) and os.path.realpath(root) == root)
+
+
+def needs_care(paths: Paths) -> bool:
+    """Whether something was cut off, or the daily cleaning is due."""
+    try:
+        names = os.listdir(paths.cache)
+    except FileNotFoundError:
+        return False
+    if any(name.startswith(("overlay-", "journal-")) for name in names):
+        return True
+    try:
+        age = time.time() - (paths.cache / "cleaned").stat().st_mtime
+    except FileNotFoundError:
+        return paths.database.exists()
+    # A clock that was set back must not put it off for ever.
+    return not 0 <= age < DAILY

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a person does with a run's changes afterwards: take them, discard them, undo them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import OllmSandboxError
+from ..paths import Paths, make_folder
+from . import backup, pending, records
+from .apply import Applier, Recorded, State, closed_folders, implied_parents
+from .changes import FOLDER, Change, ChangeSet, Kind, Type, scan
+from .exchange import Step
+from .journal import Job, Journal, Task, project_lock
+from .manager import ProjectManager
+from .models import Run
+from .recorder import Report, nothing
+
+_WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+
+
+class Review:
+    """Whole runs, or chosen paths of them. A folder stands for all that is in it."""
+
+    def __init__(self, paths: Paths, step: Step = nothing) -> None:
+        self._paths = paths
+        self._step = step
+        self.manager = ProjectManager(paths)
+
+    def close(self) -> None:
+        self.manager.close()
+
+    def apply(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+        """What waits goes into the project, what was undone comes back. Of what was discarded, and
+        where somebody else changed the file, only what is named."""
+        with project_lock(self._paths, run.project.path):
+            items = _choose(records.read_changes(self.manager, run), chosen)
+            waiting = [
+                item
+                for item in items
+                if item.state in (State.PENDING, State.FAILED)
+                or (item.state is State.CONFLICT and chosen)
+            ]
+            back = [
+                item
+                for item in items
+                if item.state is State.UNDONE or (item.state is State.DISCARDED and chosen)
+            ]
+            done = []
+            # First what may be the folders of the rest.
+            if back:
+                done += self._start(self._job(Task.REDO, run, back, forced=bool(chosen)))
+            if waiting:
+                done += self._start(self._job_to_take(run, waiting, forced=bool(chosen)))
+            return Report(run.id, tuple(done))
+
+    def discard(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+        with project_lock(self._paths, run.project.path):
+            items = _choose(records.read_changes(self.manager, run), chosen)
+            waiting = [item for item in items if item.state in _WAITS]
+            if not waiting:
+                return Report(run.id)
+            return Report(run.id, tuple(self._start(self._job(Task.DISCARD, run, waiting))))
+
+    def undo(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+        with project_lock(self._paths, run.project.path):
+            items = _choose(records.read_changes(self.manager, run), chosen)
+            applied = [item for item in items if item.state is State.APPLIED]
+            if not applied:
+                return Report(run.id)
+            job = self._job(Task.UNDO, run, applied, forced=bool(chosen))
+            return Report(run.id, tuple(self._start(job)))
+
+    def waiting(self, project: str) -> ChangeSet:
+        """Everything that waits in a project, against what is on disk."""
+        folder = self._paths.pending(project)
+        if not folder.is_dir():
+            return ChangeSet()
+        layer = pending.layer_for(folder, project)
+        return ChangeSet() if pending.is_empty(layer) else scan(layer, [project], project)
+
+    def finish(self, journal: Journal) -> list[Report]:
+        """A job that was cut off."""
+        job = journal.read()
+        if job is None:
+            return []
+        with project_lock(self._paths, job.project):
+            # Who had the lock until now may have ended it.
+            job = journal.read()
+            if job is None:
+                return []
+            return [Report(job.run_id, tuple(self._perform(job, journal)))]
+
+    def _job(self, task: Task, run: Run, items: Sequence[Recorded], *, forced: bool = False) -> Job:
+        return Job(
+            task=task,
+            run_id=run.id,
+            project=run.project.path,
+            mode=run.mode,
+            command=run.command,
+            started=run.started_at,
+            items=tuple(items),
+            sources={root: self._layer(run, root) for root in {i.change.root for i in items}},
+            forced=tuple(item.change.path for item in items) if forced else (),
+        )
+
+    def _layer(self, run: Run, root: str) -> str:
+        return pending.layer_for(self._paths.pending(run.project.path), root)
+
+    def _job_to_take(self, run: Run, items: Sequence[Recorded], *, forced: bool) -> Job:
+        """What is in the layer now may be newer than this run, and is what the person sees."""
+        job = self._job(Task.TAKE, run, items, forced=forced)
+        number = 1 + max(item.number for item in records.read_changes(self.manager, run))
+        wanted: list[Recorded] = []
+        closed = {}
+        for root, layer in job.sources.items():
+            found = {} if pending.is_empty(layer) else _by_path(scan(layer, [root], root))
+            began = records.waiting_began(self.manager, root)
+            here = [item for item in items if item.change.root == root]
+            known = [
+                replace(item, change=found[item.change.path], began=began[item.change.path])
+                for item in here
+                if item.change.path in found
+            ]
+            for change in implied_parents(layer, root, known):
+                wanted.append(Recorded(number, change))
+                number += 1
+            # In the layer's order: parents come before what is in them.
+            order = {path: position for position, path in enumerate(found)}
+            wanted += sorted(known, key=lambda item: order[item.change.path])
+            # Changed back since, or applied with another run.
+            wanted += [
+                replace(item, state=State.APPLIED, note="", after="")
+                for item in here
+                if item.change.path not in found
+            ]
+            closed[root] = closed_folders(root, [item.change for item in known])
+        return replace(job, items=tuple(wanted), closed=closed)
+
+    def _start(self, job: Job) -> list[Recorded]:
+        journal = Journal.of_person(self._paths, job.run_id)
+        journal.write(job)
+        self._step()
+        return self._perform(job, journal)
+
+    def _perform(self, job: Job, journal: Journal) -> list[Recorded]:
+        done = self._discard(job) if job.task is Task.DISCARD else self._change_project(job)
+        self._write(job, done)
+        self._step()
+        journal.end()
+        return done
+
+    def _change_project(self, job: Job) -> list[Recorded]:
+        done: list[Recorded] = []
+        for root, layer in job.sources.items():
+            items = [item for item in job.items if item.change.root == root]
+            applier = Applier(root, self._paths.versions / job.run_id, job.run_id, self._step)
+            try:
+                if job.task is Task.UNDO:
+                    done += applier.undo(items, job.forced)
+                elif job.task is Task.REDO:
+                    done += applier.redo(items, job.forced)
+                else:
+                    done += [item for item in items if item.state is State.APPLIED]
+                    items = [item for item in items if item.state is not State.APPLIED]
+                    closed = (job.closed or {}).get(root, {})
+                    done += applier.apply(items, layer, forced=job.forced, closed=closed)
+            finally:
+                applier.close()
+            if job.task is Task.TAKE and not pending.is_empty(layer):
+                pending.prune(layer, root)
+        return done
+
+    def _discard(self, job: Job) -> list[Recorded]:
+        versions = os.open(make_folder(self._paths.versions / job.run_id), FOLDER)
+        try:
+            for root, layer in job.sources.items():
+                if pending.is_empty(layer):
+                    continue
+                items = [item for item in job.items if item.change.root == root]
+                backwards = [(item.number, item.change) for item in reversed(items)]
+                pending.take_out(layer, root, backwards, versions)
+                self._step()
+                pending.prune(layer, root)
+        finally:
+            os.close(versions)
+        return [replace(item, state=State.DISCARDED, note="", after="") for item in job.items]
+
+    def _write(self, job: Job, done: Sequence[Recorded]) -> None:
+        project = self.manager.project_for(job.project)
+        if job.task in (Task.TAKE, Task.REDO):
+            backup.back_up(self.manager, project, self._paths.versions / job.run_id, done)
+        rows = list(done)
+        if job.task in (Task.UNDO, Task.REDO):
+            # Where that failed, the change is what it was before; the report says why.
+            before = {item.number: item for item in job.items}
+            rows = [
+                replace(before[item.number], note=item.note)
+                if item.state in (State.CONFLICT, State.FAILED)
+                else item
+                for item in done
+            ]
+            self._note_deleted(project.path, done)
+        records.write_changes(self.manager, job.run_id, rows)
+        if job.task in (Task.UNDO, Task.REDO):
+            found = {item.number: item.before for item in job.items}
+            records.pass_on(self.manager, done, found)
+        if job.task in (Task.TAKE, Task.DISCARD):
+            records.settle_older(self.manager, job.run_id, rows)
+
+    def _note_deleted(self, project: str, done: Sequence[Recorded]) -> None:
+        gone: list[str] = []
+        there: list[str] = []
+        for item in done:
+            change = item.change
+            if change.type is Type.FOLDER:
+                continue
+            is_back = item.state is State.UNDONE
+            was_removed = change.kind is (Kind.ADDED if is_back else Kind.DELETED)
+            (gone if was_removed else there).append(f"{change.root}/{change.path}")
+        owner = self.manager.project_for(project)
+        self.manager.mark_deleted(owner, gone, deleted=True)
+        self.manager.mark_deleted(owner, there, deleted=False)
+
+
+def _by_path(found: ChangeSet) -> dict[str, Change]:
+    return {change.path: change for change in found.changes}
+
+
+def _choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
+    """By full path. A folder stands for all that is in it."""
+    if not chosen:
+        return list(items)
+    found: dict[int, Recorded] = {}
+    for path in chosen:
+        matching = [item for item in items if _is_at(item, path)]
+        if not matching:
+            raise OllmSandboxError(
+                f"The run did not change {path}.", "`ollmsandbox changes` shows what it changed."
+            )
+        found.update((item.number, item) for item in matching)
+    return [found[number] for number in sorted(found)]
+
+
+def _is_at(item: Recorded, path: str) -> bool:
+    full = os.path.normpath(f"{item.change.root}/{item.change.path}")
+    return full == path or full.startswith(f"{path.rstrip('/')}/")

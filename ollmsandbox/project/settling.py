@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a run's upper folders to the project: applied or held, and finished after a kill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..sandbox.overlay import Overlay, clock_offset, leftovers
+from . import backup, pending, records
+from .apply import Applier, Recorded, State, closed_folders, implied_parents
+from .changes import Change, ChangeSet, scan
+from .exchange import Step
+from .journal import Job, Journal, Task, project_lock
+from .manager import ProjectManager
+from .recorder import Mode, Report, nothing
+from .review import Review
+
+# A clock that is set back by less is taken for a measuring error.
+_JITTER = 1_000_000
+_SLACK = 1_000_000_000
+
+
+def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
+    found = {}
+    for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
+        if not os.path.isdir(root.path):
+            raise OllmSandboxError(
+                f"{root.path} is gone; what the command wrote to it is kept in "
+                f"{overlay.upper(name)}.",
+                "Put the folder back and run any command in it.",
+            )
+        lowers = [*([root.pending] if root.pending else []), root.path]
+        found[name] = scan(overlay.upper(name), lowers, root.path)
+    return found
+
+
+def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
+    began = {path: overlay.began[name] for name, path in overlay.overlay_map.items()}
+    set_back = overlay.clock - clock_offset()
+    if set_back > _JITTER:
+        # Files that were changed since may bear an earlier time than the beginning.
+        began = {path: at - set_back - _SLACK for path, at in began.items()}
+    return [
+        Recorded(number, change, began=began[change.root]) for number, change in enumerate(changes)
+    ]
+
+
+class Settling:
+    """The steps from an upper folder to the project. The project is locked meanwhile."""
+
+    def __init__(self, paths: Paths, step: Step = nothing) -> None:
+        self._paths = paths
+        self._step = step
+        self._manager = ProjectManager(paths)
+
+    def plan(
+        self, overlay: Overlay, items: Sequence[Recorded], mode: Mode, command: str, started: float
+    ) -> Job:
+        """Nothing has happened yet; from here on it will be finished."""
+        direct = mode is Mode.AUTO and not any(self._layer_is_used(overlay))
+        sources = {
+            root: overlay.upper(name) if direct else self._layer(overlay, root)
+            for name, root in overlay.overlay_map.items()
+        }
+        job = Job(
+            task=Task.APPLY if direct else Task.MERGE,
+            run_id=overlay.run_id,
+            project=overlay.roots[0].path,
+            mode=mode.value,
+            command=command,
+            started=started,
+            items=tuple(items),
+            sources=sources,
+            closed={root: _closed(root, items) for root in sources},
+        )
+        Journal.of_run(overlay.folder).write(job)
+        self._step()
+        return job
+
+    def _layer(self, overlay: Overlay, root: str) -> str:
+        return pending.layer_for(self._paths.pending(overlay.roots[0].path), root)
+
+    def _layer_is_used(self, overlay: Overlay) -> list[bool]:
+        folder = self._paths.pending(overlay.roots[0].path)
+        return [
+            folder.is_dir() and not pending.is_empty(self._layer(overlay, root.path))
+            for root in overlay.roots
+        ]
+
+    def run(self, overlay: Overlay, job: Job) -> list[Recorded]:
+        """Also a second time, after a kill."""
+        manager = self._manager
+        try:
+            project = records.begin_run(manager, job)
+            self._step()
+            if job.task is Task.MERGE:
+                job = self._merge(overlay, job)
+            done = list(job.items)
+            if job.mode == Mode.AUTO.value:
+                done = self._apply(job)
+                backup.back_up(manager, project, self._paths.versions / job.run_id, done)
+                self._step()
+            self._keep_rest(overlay, job, done)
+            records.end_run(manager, job, done)
+            self._step()
+            return done
+        finally:
+            manager.close()
+
+    def _merge(self, overlay: Overlay, job: Job) -> Job:
+        """Everything into the pending layer; what is to be applied is taken from there."""
+        for name, root in overlay.overlay_map.items():
+            pending.merge(overlay.upper(name), job.sources[root], root, self._step)
+        items: list[Recorded] = []
+        if job.mode == Mode.AUTO.value:
+            against_disk = {
+                (change.root, change.path): change
+                for root, layer in job.sources.items()
+                for change in scan(layer, [root], root).changes
+            }
+            for item in job.items:
+                change = against_disk.get((item.change.root, item.change.path))
+                items.append(
+                    # As it is on disk already: only an earlier change was taken back.
+                    replace(item, state=State.APPLIED)
+                    if change is None
+                    else replace(item, change=change)
+                )
+            for root, layer in job.sources.items():
+                chosen = [i for i in items if i.change.root == root and not i.is_held]
+                for change in implied_parents(layer, root, chosen):
+                    items.insert(0, Recorded(len(items), change))
+        else:
+            items = list(job.items)
+        closed = {root: _closed(root, items) for root in job.sources}
+        job = replace(job, task=Task.APPLY, items=tuple(items), closed=closed)
+        Journal.of_run(overlay.folder).write(job)
+        self._step()
+        return job
+
+    def _apply(self, job: Job) -> list[Recorded]:
+        done: dict[int, Recorded] = {}
+        for root, source in job.sources.items():
+            chosen = [
+                item
+                for item in job.items
+                if item.change.root == root and item.state is State.PENDING and not item.is_held
+            ]
+            if not chosen:
+                continue
+            applier = Applier(root, self._paths.versions / job.run_id, job.run_id, self._step)
+            try:
+                closed = (job.closed or {}).get(root, {})
+                for item in applier.apply(chosen, source, closed=closed):
+                    done[item.number] = item
+            finally:
+                applier.close()
+        return [done.get(item.number, item) for item in job.items]
+
+    def _keep_rest(self, overlay: Overlay, job: Job, done: Sequence[Recorded]) -> None:
+        """What was not applied waits in the pending layer, where the next command sees it."""
+        left = {item.change.root for item in done if item.state is not State.APPLIED}
+        for name, root in overlay.overlay_map.items():
+            layer = self._layer(overlay, root) if root in left else job.sources[root]
+            if root in left and job.sources[root] == overlay.upper(name):
+                # First without what was applied: it would hide what comes to be there later.
+                pending.prune(overlay.upper(name), root, whole=True)
+                pending.merge(overlay.upper(name), layer, root, self._step)
+            elif job.sources[root] != overlay.upper(name):
+                pending.prune(layer, root)
+
+
+def _closed(root: str, items: Sequence[Recorded]) -> dict[str, int]:
+    return closed_folders(root, [item.change for item in items if item.change.root == root])
+
+
+def recover(paths: Paths, step: Step = nothing) -> list[Report]:
+    """What programs that were killed have left: runs are finished, and what a command had written
+    by then waits to be looked at."""
+    reports = []
+    for overlay in leftovers(paths.cache):
+        project = overlay.roots[0].path
+        try:
+            with project_lock(paths, project):
+                job = Journal.of_run(overlay.folder).read()
+                settling = Settling(paths, step)
+                if job is None:
+                    if overlay.is_untouched():
+                        overlay.cleanup()
+                        continue
+                    changes = [c for found in find_changes(overlay).values() for c in found.changes]
+                    items = numbered(overlay, changes)
+                    if items:
+                        started = os.stat(overlay.folder).st_mtime
+                        command = "(interrupted)"
+                        job = settling.plan(overlay, items, Mode.REVIEW, command, started)
+                if job is not None:
+                    reports.append(Report(overlay.run_id, tuple(settling.run(overlay, job))))
+                overlay.cleanup()
+        except (OllmSandboxError, OSError) as error:
+            overlay.release()
+            reports.append(Report(overlay.run_id, errors=(str(error),)))
+    for journal in Journal.left(paths):
+        review = Review(paths, step)
+        try:
+            reports += review.finish(journal)
+        finally:
+            review.close()
+    return reports
