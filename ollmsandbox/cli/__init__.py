@@ -149,6 +149,17 @@ def _parser() -> argparse.ArgumentParser:
     history.add_argument("--json", action="store_true", help="print one JSON document")
     history.set_defaults(handler=_history)
 
+    roots = commands.add_parser(
+        "roots",
+        help="folders outside the project that commands may change, too",
+        description="A project may have links to folders outside of it. Commands can change what "
+        "is in them only if you agree; what they change there is recorded as in the project.",
+    )
+    roots.add_argument("action", choices=("list", "add", "remove"))
+    roots.add_argument("folder", nargs="?", metavar="DIR")
+    roots.add_argument("--project", metavar="DIR", help="of this project (default: this one)")
+    roots.set_defaults(handler=_roots)
+
     doctor = commands.add_parser("doctor", help="tell what this machine can do, and what to mend")
     doctor.add_argument("--json", action="store_true", help="print one JSON document")
     doctor.set_defaults(handler=_doctor)
@@ -183,6 +194,12 @@ def _history(given: argparse.Namespace) -> int:
     from .review import history
 
     return history(given)
+
+
+def _roots(given: argparse.Namespace) -> int:
+    from .roots import roots
+
+    return roots(given)
 
 
 def _doctor(given: argparse.Namespace) -> int:

@@ -94,6 +94,7 @@ class _Run:
             capture=1 << 20 if given.json else 1 << 12,
         )
         self.run_id = bubble.overlay.run_id
+        self.notices += bubble.plan.unrecorded()
         loop = asyncio.get_running_loop()
 
         def interrupted(number: int) -> None:
@@ -122,9 +123,11 @@ class _Run:
 
     def tell_changes(self) -> None:
         """To the person; what is printed by the command stays apart from it."""
+        if self._given.quiet:
+            return
         for notice in self.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
-        if self.report is not None and not self._given.quiet:
+        if self.report is not None:
             from .words import summary, tell
 
             tell(summary(self.report, self.project))

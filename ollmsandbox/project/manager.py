@@ -78,6 +78,7 @@ class ProjectManager:
             Setting.delete().where(
                 (Setting.key == _ACTIVE) & (Setting.value == str(project.id))
             ).execute()
+        self._forget_roots(project)
 
     def find_project(self, path: AnyPath) -> Project | None:
         with self.store.errors_told():
@@ -121,6 +122,7 @@ class ProjectManager:
             )
         with self.store.transaction():
             AgreedRoot.insert(project=project.id, path=real).on_conflict_ignore().execute()
+        self._forget_roots(project)
 
     def revoke(self, project: Project, folder: AnyPath) -> None:
         # As it was written down, too: what was a folder then may be a link now.
@@ -129,6 +131,11 @@ class ProjectManager:
             AgreedRoot.delete().where(
                 (AgreedRoot.project == project.id) & AgreedRoot.path.in_(list(names))
             ).execute()
+        self._forget_roots(project)
+
+    def _forget_roots(self, project: Project) -> None:
+        """What is kept of them for a quick start of commands."""
+        self.paths.linked_roots(project.path).unlink(missing_ok=True)
 
     def agreed_roots(self, project: Project) -> list[str]:
         with self.store.errors_told():

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from ..paths import Paths, close_to_others, make_folder
 from . import profile_file
 from .host import Host
 from .launch import SHELL, Programs, check_words, make_order, open_descriptors, scope_for
+from .monitor import Event, Monitor
 from .output import readable
 from .overlay import Keeper, Overlay, Root
 from .places import find_project
@@ -39,7 +40,7 @@ class Bubble:
     """`Bubble(project).exec(command)`: once, then it is spent.
 
     What the command changes is handed to the keeper. Without one it is a dry run: the project stays
-    as it is.
+    as it is. Who wants to see changes while they happen (`live`) needs a loop on GLib.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Bubble:
         environ: Mapping[str, str] | None = None,
         capabilities: Capabilities | None = None,
         keeper: Keeper | None = None,
+        live: Callable[[Event], None] | None = None,
         capture: int = _CAPTURE,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
@@ -70,6 +72,10 @@ class Bubble:
         self._keeper = keeper
         roots = keeper.roots() if keeper else [Root(self.project)]
         self.overlay = Overlay(self._paths.cache, roots)
+        self.monitor: Monitor | None = None
+        if live is not None:
+            self.monitor = Monitor(self.overlay.overlay_map, self.overlay.upper_folder)
+            self.monitor.listen(live)
         self._capture = capture
         self._running: Running | None = None
         self._bwrap_pid = 0
@@ -128,8 +134,12 @@ class Bubble:
         self.plan  # noqa: B018 - what is wrong with it is said before anything is made
         self.overlay.create()
         try:
+            if self.monitor is not None:
+                self.monitor.start()
             return await self._exec(argv, sinks, stdin)
         finally:
+            if self.monitor is not None:
+                self.monitor.stop()
             # However it ended: what was written until then is somebody's work.
             await asyncio.shield(asyncio.ensure_future(self._settle()))
 
@@ -162,7 +172,11 @@ class Bubble:
             self._status = status
             self.overlay.note_process(self._bwrap_pid)
             folders = (self.overlay.folder, str(self._paths.playground))
-            limits = watch(self.plan.limits, self._bwrap_pid, folders)
+            written = None
+            if self.monitor is not None:
+                written = asyncio.Event()
+                self.monitor.listen(lambda _event: written.set())
+            limits = watch(self.plan.limits, self._bwrap_pid, folders, written)
             late = asyncio.get_running_loop().call_later(_PATIENCE, self._give_up)
             try:
                 await running.wait(asyncio.ensure_future(limits))

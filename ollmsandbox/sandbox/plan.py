@@ -69,6 +69,10 @@ class Plan:
         kinds = (Layered, Overlaid)
         return [o for mount in self.mounts if isinstance(mount, kinds) for o in mount.outer()]
 
+    def unrecorded(self) -> list[str]:
+        """What a person who expects it to be written should know."""
+        return [mount.describe() for mount in self.mounts if isinstance(mount, Unrecorded)]
+
     def describe(self) -> list[str]:
         """Sentences for a person, from the same objects."""
         network = (

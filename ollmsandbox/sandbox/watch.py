@@ -7,38 +7,58 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
+from ..trees import measure
 from .process import tasks_below
 from .profile import Limits
 from .result import Stop
 
 _INTERVAL = 0.25
+_BRIEFLY = 0.05
 _LITTLE = 16 << 20
 # bwrap's own processes.
 _OWN = 2
 _MOST_LOOKED_AT = 256
 
 
-async def watch(limits: Limits, first_process: int, folders: Sequence[str]) -> Stop:
-    """Return when a limit is passed by the process or what is below it."""
+async def watch(
+    limits: Limits,
+    first_process: int,
+    folders: Sequence[str],
+    written: asyncio.Event | None = None,
+) -> Stop:
+    """Return when a limit is passed by the process or what is below it. Who knows that something
+    was `written` has it looked at sooner; it is looked at in any case."""
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.time if limits.time is not None else None
     before = {folder: _used(folder) for folder in folders}
     while True:
         pause = _INTERVAL if end is None else min(_INTERVAL, max(0.0, end - loop.time()))
-        await asyncio.sleep(pause)
+        if written is None:
+            await asyncio.sleep(pause)
+        else:
+            await asyncio.sleep(min(pause, _BRIEFLY))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, pause - _BRIEFLY)):
+                    await written.wait()
+            written.clear()
         if end is not None and loop.time() >= end:
             return Stop.TIME
-        found = _disk(limits, before) or _processes(limits, first_process)
+        found = await _disk(limits, before) or _processes(limits, first_process)
         if found is not None:
             return found
 
 
-def _disk(limits: Limits, before: dict[str, int]) -> Stop | None:
+async def _disk(limits: Limits, before: dict[str, int]) -> Stop | None:
     for folder, used in before.items():
         added = _used(folder) - used
         if limits.disk is not None and added > limits.disk:
-            return Stop.DISK
+            # The disk is everybody's: what counts is in the folder. The rest is not looked at twice.
+            _, size = await asyncio.to_thread(measure, Path(folder))
+            if size > limits.disk:
+                return Stop.DISK
+            before[folder] += added - size
         # A disk that was full before is no reason to end a command that writes little.
         if limits.free is not None and added > _LITTLE and _free(folder) < limits.free:
             return Stop.FULL

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What recording changes costs, as a ratio to the plainest way of doing the same."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ollmsandbox import loop  # noqa: E402
+from ollmsandbox.paths import Paths  # noqa: E402
+from ollmsandbox.project.recorder import Recorder  # noqa: E402
+from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
+from ollmsandbox.sandbox.overlay import Overlay  # noqa: E402
+
+
+class Person:
+    """With a home folder of their own: nothing of the real one is touched."""
+
+    def __init__(self, folder: Path) -> None:
+        self.environ = {**os.environ, "HOME": str(folder)}
+        self.paths = Paths.from_environ(self.environ)
+
+    async def run(self, project: Path, command: str) -> float:
+        """Returns how long scan and apply took."""
+        keeper = Timed(str(project), self.paths)
+        result = await Bubble(project, environ=self.environ, keeper=keeper).exec(command)
+        assert result.exit_code == 0, result.stderr.text
+        return keeper.took
+
+
+class Timed(Recorder):
+    took = 0.0
+
+    async def settle(self, overlay: Overlay) -> None:
+        start = time.perf_counter()
+        await super().settle(overlay)
+        self.took = time.perf_counter() - start
+        states = {item.state.value for item in (self.report.changes if self.report else ())}
+        assert states == {"applied"}, states
+
+
+def verdict(what: str, ratio: float, most: float) -> None:
+    word = "reached" if ratio <= most else "MISSED"
+    print(f"{what}: {ratio:.2f}, to reach: {most:.2f} at most: {word}", flush=True)
+
+
+async def timed(once: Callable[[], Awaitable[object]]) -> float:
+    start = time.perf_counter()
+    await once()
+    return time.perf_counter() - start
+
+
+async def against_pipeline(person: Person, project: Path, rounds: int) -> None:
+    """The same mounts, made by hand with the usual programs."""
+
+    async def bubble() -> None:
+        await person.run(project, "true")
+
+    def by_hand() -> None:
+        subject = Bubble(
+            project, environ=person.environ, keeper=Recorder(str(project), person.paths)
+        )
+        plan, overlay = subject.plan, subject.overlay
+        words = [f"mkdir -p {shlex.quote(overlay.upper('overlay1'))}"]
+        words.append(f"mkdir -p {shlex.quote(overlay.work('overlay1'))}")
+        for mount in plan.outer():
+            options = f"{mount.options},lowerdir={':'.join(mount.lower)}"
+            if mount.upper:
+                options += f",upperdir={mount.upper},workdir={mount.work}"
+            words.append(f"mount -t overlay -o {shlex.quote(options)} overlay {mount.target}")
+        argv = ["bwrap", *plan.args(), "--", "/bin/sh", "-c", "true"]
+        words.append(f"exec {shlex.join(argv)}")
+        script = " && ".join(words)
+        user = ["--user", "--map-root-user"] if os.getuid() else []
+        scripts.append((["unshare", *user, "--mount", "sh", "-c", script], overlay.folder))
+
+    scripts: list[tuple[list[str], str]] = []
+    for _ in range(rounds + 2):
+        by_hand()
+    ours, theirs = [], []
+    for number, (argv, folder) in enumerate(scripts):
+        took = await timed(bubble)
+        start = time.perf_counter()
+        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)  # noqa: ASYNC221
+        subprocess.run(["rm", "-rf", folder], check=True)  # noqa: ASYNC221
+        if number >= 2:
+            ours.append(took)
+            theirs.append(time.perf_counter() - start)
+    mine, hand = statistics.median(ours), statistics.median(theirs)
+    print(
+        f"Bubble.exec with overlay, scan, clean-up {mine * 1000:.1f} ms, by hand {hand * 1000:.1f}"
+    )
+    verdict("Bubble.exec / the same by hand", mine / hand, 1.3)
+
+
+async def against_size(person: Person, folder: Path, files: int, rounds: int) -> None:
+    small, large = folder / "small", folder / "large"
+    for project, count in ((small, 100), (large, files)):
+        for number in range(0, count, 1000):
+            part = project / f"{number // 100000}" / f"{number}"
+            part.mkdir(parents=True)
+            for inner in range(min(1000, count - number)):
+                os.close(os.open(part / f"{inner}", os.O_CREAT | os.O_WRONLY))
+    times: dict[Path, list[float]] = {small: [], large: []}
+    for number in range(rounds + 2):
+        for project, taken in times.items():
+
+            async def once(project: Path = project) -> None:
+                await person.run(project, "true")
+
+            took = await timed(once)
+            if number >= 2:
+                taken.append(took)
+    ratio = statistics.median(times[large]) / statistics.median(times[small])
+    verdict(f"`true` in a project of {files:,} files / in one of 100", ratio, 1.1)
+
+
+async def against_copying(person: Person, folder: Path, files: int) -> None:
+    ours, theirs = [], []
+    for number in range(3):
+        project = folder / f"copied{number}"
+        for start in range(0, files, 200):
+            part = project / f"d{start}"
+            part.mkdir(parents=True)
+            for inner in range(200):
+                (part / f"{inner}").write_text(f"{inner} " * 100)
+        command = "for d in *; do for f in $d/*; do echo changed >> $f; done; done"
+        ours.append(await person.run(project, command))
+        start_time = time.perf_counter()
+        subprocess.run(["cp", "-a", project, folder / f"copy{number}"], check=True)  # noqa: ASYNC221
+        theirs.append(time.perf_counter() - start_time)
+    mine, plain = statistics.median(ours), statistics.median(theirs)
+    print(f"{files:,} changed files: scan, apply and backups {mine:.2f} s, cp -a {plain:.2f} s")
+    verdict("scan and apply / cp -a", mine / plain, 1.5)
+
+
+async def one_large_file(person: Person, project: Path, size: int) -> None:
+    small = statistics.median(
+        [await person.run(project, f"head -c 4096 /dev/zero > small{n}") for n in range(3)]
+    )
+    large = await person.run(project, f"head -c {size} /dev/zero > large")
+    print(f"applying {size >> 20:,} MiB {large * 1000:.1f} ms, 4 KiB {small * 1000:.1f} ms")
+    verdict("applying a large file / a small one", large / small, 2.0)
+
+
+async def measure(given: argparse.Namespace, folder: Path) -> None:
+    person = Person(folder)
+    project = folder / "project"
+    project.mkdir()
+    await person.run(project, "echo first > file")
+    await against_pipeline(person, project, given.rounds)
+    await against_copying(person, folder / "many", given.changed)
+    await one_large_file(person, project, given.large << 20)
+    shutil.rmtree(folder / "many")
+    await against_size(person, folder / "sizes", given.files, given.rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--files", type=int, default=1_000_000, help="in the large project")
+    parser.add_argument("--changed", type=int, default=20_000, help="files that one run changes")
+    parser.add_argument("--large", type=int, default=4096, help="MiB of the large file")
+    given = parser.parse_args()
+    # Not in /tmp, which may be memory: this is about disks.
+    with tempfile.TemporaryDirectory(prefix="ollmsandbox-bench-", dir="/var/tmp") as folder:
+        os.chdir("/")
+        loop.run(measure(given, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
