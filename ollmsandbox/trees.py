@@ -11,6 +11,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import ProjectError
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -117,6 +119,25 @@ def open_folder(name: str, around: int, opened: list[Opened]) -> int:
     return os.open(name, _FOLDER, dir_fd=around)
 
 
+def open_root(root: str) -> int:
+    """A folder that was named with all links resolved, and has none on the way to it since."""
+    try:
+        descriptor = os.open(root, _FOLDER)
+    except OSError as error:
+        raise _is_elsewhere(root) from error
+    if os.readlink(f"/proc/self/fd/{descriptor}") != root:
+        os.close(descriptor)
+        raise _is_elsewhere(root)
+    return descriptor
+
+
+def _is_elsewhere(root: str) -> ProjectError:
+    return ProjectError(
+        f"{root} is not the folder that it was: it is gone, or a link leads elsewhere now.",
+        "Put the folder back and try again.",
+    )
+
+
 def _move_up(name: str, around: int, top: int, number: int) -> int:
     # Moving a folder changes its "..", for which it has to be writable.
     _unlock(name, around)
@@ -133,9 +154,11 @@ def _unlock(name: str, around: int) -> None:
     set_mode(name, around, 0o700)
 
 
-def set_mode(name: str, around: int, mode: int) -> None:
-    """Never through a link, which somebody might put there just now."""
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=around)
+def set_mode(name: str, around: int, mode: int, *, any_kind: bool = False) -> None:
+    """Never through a link, which somebody might put there just now; and unless it may be of any
+    kind, only a folder's: a file at its name may have another name elsewhere."""
+    kind = 0 if any_kind else os.O_DIRECTORY
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=around)
     try:
         if stat.S_ISLNK(os.fstat(descriptor).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

@@ -49,7 +49,8 @@ class Person:
     def bubble(self, *, network: bool = False, profile: str = "standard", **options: Any) -> Bubble:
         options.setdefault("timeout", 60)
         project = options.pop("project", self.project)
-        options.setdefault("keeper", Recorder(os.path.realpath(project), self.paths))
+        if "\0" not in str(project):
+            options.setdefault("keeper", Recorder(os.path.realpath(project), self.paths))
         return Bubble(
             project,
             network,

@@ -45,6 +45,9 @@ def ways_of_this_machine() -> list[OverlayWay]:
 
 WAYS = ways_of_this_machine()
 each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.value)
+# Without one, changes could not be recorded, and the project is not written.
+OVERLAYS = [way for way in WAYS if way is not OverlayWay.NONE]
+each_overlay = pytest.mark.parametrize("way", OVERLAYS, ids=lambda way: way.value)
 
 
 def by(person: Person, way: OverlayWay) -> Capabilities:
@@ -181,7 +184,7 @@ ODD_NAMES = {
 
 
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
-@each_way
+@each_overlay
 def test_a_project_may_have_any_name(person: Person, name: str, way: OverlayWay) -> None:
     project = person.home / name
     project.mkdir()
@@ -194,6 +197,18 @@ def test_a_project_may_have_any_name(person: Person, name: str, way: OverlayWay)
     assert deeper.exit_code == 0
     assert os.listdir(project / "inner") == ["deep"]
     assert not (person.project / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
+def test_a_project_of_any_name_can_be_read_without_an_overlay(person: Person, name: str) -> None:
+    project = person.home / name
+    project.mkdir()
+    (project / "old").write_text("old")
+    command = 'cat old "$PWD/old"; mkdir inner'
+    result = person.run(command, project=project, capabilities=by(person, OverlayWay.NONE))
+    assert (result.exit_code, result.stdout.text) == (1, "oldold")
+    assert result.stderr.text.endswith("Read-only file system\n")
+    assert os.listdir(project) == ["old"]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
@@ -211,13 +226,23 @@ def test_a_project_may_lie_outside_of_the_home_folder(person: Person, tmp_path: 
     assert (project / "made").exists()
 
 
-@each_way
+@each_overlay
 def test_a_project_may_lie_on_another_file_system(person: Person, way: OverlayWay) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as project:
         assert os.stat(project).st_dev != os.stat(person.home).st_dev
         result = person.run("pwd; touch made; ls", project=project, capabilities=by(person, way))
         assert result.stdout.text == f"{project}\nmade\n"
         assert os.listdir(project) == ["made"]
+
+
+def test_a_project_on_another_file_system_can_be_read_without_an_overlay(person: Person) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as project:
+        Path(project, "old").write_text("old")
+        found = by(person, OverlayWay.NONE)
+        result = person.run("pwd; cat old; touch made", project=project, capabilities=found)
+        assert result.stdout.text == f"{project}\nold"
+        assert "Read-only file system" in result.stderr.text
+        assert os.listdir(project) == ["old"]
 
 
 def in_mounts(script: str, *words: str | Path) -> list[str]:
@@ -248,14 +273,18 @@ def run_beside(
 
 
 def test_a_project_on_a_read_only_file_system_can_be_read(person: Person) -> None:
+    """A command may write there as everywhere; only applying it fails, and that is told."""
     done = run_beside(
         person,
         in_mounts(READ_ONLY, person.project),
-        *("run", "--project", str(person.project), "-c"),
-        'cat file; touch new || echo "not written"; touch ~/playground/new',
+        *("run", "--json", "--project", str(person.project), "-c"),
+        "cat file; echo new >new && cat new; touch ~/playground/new",
     )
-    assert (done.returncode, done.stdout) == (0, "seen\nnot written\n")
-    assert "Read-only file system" in done.stderr
+    told = json.loads(done.stdout)
+    assert (told["exit_code"], told["stdout"]) == (0, "seen\nnew\n")
+    (change,) = told["changes"]
+    assert (change["path"], change["state"]) == ("new", "failed")
+    assert "Read-only file system" in change["note"]
     assert os.listdir(person.project) == []
     assert (person.playground / "new").exists()
 
@@ -272,15 +301,28 @@ def test_what_is_mounted_in_the_home_folder_is_seen_and_not_written(person: Pers
     assert (done.returncode, done.stdout) == (0, "seen\nnot written\n")
 
 
-def test_what_is_mounted_in_the_project_can_be_written(person: Person) -> None:
+def test_what_is_mounted_in_the_project_is_seen_and_not_written(person: Person) -> None:
+    """An overlay does not reach into other mounts, so nothing there could be recorded."""
     disk = person.project / "disk"
     disk.mkdir()
+    (person.project / "old").write_text("old\n")
     done = run_beside(
         person,
-        in_mounts('mount -t tmpfs none "$1"', disk),
-        *("run", "--project", str(person.project), "-c", "echo new >disk/file && cat disk/file"),
+        in_mounts('mount -t tmpfs none "$1"; echo seen >"$1/file"', disk),
+        *("run", "--project", str(person.project), "-c"),
+        "cat old disk/file; echo x >disk/file; echo new >new; cat disk/file; touch ~/playground/a",
     )
-    assert (done.returncode, done.stdout) == (0, "new\n")
+    assert (done.returncode, done.stdout) == (0, "old\nseen\nseen\n")
+    assert "cannot create disk/file: Read-only file system" in done.stderr
+    assert (person.playground / "a").exists()
+    if IS_ROOT:
+        assert (person.project / "new").read_text() == "new\n"
+    else:
+        # A user namespace cannot take the project apart from what is mounted in it.
+        assert "cannot create new: Read-only file system" in done.stderr
+        assert f"{person.project} (the project) can be read, not written" in done.stderr
+        assert not (person.project / "new").exists()
+    assert os.listdir(disk) == []
 
 
 # As high as overlays can be stacked, so that no other can be put on top.
@@ -304,11 +346,17 @@ def test_where_no_overlay_can_be_mounted_commands_run_all_the_same(
     overlay = next(check for check in told["checks"] if check["key"] == "overlay")
     assert (overlay["ok"], overlay["needed"]) == (False, False)
     assert overlay["cause"]
-    assert overlay["remedy"]
-    command = "ls ~; ls -A ~/.ssh; touch ~/playground/new"
+    assert "project" in overlay["remedy"]
+    writes = next(check for check in told["checks"] if check["key"] == "writes")
+    assert (writes["ok"], writes["needed"]) == (False, False)
+    assert "recorded" in writes["cause"]
+    command = "ls ~; ls -A ~/.ssh; touch ~/playground/new; touch new"
     done = run_beside(person, around, "run", "--project", str(person.project), "-c", command)
-    assert (done.returncode, done.stdout) == (0, "playground\nproject\n")
+    assert (done.returncode, done.stdout) == (1, "playground\nproject\n")
+    assert "cannot touch 'new': Read-only file system" in done.stderr
+    assert f"{person.project} (the project) can be read, not written" in done.stderr
     assert os.listdir(person.playground) == ["new"]
+    assert os.listdir(person.project) == []
 
 
 # --- the home folder and the playground --------------------------------------------------------
@@ -719,8 +767,16 @@ def test_no_limit_is_no_limit(person: Person) -> None:
 
 @each_way
 def test_a_strict_command_runs(person: Person, way: OverlayWay) -> None:
+    command = "cd ~/playground && echo ran >made; cat made"
+    result = person.run(command, profile="strict", capabilities=by(person, way))
+    assert (result.exit_code, result.stdout.text) == (0, "ran\n")
+
+
+@each_overlay
+def test_a_strict_command_writes_to_the_project(person: Person, way: OverlayWay) -> None:
     result = person.run("echo ran >made; cat made", profile="strict", capabilities=by(person, way))
     assert (result.exit_code, result.stdout.text) == (0, "ran\n")
+    assert (person.project / "made").read_text() == "ran\n"
 
 
 # --- in other sandboxes ------------------------------------------------------------------------

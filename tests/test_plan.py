@@ -17,11 +17,13 @@ from ollmsandbox.sandbox.mounts import (
     Kernel,
     Layered,
     Mount,
+    Overlaid,
     OverlayWay,
     Pieced,
     Scratch,
     Sealed,
     System,
+    Unrecorded,
     Writable,
 )
 from ollmsandbox.sandbox.plan import Plan
@@ -60,7 +62,8 @@ def test_a_later_mount_does_not_hide_an_earlier_one_that_is_needed(
         if (isinstance(mount, Layered) and mount.spec.folder == str(person.home))
         or (isinstance(mount, Pieced) and mount.folder == str(person.home))
     ]
-    playground, project = only(plan, Writable)
+    (playground,) = only(plan, Writable)
+    (project,) = only(plan, Unrecorded if way is OverlayWay.NONE else Overlaid)
     assert only(plan, System) == [0]
     assert only(plan, Kernel) == [1]
     assert len(home) == 1
@@ -289,7 +292,12 @@ def test_the_description_names_project_playground_network_and_secrets(
     told = plan_of(person, way).describe()
     assert "The network cannot be reached." in told
     assert "The system can be read, not written." in told
-    assert f"{person.project} (the project) can be written." in told
+    written = [line for line in told if line.startswith(f"{person.project} (the project) can be ")]
+    assert written == [
+        f"{person.project} (the project) can be read, not written: changes cannot be recorded here."
+        if way is OverlayWay.NONE
+        else f"{person.project} (the project) can be written; what changes is recorded."
+    ]
     assert f"{person.home}/playground (the playground) can be written." in told
     assert any("/tmp" in sentence and "forgotten" in sentence for sentence in told)
     hidden = "\n".join(sentence for sentence in told if sentence.startswith("Hidden:"))

@@ -228,7 +228,8 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
     scan(folder)
     absolute = [os.path.join(folder.path, name) for name in ("deleted", "both")]
     folder.manager.mark_deleted(project_of(folder), absolute, deleted=True)
-    folder.manager.set_copies([(record(folder, name).id, "/copy") for name in ("copied", "both")])
+    copied = [("copied", False), ("both", True)]
+    folder.manager.note_backups([(record(folder, name).id, "/copy", gone) for name, gone in copied])
     for name in ("deleted", "copied", "both", "neither"):
         (person.project / name).unlink()
     for _ in range(2):

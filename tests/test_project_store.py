@@ -536,7 +536,9 @@ def test_deletion_and_copies_are_noted_in_bulk(manager: ProjectManager, person: 
     assert {record.project_id for record in deleted} == {project.id}
 
     copies = [(ids[path], f"/copy{NOT_UTF_8}{path}") for path in paths]
-    manager.set_copies(copies)
+    manager.note_backups([(number, copy, False) for number, copy in copies])
+    # A file without a new backup keeps the one it has.
+    manager.note_backups([(number, None, False) for number, _ in copies])
     manager.forget_copies([copy for _, copy in copies[:1499]] + ["/unknown"])
     kept = FileRecord.select().where(FileRecord.last_approved_copy_path.is_null(False))
     assert [(record.id, record.last_approved_copy_path) for record in kept] == copies[1499:]

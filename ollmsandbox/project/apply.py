@@ -54,7 +54,7 @@ class Applier:
     before (by number) and, when that is undone, what was there after (`new-` and the number)."""
 
     def __init__(self, root: str, versions: Path, run_id: str, step: Step) -> None:
-        self._project = Tree(root)
+        self._project = Tree(root, trees.open_root(root))
         self._run_id = run_id
         self._step = step
         self._versions = os.open(make_folder(versions), FOLDER)
@@ -70,9 +70,11 @@ class Applier:
         *,
         forced: Iterable[str] = (),
         closed: Mapping[str, int] = MappingProxyType({}),
+        fresh: bool = False,
     ) -> list[Recorded]:
         """From a layer into the project. What is forced is put in place whatever is there. What is
-        closed has to be opened for it, and gets its mode back."""
+        closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was
+        begun before."""
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
         layer = Tree(source)
@@ -101,6 +103,7 @@ class Applier:
                 expects=change.old_type in (Type.FILE, Type.LINK) and change.path not in always,
                 temporary=self._temporary(item),
                 step=self._step,
+                fresh=fresh,
             )
 
         try:
@@ -190,7 +193,8 @@ class Applier:
                 return replace(item, state=State.CONFLICT, note=note)
             note = f"{error.strerror}." if error.strerror else str(error)
             return replace(item, state=State.FAILED, note=note)
-        return replace(item, state=state, note="", before=done.before, after=done.after)
+        # As replace() would do it, which takes as long as a file does.
+        return Recorded(item.number, item.change, state, "", item.began, *done)
 
     def _finish(self, done: list[Recorded]) -> list[Recorded]:
         failed = dict(self._project.close())

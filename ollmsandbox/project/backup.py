@@ -23,13 +23,17 @@ KEEP_BACKUPS = 7 * 86400
 KEEP_RUNS = 30 * 86400
 MOST_KEPT = 2 << 30
 _LONGEST = 255
+# So many characters fit in any case, however many bytes each has.
+_SHORT = 50
 
 
-def backup_name(number: int, path: str, now: float) -> str:
+def backup_name(number: int, path: str, day: str) -> str:
     """`{id}-{YY-MM-DD}-{basename}`; of a long name the end is kept, which tells what kind it is."""
-    start = f"{number}-{time.strftime('%y-%m-%d', time.localtime(now))}-"
-    name = os.fsencode(os.path.basename(path))
-    return start + os.fsdecode(name[-(_LONGEST - len(start)) :])
+    start = f"{number}-{day}-"
+    name = os.path.basename(path)
+    if len(name) < _SHORT:
+        return start + name
+    return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
 
 
 def back_up(
@@ -37,38 +41,30 @@ def back_up(
 ) -> None:
     """What a run replaced or deleted: a record for each file, and the first version of the day."""
     done = [
-        item
+        (f"{item.change.root}/{item.change.path}", item)
         for item in items
-        if item.state is State.APPLIED and Type.FOLDER not in (item.change.type,)
+        if item.state is State.APPLIED and item.change.type is not Type.FOLDER
     ]
     if not done:
         return
-    paths = [f"{item.change.root}/{item.change.path}" for item in done]
-    ids = manager.records_for(project, paths)
-    now = time.time()
+    ids = manager.records_for(project, [path for path, _ in done])
+    day = time.strftime("%y-%m-%d")
+    around = str(manager.paths.backups)
     folder = os.open(make_folder(manager.paths.backups), FOLDER)
     kept = os.open(make_folder(versions), FOLDER)
-    copies = []
+    noted: list[tuple[int, str | None, bool]] = []
     try:
-        for item, path in zip(done, paths, strict=True):
-            if item.change.old_type is not Type.FILE:
-                continue
-            name = backup_name(ids[path], path, now)
-            if _link(Spot(kept, str(item.number)), Spot(folder, name)):
-                copies.append((ids[path], f"{manager.paths.backups}/{name}"))
+        for path, item in done:
+            number, copied = ids[path], None
+            if item.change.old_type is Type.FILE:
+                name = backup_name(number, path, day)
+                if _link(Spot(kept, str(item.number)), Spot(folder, name)):
+                    copied = f"{around}/{name}"
+            noted.append((number, copied, item.change.kind is Kind.DELETED))
     finally:
         os.close(folder)
         os.close(kept)
-    gone = [path for item, path in zip(done, paths, strict=True) if _is_gone(item)]
-    there = [path for item, path in zip(done, paths, strict=True) if not _is_gone(item)]
-    with manager.store.transaction():
-        manager.set_copies(copies)
-        manager.mark_deleted(project, gone, deleted=True)
-        manager.mark_deleted(project, there, deleted=False)
-
-
-def _is_gone(item: Recorded) -> bool:
-    return item.change.kind is Kind.DELETED
+    manager.note_backups(noted)
 
 
 def _link(version: Spot, backup: Spot) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -123,7 +123,8 @@ class _Walk:
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         top = os.open(upper, FOLDER)
-        below = [os.open(lower, FOLDER) for lower in lowers]
+        below = [os.open(lower, FOLDER) for lower in lowers[:-1]]
+        below.append(trees.open_root(lowers[-1]))
         new, old = _mode(os.fstat(top)), _mode(os.fstat(below[-1]))
         if new != old & 0o1777:
             self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
@@ -287,19 +288,19 @@ class _Walk:
         type_: Type,
         mode: int | None = None,
         target: str | None = None,
-        flags: Iterable[Flag] = (),
+        flags: Sequence[Flag] = (),
         old_type: Type | None = None,
         old_mode: int | None = None,
     ) -> None:
-        flags = [*flags]
-        if type_ is not Type.FOLDER:
-            if waits_for_yes(path):
-                flags += [Flag.LATER, Flag.HELD]
-            elif acts_later(path):
-                flags.append(Flag.LATER)
+        marks = (*flags, *self._marks(path)) if type_ is not Type.FOLDER else ()
         self.changes.append(
-            Change(self._root, path, kind, type_, mode, target, tuple(flags), old_type, old_mode)
+            Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode)
         )
+
+    def _marks(self, path: str) -> tuple[Flag, ...]:
+        if not acts_later(path):
+            return ()
+        return (Flag.LATER, Flag.HELD) if waits_for_yes(path) else (Flag.LATER,)
 
 
 def is_whiteout(found: os.stat_result) -> bool:

@@ -55,20 +55,22 @@ def exchange(
     expects: bool,
     temporary: str,
     step: Step,
+    fresh: bool = False,
 ) -> Exchanged:
     """Files and links only. Without `incoming` the place is emptied. `expects` says that there was
-    something."""
-    old, version = place.look(), kept.look()
-    new = incoming.look() if incoming else None
-    if incoming is not None and new is None:
-        if old is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), incoming.name)
-        return Exchanged("", signature(old))
-    if old is not None and new is not None and os.path.samestat(old, new):
-        # Linked into place already.
-        assert incoming is not None
-        os.unlink(incoming.name, dir_fd=incoming.around)
-        return Exchanged("", signature(place.look()))
+    something, `fresh` that nothing of this was begun before."""
+    old = place.look()
+    version = None if fresh else kept.look()
+    if incoming is not None and not fresh:
+        new = incoming.look()
+        if new is None:
+            if old is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), incoming.name)
+            return Exchanged("", signature(old))
+        if old is not None and os.path.samestat(old, new):
+            # Linked into place already.
+            os.unlink(incoming.name, dir_fd=incoming.around)
+            return Exchanged("", signature(place.look()))
     if old is None and expects and version is None and incoming is not None:
         raise ConflictError("It was removed in the meantime.")
     before = signature(old) if version is None else ""
@@ -91,8 +93,7 @@ def exchange(
             os.unlink(place.name, dir_fd=place.around)
             step()
         return Exchanged(before, "")
-    assert new is not None
-    cleanse(incoming, new)
+    cleanse(incoming)
     move(incoming, place, temporary, replace=old is not None)
     step()
     return Exchanged(before, signature(place.look()))
@@ -103,22 +104,22 @@ def signature(found: os.stat_result | None) -> str:
     return f"{found.st_ino}:{found.st_ctime_ns}" if found else ""
 
 
-def cleanse(spot: Spot, found: os.stat_result) -> None:
+def cleanse(spot: Spot) -> None:
     """A file as the project may have it: nothing of the overlay's, and nobody's rights lent."""
-    if not stat.S_ISREG(found.st_mode):
-        return
     path = f"/proc/self/fd/{spot.around}/{spot.name}"
-    mode = stat.S_IMODE(found.st_mode)
-    if any(name.startswith(_OURS) for name in _attributes(path)):
-        if not mode & stat.S_IWUSR:
-            trees.set_mode(spot.name, spot.around, mode | stat.S_IWUSR)
-        for name in _attributes(path):
-            if name.startswith(_OURS):
-                os.removexattr(path, name, follow_symlinks=False)
-        if not mode & stat.S_IWUSR:
-            trees.set_mode(spot.name, spot.around, mode & 0o1777)
-    if mode & 0o6000:
-        trees.set_mode(spot.name, spot.around, mode & 0o1777)
+    ours = [name for name in _attributes(path) if name.startswith(_OURS)]
+    for name in ours:
+        try:
+            os.removexattr(path, name, follow_symlinks=False)
+        except PermissionError:
+            # Its owner may not write to it; that is no secret to be kept from us.
+            mode = stat.S_IMODE(os.lstat(path).st_mode)
+            trees.set_mode(spot.name, spot.around, mode | stat.S_IWUSR, any_kind=True)
+            os.removexattr(path, name, follow_symlinks=False)
+            trees.set_mode(spot.name, spot.around, mode, any_kind=True)
+    found = spot.look()
+    if found is not None and stat.S_ISREG(found.st_mode) and found.st_mode & 0o6000:
+        trees.set_mode(spot.name, spot.around, found.st_mode & 0o1777, any_kind=True)
 
 
 def _attributes(path: str) -> list[str]:
@@ -220,8 +221,16 @@ def copy(source: Spot, target: Spot) -> None:
         words = os.readlink(source.name, dir_fd=source.around)
         os.symlink(words, target.name, dir_fd=target.around)
         return
-    given = os.open(source.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source.around)
+    # What became a pipe just now must not make us wait.
+    given = os.open(
+        source.name,
+        os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK,
+        dir_fd=source.around,
+    )
     try:
+        found = os.fstat(given)
+        if not stat.S_ISREG(found.st_mode):
+            raise ConflictError("It is neither a file nor a link now.")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         made = os.open(target.name, flags, 0o600, dir_fd=target.around)
         try:

@@ -169,12 +169,16 @@ class ProjectManager:
                 ((deleted, project.id, os.fsencode(path)) for path in paths),
             )
 
-    def set_copies(self, copies: Sequence[tuple[int, str]]) -> None:
-        """Record id and path of the backup, for each."""
+    def note_backups(self, files: Sequence[tuple[int, str | None, bool]]) -> None:
+        """For each record: its new backup, if there is one, and whether the file is gone."""
         with self.store.transaction() as connection:
             connection.executemany(
-                "UPDATE filerecord SET last_approved_copy_path = ? WHERE id = ?",
-                ((os.fsencode(copy), number) for number, copy in copies),
+                "UPDATE filerecord SET is_deleted = ?,"
+                " last_approved_copy_path = coalesce(?, last_approved_copy_path) WHERE id = ?",
+                (
+                    (gone, None if copy is None else os.fsencode(copy), number)
+                    for number, copy, gone in files
+                ),
             )
 
     def forget_copies(self, paths: Sequence[str]) -> None:

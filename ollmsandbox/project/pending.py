@@ -119,9 +119,9 @@ def _move(name: str, given: int, target: int) -> None:
     except PermissionError:
         # A folder's own ".." changes, for which it has to be writable.
         mode = stat.S_IMODE(os.stat(name, dir_fd=given, follow_symlinks=False).st_mode)
-        trees.set_mode(name, given, mode | 0o700)
+        trees.set_mode(name, given, mode | 0o700, any_kind=True)
         os.rename(name, name, src_dir_fd=given, dst_dir_fd=target)
-        trees.set_mode(name, target, mode)
+        trees.set_mode(name, target, mode, any_kind=True)
         return
     except OSError as error:
         if error.errno != errno.EXDEV:

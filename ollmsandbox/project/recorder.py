@@ -115,7 +115,7 @@ class Recorder:
                 return Report(overlay.run_id, tuple(dropped), skipped)
             settling = Settling(self._paths, self._step)
             job = settling.plan(overlay, items, self._mode, self._command, self._started)
-            done = settling.run(overlay, job)
+            done = settling.run(overlay, job, fresh=True)
             return Report(overlay.run_id, tuple(done), skipped)
 
 

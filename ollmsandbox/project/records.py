@@ -34,13 +34,15 @@ def begin_run(manager: ProjectManager, job: Job) -> models.Project:
     return project
 
 
-def end_run(manager: ProjectManager, job: Job, items: Sequence[Recorded]) -> None:
+def end_run(manager: ProjectManager, job: Job, items: Sequence[Recorded], *, alone: bool) -> None:
+    """`alone` if nothing of other runs waited."""
     with manager.store.transaction():
         write_changes(manager, job.run_id, items)
         models.Run.update(state="done", ended_at=time.time()).where(
             models.Run.id == job.run_id
         ).execute()
-        settle_older(manager, job.run_id, items)
+        if not alone:
+            settle_older(manager, job.run_id, items)
 
 
 def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:

@@ -91,8 +91,8 @@ class Settling:
             for root in overlay.roots
         ]
 
-    def run(self, overlay: Overlay, job: Job) -> list[Recorded]:
-        """Also a second time, after a kill."""
+    def run(self, overlay: Overlay, job: Job, *, fresh: bool = False) -> list[Recorded]:
+        """Also a second time, after a kill; if it is `fresh`, it is the first."""
         manager = self._manager
         try:
             project = records.begin_run(manager, job)
@@ -101,11 +101,11 @@ class Settling:
                 job = self._merge(overlay, job)
             done = list(job.items)
             if job.mode == Mode.AUTO.value:
-                done = self._apply(job)
+                done = self._apply(job, fresh=fresh)
                 backup.back_up(manager, project, self._paths.versions / job.run_id, done)
                 self._step()
             self._keep_rest(overlay, job, done)
-            records.end_run(manager, job, done)
+            records.end_run(manager, job, done, alone=job.sources == _uppers(overlay))
             self._step()
             return done
         finally:
@@ -142,7 +142,7 @@ class Settling:
         self._step()
         return job
 
-    def _apply(self, job: Job) -> list[Recorded]:
+    def _apply(self, job: Job, *, fresh: bool) -> list[Recorded]:
         done: dict[int, Recorded] = {}
         for root, source in job.sources.items():
             chosen = [
@@ -155,7 +155,7 @@ class Settling:
             applier = Applier(root, self._paths.versions / job.run_id, job.run_id, self._step)
             try:
                 closed = (job.closed or {}).get(root, {})
-                for item in applier.apply(chosen, source, closed=closed):
+                for item in applier.apply(chosen, source, closed=closed, fresh=fresh):
                     done[item.number] = item
             finally:
                 applier.close()
@@ -172,6 +172,10 @@ class Settling:
                 pending.merge(overlay.upper(name), layer, root, self._step)
             elif job.sources[root] != overlay.upper(name):
                 pending.prune(layer, root)
+
+
+def _uppers(overlay: Overlay) -> dict[str, str]:
+    return {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
 
 
 def _closed(root: str, items: Sequence[Recorded]) -> dict[str, int]:
@@ -208,6 +212,8 @@ def recover(paths: Paths, step: Step = nothing) -> list[Report]:
         review = Review(paths, step)
         try:
             reports += review.finish(journal)
+        except (OllmSandboxError, OSError) as error:
+            reports.append(Report("", errors=(str(error),)))
         finally:
             review.close()
     return reports

@@ -14,9 +14,10 @@ class Tree:
     """Folders are opened one name after the other, and the last way is remembered: changes come
     sorted, so the next one is mostly near."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, top: int = -1) -> None:
+        """`top` is the root if that is open already; it becomes the tree's."""
         self.root = root
-        self._top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._top = top if top >= 0 else os.open(root, FOLDER)
         self._way: list[tuple[str, int]] = []
         self._opened: dict[str, int] = {}
 

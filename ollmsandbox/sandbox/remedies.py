@@ -45,8 +45,8 @@ def find(key: str, bwrap: str) -> tuple[str, str]:
         return (
             "Overlays cannot be mounted over your home folder here: the kernel is older than "
             "5.11, the home folder's file system does not allow it, or a security module does not.",
-            "A newer kernel may help. Without overlays the sandbox works, more slowly: your home "
-            "folder is put together piece by piece.",
+            "A newer kernel may help. Without overlays commands can read the project, but write to "
+            "the playground only.",
         )
     if key == "overlay-bwrap":
         return (

@@ -6,13 +6,19 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from .bubble import Bubble
+from .mounts import OverlayWay
 from .probe import Capabilities, Finding
 
 _BROKEN = "This is a fault of the program on this machine."
+_UNRECORDED = (
+    "No overlay can be mounted, so what commands change could not be recorded.",
+    "What keeps overlays from being mounted is said above.",
+)
 _REPORT = "Please report it, with the output of `ollmsandbox doctor --json`."
 
 # Each line says "yes" if the wall stands.
@@ -50,7 +56,10 @@ async def selftest(
         except OllmSandboxError as error:
             return [_finding("command", "A command runs", ok=False, cause=str(error))]
     said = set(result.stdout.text.split())
-    return [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
+    found = [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
+    if capabilities.overlay is OverlayWay.NONE and not found[0].ok:
+        found[0] = replace(found[0], needed=False, cause=_UNRECORDED[0], remedy=_UNRECORDED[1])
+    return found
 
 
 def _finding(key: str, title: str, *, ok: bool, cause: str = _BROKEN) -> Finding:

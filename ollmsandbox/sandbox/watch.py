@@ -54,7 +54,7 @@ async def _disk(limits: Limits, before: dict[str, int]) -> Stop | None:
     for folder, used in before.items():
         added = _used(folder) - used
         if limits.disk is not None and added > limits.disk:
-            # The disk is everybody's: what counts is in the folder. The rest is not looked at twice.
+            # The disk is everybody's: what counts is in the folder. The rest is looked at once.
             _, size = await asyncio.to_thread(measure, Path(folder))
             if size > limits.disk:
                 return Stop.DISK
