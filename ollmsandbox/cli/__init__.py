@@ -160,6 +160,11 @@ def _parser() -> argparse.ArgumentParser:
     roots.add_argument("--project", metavar="DIR", help="of this project (default: this one)")
     roots.set_defaults(handler=_roots)
 
+    settings = commands.add_parser("settings", help="how long earlier versions are kept")
+    settings.add_argument("name", nargs="?", metavar="NAME", help="show this one (default: all)")
+    settings.add_argument("value", nargs="?", metavar="VALUE", help="set it")
+    settings.set_defaults(handler=_settings)
+
     doctor = commands.add_parser("doctor", help="tell what this machine can do, and what to mend")
     doctor.add_argument("--json", action="store_true", help="print one JSON document")
     doctor.set_defaults(handler=_doctor)
@@ -200,6 +205,12 @@ def _roots(given: argparse.Namespace) -> int:
     from .roots import roots
 
     return roots(given)
+
+
+def _settings(given: argparse.Namespace) -> int:
+    from .settings import settings
+
+    return settings(given)
 
 
 def _doctor(given: argparse.Namespace) -> int:

@@ -18,10 +18,9 @@ from .exchange import Spot, copy
 from .manager import ProjectManager
 from .models import Change, Project, Run
 from .recorder import DAILY
+from .settings import KEEP_DAYS, KEEP_MIB
 
 KEEP_BACKUPS = 7 * 86400
-KEEP_RUNS = 30 * 86400
-MOST_KEPT = 2 << 30
 _LONGEST = 255
 # So many characters fit in any case, however many bytes each has.
 _SHORT = 50
@@ -124,12 +123,11 @@ def cleanup_old_runs(
     manager: ProjectManager,
     *,
     now: float | None = None,
-    keep: float = KEEP_RUNS,
-    most: int = MOST_KEPT,
 ) -> list[str]:
     """Runs that can no longer be undone: too old, or the oldest of too much. One whose changes
     still wait stays."""
     now = time.time() if now is None else now
+    keep, most = KEEP_DAYS.read(manager) * DAILY, KEEP_MIB.read(manager) << 20
     folders = {}
     with contextlib.suppress(FileNotFoundError):
         folders = {entry.name: entry.path for entry in os.scandir(manager.paths.versions)}

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a person can set about records; kept in the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import OllmSandboxError
+from .manager import ProjectManager
+from .models import Setting
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number with a name, a default and a meaning."""
+
+    name: str
+    default: int
+    what: str
+
+    def read(self, manager: ProjectManager) -> int:
+        with manager.store.errors_told():
+            found = Setting.get_or_none(Setting.key == self.name)
+        return self.default if found is None else int(found.value)
+
+    def write(self, manager: ProjectManager, text: str) -> None:
+        if not text.isascii() or not text.isdigit() or len(text) > 9:
+            raise OllmSandboxError(f"{text!r} is not a number for {self.name}.", self.what)
+        with manager.store.transaction():
+            Setting.insert(key=self.name, value=text).on_conflict_replace().execute()
+
+
+KEEP_DAYS = Number("keep-runs-days", 30, "For so many days a run can be undone.")
+KEEP_MIB = Number("keep-runs-mib", 2048, "So many MiB of earlier versions are kept in all.")
+ALL = (KEEP_DAYS, KEEP_MIB)
