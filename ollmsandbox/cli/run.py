@@ -119,6 +119,8 @@ class _Run:
         if self._signal:
             result = replace(result, exit_code=128 + self._signal)
         recorder.note_exit(result.exit_code)
+        if result.hint:
+            self.notices.append(result.hint)
         return result
 
     def tell_changes(self) -> None:

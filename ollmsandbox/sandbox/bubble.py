@@ -11,13 +11,13 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ..errors import SandboxError
 from ..paths import Paths, close_to_others, make_folder
 from . import profile_file
 from .host import Host
 from .launch import SHELL, Programs, check_words, make_order, open_descriptors, scope_for
-from .monitor import Event, Monitor
 from .output import readable
 from .overlay import Keeper, Overlay, Root
 from .places import find_project
@@ -28,6 +28,9 @@ from .profile import Profile
 from .result import Result, Stop
 from .starter_client import shared_starter
 from .watch import watch
+
+if TYPE_CHECKING:
+    from .monitor import Event, Monitor
 
 # A sandbox that has not started by then never will.
 _PATIENCE = 15.0
@@ -74,6 +77,8 @@ class Bubble:
         self.overlay = Overlay(self._paths.cache, roots)
         self.monitor: Monitor | None = None
         if live is not None:
+            from .monitor import Monitor
+
             self.monitor = Monitor(self.overlay.overlay_map, self.overlay.upper_folder)
             self.monitor.listen(live)
         self._capture = capture

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 from dataclasses import dataclass
 from enum import Enum
 
 from .output import Capture, harmless
+
+# What copying a file up into an overlay ends with, if its group has no number inside.
+_NOT_MAPPED = os.strerror(errno.EOVERFLOW)
 
 
 class Stop(Enum):
@@ -30,6 +35,17 @@ class Result:
     stop: Stop | None = None
 
     @property
+    def hint(self) -> str:
+        """What an error that the sandbox causes, and nobody would guess, comes from."""
+        if self.exit_code != 0 and _NOT_MAPPED in self.stderr.text:
+            return (
+                "Files that belong to another group than your main one cannot be changed by "
+                "commands here (the kernel calls it a value too large). Give them to your own "
+                "group with chgrp."
+            )
+        return ""
+
+    @property
     def timed_out(self) -> bool:
         return self.stop is Stop.TIME
 
@@ -50,4 +66,6 @@ class Result:
             parts.append(f"The command was ended: {self.stop.value}")
         if self.exit_code != 0:
             parts.append(f"Exit status: {self.exit_code}")
+        if self.hint:
+            parts.append(self.hint)
         return "\n".join(part.rstrip("\n") for part in parts if part.strip())
