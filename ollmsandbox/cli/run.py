@@ -100,7 +100,13 @@ class _Run:
         def interrupted(number: int) -> None:
             self._signal = number
             bubble.stop()
-            loop.call_later(_PATIENCE, os._exit, 128 + number)
+            loop.call_later(_PATIENCE, leave)
+
+        def leave() -> None:
+            if bubble.is_settling:
+                loop.call_later(_PATIENCE, leave)
+            else:
+                os._exit(128 + self._signal)
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, interrupted, number)

@@ -83,6 +83,8 @@ class Bubble:
             self.monitor.listen(live)
         self._capture = capture
         self._running: Running | None = None
+        # The command is over, and what it changed is being taken care of.
+        self.is_settling = False
         self._bwrap_pid = 0
         self._bwrap = -1
         self._begun = False
@@ -149,6 +151,7 @@ class Bubble:
             await asyncio.shield(asyncio.ensure_future(self._settle()))
 
     async def _settle(self) -> None:
+        self.is_settling = True
         try:
             if self._keeper is not None and not self.overlay.is_untouched():
                 await self._keeper.settle(self.overlay)
@@ -160,6 +163,8 @@ class Bubble:
             # Nothing is lost: it is taken up again at the next start.
             self.overlay.release()
             raise
+        finally:
+            self.is_settling = False
 
     async def _exec(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
         async with contextlib.AsyncExitStack() as closing:

@@ -37,7 +37,7 @@ class Result:
     @property
     def hint(self) -> str:
         """What an error that the sandbox causes, and nobody would guess, comes from."""
-        if self.exit_code != 0 and _NOT_MAPPED in self.stderr.text:
+        if _NOT_MAPPED in self.stderr.text:
             return (
                 "Files that belong to another group than your main one cannot be changed by "
                 "commands here (the kernel calls it a value too large). Give them to your own "
