@@ -151,6 +151,10 @@ class Bubble:
             await asyncio.shield(asyncio.ensure_future(self._settle()))
 
     async def _settle(self) -> None:
+        if self._first >= 0:
+            # Somebody still lives who could write. The next start looks again.
+            self.overlay.release()
+            return
         self.is_settling = True
         try:
             if self._keeper is not None and not self.overlay.is_untouched():
@@ -300,11 +304,11 @@ class Bubble:
                 await readable(self._first)
         except TimeoutError as error:
             raise SandboxError(
-                "A process of the command does not end: it waits for a disk or a device."
+                "A process of the command does not end: it waits for a disk or a device.",
+                "What it changed is looked at when the program is started next.",
             ) from error
-        finally:
-            os.close(self._first)
-            self._first = -1
+        os.close(self._first)
+        self._first = -1
 
     def _give_up(self) -> None:
         self._read_status()
