@@ -103,12 +103,12 @@ class Opened:
         set_mode(self.name, self.around, self.mode)
 
 
-def open_folder(name: str, around: int, opened: list[Opened]) -> int:
+def open_folder(name: str, around: int, opened: list[Opened], wanted: int = os.X_OK) -> int:
     """Also one that was left without permissions, if it is the person's: what is in it can only be
     looked at while it has them."""
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=around)
-        if os.access(".", os.X_OK, dir_fd=descriptor, effective_ids=True):
+        if os.access(".", wanted, dir_fd=descriptor, effective_ids=True):
             return descriptor
         os.close(descriptor)
     except PermissionError:

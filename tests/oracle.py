@@ -79,6 +79,10 @@ def program(what: str, folder: str, given: str = "") -> list[str]:
     return [_PYTHON, "-I", "-S", "-c", _SOURCE, what, folder, given]
 
 
+def real_project(person: Person) -> str:
+    return os.path.realpath(person.project)
+
+
 def run_plain(person: Person, command: Command) -> Ran:
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
     if os.getuid() == 0:
@@ -98,7 +102,7 @@ def run_plain(person: Person, command: Command) -> Ran:
 
 
 async def run_inside(person: Person, command: Command, mode: Mode = Mode.AUTO) -> Ran:
-    keeper = Recorder(os.path.realpath(person.project), person.paths, mode=mode)
+    keeper = Recorder(real_project(person), person.paths, mode=mode)
     result = await person.bubble(keeper=keeper, timeout=120).exec(command)
     return Ran(result.exit_code, result.stdout.text, result.stderr.text, keeper.report)
 
@@ -116,7 +120,7 @@ def with_review(person: Person, work: Callable[[Review, list[Run]], None]) -> No
     """Give it all runs of the project, the oldest first."""
     review = Review(person.paths)
     try:
-        project = review.manager.project_for(os.path.realpath(person.project))
+        project = review.manager.project_for(real_project(person))
         work(review, review.manager.runs(project, 1000)[::-1])
     finally:
         review.close()
@@ -139,14 +143,14 @@ def must_all_be(report: Report, state: State) -> None:
 
 def assert_nothing_is_left(person: Person) -> None:
     """No layer, no upper folder, no journal."""
-    pending = person.paths.pending(os.path.realpath(person.project))
-    assert not pending.exists(), sorted(pending.rglob("*"))
+    pending = person.paths.pending(real_project(person))
+    assert not pending.exists(), snapshot(pending)
     left = [name for name in os.listdir(person.paths.cache) if name.startswith(("over", "journ"))]
     assert not left
 
 
 class Aside:
-    """A project put aside and brought back, so that a script can be tried at the same path again."""
+    """A project put aside and brought back: a script can be tried at the same path again."""
 
     def __init__(self, person: Person) -> None:
         self._project = person.project

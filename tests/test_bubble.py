@@ -296,9 +296,11 @@ def test_what_is_mounted_in_the_home_folder_is_seen_and_not_written(person: Pers
         person,
         in_mounts('mount -t tmpfs none "$1"; echo seen >"$1/file"', disk),
         *("run", "--project", str(person.project), "-c"),
-        'cat ~/disk/file; touch ~/disk/new || echo "not written"',
+        'cat ~/disk/file; touch ~/disk/new || echo "not written"; touch new',
     )
     assert (done.returncode, done.stdout) == (0, "seen\nnot written\n")
+    # Of the project changes can be recorded all the same.
+    assert os.listdir(person.project) == ["new"]
 
 
 def test_what_is_mounted_in_the_project_is_seen_and_not_written(person: Person) -> None:
@@ -354,6 +356,27 @@ def test_where_no_overlay_can_be_mounted_commands_run_all_the_same(
     done = run_beside(person, around, "run", "--project", str(person.project), "-c", command)
     assert (done.returncode, done.stdout) == (1, "playground\nproject\n")
     assert "cannot touch 'new': Read-only file system" in done.stderr
+    assert f"{person.project} (the project) can be read, not written" in done.stderr
+    assert os.listdir(person.playground) == ["new"]
+    assert os.listdir(person.project) == []
+
+
+def test_where_changes_cannot_be_kept_the_project_is_not_written(
+    person: Person, tmp_path: Path
+) -> None:
+    """An overlay's own changes cannot be kept on another overlay, as a container's disk is one."""
+    cache = tmp_path / "cache"
+    person.environ["XDG_CACHE_HOME"] = str(cache)
+    for folder in (cache, tmp_path / "two", tmp_path / "upper", tmp_path / "work"):
+        folder.mkdir()
+    mounted = 'mount -t overlay none -o "userxattr,lowerdir=$2,upperdir=$3,workdir=$4" "$1"'
+    folders = (cache, *(tmp_path / name for name in ("two", "upper", "work")))
+    done = run_beside(
+        person,
+        in_mounts(mounted, *folders),
+        *("run", "--project", str(person.project), "-c", "pwd; touch ~/playground/new; touch new"),
+    )
+    assert (done.returncode, done.stdout) == (1, f"{person.project}\n")
     assert f"{person.project} (the project) can be read, not written" in done.stderr
     assert os.listdir(person.playground) == ["new"]
     assert os.listdir(person.project) == []

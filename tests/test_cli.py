@@ -229,23 +229,24 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 
 def test_output_arrives_while_the_command_runs(person: Person, start: Start) -> None:
-    waiting = "while ! test -e go; do sleep 0.02; done"
+    waiting = "while ! test -e ~/playground/go; do sleep 0.02; done"
     process = start("run", "-c", f"echo begun; echo wrong >&2; {waiting}; echo done")
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stdout.readline() == b"begun\n"
     assert process.stderr.readline() == b"wrong\n"
     assert process.poll() is None
-    (person.project / "go").touch()
+    (person.playground / "go").touch()
     assert process.communicate(timeout=20) == (b"done\n", b"")
     assert process.returncode == 0
 
 
 def test_half_a_line_arrives_too(person: Person, start: Start) -> None:
-    process = start("run", "-c", "printf half; while ! test -e go; do sleep 0.02; done")
+    waiting = "while ! test -e ~/playground/go; do sleep 0.02; done"
+    process = start("run", "-c", f"printf half; {waiting}")
     assert process.stdout is not None
     assert os.read(process.stdout.fileno(), 100) == b"half"
-    (person.project / "go").touch()
+    (person.playground / "go").touch()
     assert process.wait(20) == 0
 
 
@@ -301,8 +302,23 @@ def test_json_is_one_document_with_everything(person: Person) -> None:
         "stdout": "out\n",
         "stderr": "err\n",
         "truncated": False,
+        "changes": [],
+        "conflicts": [],
+        "skipped": [],
         "errors": [],
     }
+
+
+def test_json_lists_what_changed_and_what_was_left_out(person: Person) -> None:
+    (person.project / "old").write_text("old")
+    found = document(person, "-c", "echo new >old; rm -f gone; mkfifo pipe; touch made")
+    assert [(c["path"], c["kind"], c["state"]) for c in found["changes"]] == [
+        ("old", "modified", "applied"),
+        ("made", "added", "applied"),
+    ]
+    assert found["conflicts"] == []
+    assert [item["path"] for item in found["skipped"]] == ["pipe"]
+    assert sorted(os.listdir(person.project)) == ["made", "old"]
 
 
 def test_json_says_what_ended_the_command(person: Person) -> None:
@@ -341,8 +357,9 @@ def test_json_holds_the_error_of_what_did_not_run(
     person: Person, arguments: list[str], told: str
 ) -> None:
     found = document(person, *arguments, code=125)
-    assert found["run_id"]
+    assert set(found) == set(document(person, "--", "true"))
     assert found["exit_code"] == 125
+    assert found["changes"] == []
     assert told in "\n".join(found["errors"])
     assert os.listdir(person.project) == []
 
@@ -423,7 +440,8 @@ def test_without_any_output_stream_a_command_runs_or_an_error_is_the_end(
 
 # --- signals -----------------------------------------------------------------------------------
 
-BEATING = "date >beat; echo begun; while :; do date +%N >beat; done"
+# In the playground, where what a command writes is there at once.
+BEATING = "cd ~/playground; date >beat; echo begun; while :; do date +%N >beat; done"
 
 
 def stands_still(file: Path) -> bool:
@@ -445,10 +463,10 @@ def test_an_interrupted_run_ends_with_all_of_it(
     person: Person, start: Start, number: signal.Signals, options: list[str]
 ) -> None:
     process = start("run", *options, "-c", BEATING)
-    wait_for((person.project / "beat").exists)
+    wait_for((person.playground / "beat").exists)
     process.send_signal(number)
     assert process.wait(10) == 128 + number
-    assert stands_still(person.project / "beat")
+    assert stands_still(person.playground / "beat")
     assert process.stderr is not None
     assert b"Traceback" not in process.stderr.read()
 
@@ -457,17 +475,17 @@ def test_ctrl_c_of_a_terminal_ends_the_run_even_if_the_command_ignores_it(
     person: Person, start: Start
 ) -> None:
     process = start("run", "-c", f"trap '' INT TERM; {BEATING}", start_new_session=True)
-    wait_for((person.project / "beat").exists)
+    wait_for((person.playground / "beat").exists)
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(10) == 130
-    assert stands_still(person.project / "beat")
+    assert stands_still(person.playground / "beat")
 
 
 def test_an_interrupted_run_does_not_wait_for_who_does_not_read(
     person: Person, start: Start
 ) -> None:
-    process = start("run", "-c", "touch beat; yes")
-    wait_for((person.project / "beat").exists)
+    process = start("run", "-c", "touch ~/playground/beat; yes")
+    wait_for((person.playground / "beat").exists)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 130
@@ -475,10 +493,10 @@ def test_an_interrupted_run_does_not_wait_for_who_does_not_read(
 
 def test_when_the_program_is_killed_the_command_dies_too(person: Person, start: Start) -> None:
     process = start("run", "-c", BEATING)
-    wait_for((person.project / "beat").exists)
+    wait_for((person.playground / "beat").exists)
     process.kill()
     process.wait(10)
-    wait_for(lambda: stands_still(person.project / "beat"), 5)
+    wait_for(lambda: stands_still(person.playground / "beat"), 5)
 
 
 # --- the project -------------------------------------------------------------------------------
@@ -597,11 +615,15 @@ def test_a_project_is_named_from_the_current_folder(person: Person) -> None:
 def test_the_current_folder_may_have_any_name(person: Person, name: str) -> None:
     project = person.home / name
     project.mkdir()
-    done = person.cli("run", "--", "touch", "made", cwd=project)
+    done = person.cli("run", "--quiet", "--", "touch", "made", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
     assert os.listdir(project) == ["made"]
     done = person.cli("run", f"--project={name}", "--", "touch", "more", cwd=person.home)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert re.fullmatch(
+        r"ollmsandbox: 1 change \(run \S+\)\n  added     more\n",
+        done.stderr,
+    )
     assert sorted(os.listdir(project)) == ["made", "more"]
 
 
@@ -652,11 +674,10 @@ def test_relative_folders_are_ignored_as_the_specification_says(person: Person) 
     assert person.cli("playground", "path").stdout == expected
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(person: Person) -> None:
+def test_a_cache_that_cannot_be_written_is_told_for_changes_go_there(person: Person) -> None:
     person.environ["XDG_CACHE_HOME"] = "/proc/nowhere"
-    done = person.cli("run", "--", "echo", "ran")
-    assert "Traceback" not in done.stderr
-    assert (done.returncode, done.stdout) == (0, "ran\n")
+    failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
+    assert os.listdir(person.project) == []
 
 
 def test_a_playground_that_cannot_be_made_is_told(person: Person) -> None:
@@ -850,15 +871,24 @@ def test_the_version_is_told(person: Person) -> None:
 def test_help_names_every_command(person: Person, arguments: list[str]) -> None:
     done = person.cli(*arguments)
     assert (done.returncode, done.stderr) == (0, "")
-    for name in ("usage: ollmsandbox", "run", "doctor", "playground", "--version"):
+    commands = ("run", "changes", "apply", "discard", "undo", "history", "doctor", "playground")
+    for name in ("usage: ollmsandbox", *commands, "--version"):
         assert name in done.stdout
 
 
 def test_help_of_run_names_every_option_and_status(person: Person) -> None:
     done = person.cli("run", "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    options = ("project", "working-dir", "network", "timeout", "profile", "json", "quiet")
-    for part in (*(f"--{name}" for name in options), "-c", "124", "125", "128", "examples"):
+    options = ("project", "working-dir", "network", "timeout", "profile", "apply", "json")
+    for part in (
+        *(f"--{name}" for name in options),
+        "--quiet",
+        "-c",
+        "124",
+        "125",
+        "128",
+        "examples",
+    ):
         assert part in done.stdout
 
 

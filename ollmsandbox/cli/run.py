@@ -94,7 +94,7 @@ class _Run:
             capture=1 << 20 if given.json else 1 << 12,
         )
         self.run_id = bubble.overlay.run_id
-        self.notices += bubble.plan.unrecorded()
+        self.notices += bubble.plan.notices()
         loop = asyncio.get_running_loop()
 
         def interrupted(number: int) -> None:

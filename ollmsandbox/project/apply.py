@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import stat
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -17,8 +18,8 @@ from types import MappingProxyType
 from .. import trees
 from ..paths import make_folder
 from .changes import FOLDER, Change, Flag, Kind, Type
-from .exchange import ConflictError, Exchanged, Spot, Step, exchange, make_single
-from .tree import Tree
+from .exchange import ConflictError, Exchanged, Spot, Step, exchange, make_single, signature
+from .tree import Tree, modes_of
 
 
 class State(Enum):
@@ -54,10 +55,15 @@ class Applier:
     before (by number) and, when that is undone, what was there after (`new-` and the number)."""
 
     def __init__(self, root: str, versions: Path, run_id: str, step: Step) -> None:
-        self._project = Tree(root, trees.open_root(root))
+        self._versions = os.open(make_folder(versions), FOLDER)
+        note = versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
+        self._project = Tree(root, note, top=trees.open_root(root))
         self._run_id = run_id
         self._step = step
-        self._versions = os.open(make_folder(versions), FOLDER)
+        self._linked: dict[int, tuple[int, int, int]] = {}
+        # Of the change that is at work: what was at its place, and whether it is the second try.
+        self._found = ""
+        self._again = False
 
     def close(self) -> None:
         os.close(self._versions)
@@ -77,22 +83,30 @@ class Applier:
         begun before."""
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
-        layer = Tree(source)
+        layer = Tree(source, modes_of(source))
         always = frozenset(forced)
 
         def one(item: Recorded) -> Exchanged:
             change = item.change
             kept = Spot(self._versions, str(item.number))
             if change.path == ".":
-                self._project.set_mode("", change.mode or 0o700)
+                self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
-            place = Spot(*self._project.split(change.path))
-            check = _any if change.path in always else _unchanged_since(item.began)
+            place = self._place(change, kept)
+            if place is None:
+                return Exchanged()
+            check = _any if change.path in always else self._unchanged_since(item.began)
             if change.type is Type.FOLDER:
                 return self._folder(change, place, kept, check)
             incoming = None
             if change.kind is not Kind.DELETED:
-                incoming = Spot(*layer.split(change.path))
+                try:
+                    incoming = Spot(*layer.split(change.path))
+                except FileNotFoundError:
+                    # Taken out before, with the folder around it.
+                    if (found := place.look()) is None:
+                        raise
+                    return Exchanged("", signature(found))
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
                     self._remove_folder(place)
             return exchange(
@@ -103,13 +117,13 @@ class Applier:
                 expects=change.old_type in (Type.FILE, Type.LINK) and change.path not in always,
                 temporary=self._temporary(item),
                 step=self._step,
-                fresh=fresh,
+                fresh=fresh and not self._again,
             )
 
         try:
             done = [self._try(item, one, State.APPLIED, layer) for item in recorded]
         finally:
-            layer.leave()
+            layer.close()
         return self._finish(done)
 
     def undo(self, recorded: Sequence[Recorded], forced: Iterable[str] = ()) -> list[Recorded]:
@@ -126,10 +140,12 @@ class Applier:
             old, new = str(item.number), f"new-{item.number}"
             kept, given = (new, old) if back else (old, new)
             if change.path == ".":
-                self._project.set_mode("", change.mode or 0o700)
+                self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
-            place = Spot(*self._project.split(change.path))
             spot = Spot(self._versions, kept)
+            place = self._place(change, spot)
+            if place is None:
+                return Exchanged()
             is_forced = change.path in forced
             left = _is_as_left(item.after)
             if item.state is State.DISCARDED:
@@ -141,7 +157,7 @@ class Applier:
             incoming = None
             if change.kind is not Kind.DELETED:
                 incoming = Spot(self._versions, given)
-                make_single(incoming)
+                make_single(incoming, place)
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
                     self._remove_folder(place)
             try:
@@ -172,6 +188,7 @@ class Applier:
         layer: Tree | None = None,
     ) -> Recorded:
         """A failure of one is said, and the others go on."""
+        self._found, self._again = "", False
         try:
             try:
                 done = one(item)
@@ -182,7 +199,10 @@ class Applier:
                 if layer is not None:
                     with contextlib.suppress(OSError):
                         layer.unlock(around)
+                self._again = True
                 done = one(item)
+                # To keep it changed its time: what it was is known from the first try.
+                done = done._replace(before=done.before or self._found)
         except ConflictError as conflict:
             self._forget_half(item)
             return replace(item, state=State.CONFLICT, note=str(conflict))
@@ -207,17 +227,37 @@ class Applier:
             for item in done
         ]
 
+    def _place(self, change: Change, kept: Spot) -> Spot | None:
+        """None: it was to be deleted, and is gone with all that was around it."""
+        try:
+            return Spot(*self._project.split(change.path))
+        except FileNotFoundError:
+            if change.kind is Kind.DELETED:
+                return None
+            raise
+        except OSError as error:
+            # The folder around it was to be replaced, and that is done already.
+            is_done = change.type is Type.FOLDER or kept.look() is not None
+            if (
+                error.errno in (errno.ELOOP, errno.ENOTDIR)
+                and change.kind is Kind.DELETED
+                and is_done
+            ):
+                return None
+            raise
+
     def _folder(
         self, change: Change, place: Spot, kept: Spot, check: Callable[[os.stat_result], bool]
     ) -> Exchanged:
         """What is in it has changes of its own."""
+        before = ""
         if change.kind is Kind.DELETED:
             self._remove_folder(place)
             return Exchanged()
         if change.kind is Kind.REPLACED and change.old_type is not Type.FOLDER:
             found = place.look()
             if found is not None and not stat.S_ISDIR(found.st_mode):
-                exchange(
+                before = exchange(
                     place,
                     None,
                     kept,
@@ -225,7 +265,7 @@ class Applier:
                     expects=False,
                     temporary="",
                     step=self._step,
-                )
+                ).before
         mode = change.mode if change.mode is not None else 0o755
         if change.kind is not Kind.MODIFIED:
             mode |= self._make_folder(place)
@@ -235,7 +275,23 @@ class Applier:
             # The bit that passes on the folder's group is none of the command's business.
             mode |= found.st_mode & stat.S_ISGID
         self._project.set_mode(change.path, mode)
-        return Exchanged()
+        return Exchanged(before)
+
+    def _unchanged_since(self, began: int) -> Callable[[os.stat_result], bool]:
+        def check(found: os.stat_result) -> bool:
+            looks = (found.st_mtime_ns, found.st_size, found.st_mode)
+            # That we took another of its names away changed its time, too.
+            if found.st_ctime_ns > began and self._linked.get(found.st_ino) != looks:
+                return False
+            if found.st_nlink > 1:
+                self._linked[found.st_ino] = looks
+            self._found = signature(found)
+            return True
+
+        return check
+
+    def _group_bit(self) -> int:
+        return os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
 
     def _make_folder(self, place: Spot) -> int:
         try:
@@ -279,11 +335,15 @@ def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> 
     for item in recorded:
         if item.change.kind is Kind.DELETED:
             continue
-        parts = item.change.path.split("/")[:-1]
-        for number in range(len(parts)):
-            path = "/".join(parts[: number + 1])
-            if path in chosen or path in needed or os.path.lexists(f"{project}/{path}"):
-                continue
+        # Upwards until one is there: a path may have thousands of parts.
+        path = os.path.dirname(item.change.path)
+        missing = []
+        while path and path not in chosen and path not in needed:
+            if os.path.lexists(f"{project}/{path}"):
+                break
+            missing.append(path)
+            path = os.path.dirname(path)
+        for path in reversed(missing):
             with contextlib.suppress(OSError):
                 mode = stat.S_IMODE(os.lstat(f"{source}/{path}").st_mode) & 0o1777
                 needed[path] = Change(project, path, Kind.ADDED, Type.FOLDER, mode)

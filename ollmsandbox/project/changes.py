@@ -16,6 +16,8 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPAQUE = "user.overlay.opaque"
 _BLOCK = 1 << 20
 _LENT = stat.S_ISUID | stat.S_ISGID
+# No program could open what is in it by its path, and every level takes one of our descriptors.
+_DEEPEST = 4096 - 256
 
 
 class Kind(Enum):
@@ -94,7 +96,7 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
 class _Level:
     """A folder of upper that the walk is in, with the folders that it covers."""
 
-    __slots__ = ("lowers", "names", "opened", "prefix", "upper")
+    __slots__ = ("hides", "lowers", "names", "opened", "prefix", "upper")
 
     def __init__(
         self, prefix: str, upper: int, lowers: list[int], opened: list[trees.Opened]
@@ -104,6 +106,8 @@ class _Level:
         self.lowers = lowers
         self.opened = opened
         self.names: Iterator[str] = iter(())
+        # Whether nothing of the folders below is seen through it.
+        self.hides = False
 
     def leave(self) -> None:
         for descriptor in (self.upper, *self.lowers):
@@ -120,12 +124,14 @@ class _Walk:
         self.skipped: list[Skipped] = []
         self.idle: list[str] = []
         self._levels: list[_Level] = []
+        # What was last found that waits for a yes.
+        self._held = ""
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         top = os.open(upper, FOLDER)
         below = [os.open(lower, FOLDER) for lower in lowers[:-1]]
         below.append(trees.open_root(lowers[-1]))
-        new, old = _mode(os.fstat(top)), _mode(os.fstat(below[-1]))
+        new, old = _mode(os.fstat(top)) & 0o1777, _mode(os.fstat(below[0]))
         if new != old & 0o1777:
             self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
         level = _Level("", top, below, [])
@@ -168,29 +174,31 @@ class _Walk:
         old: os.stat_result | None,
         covered: list[int],
     ) -> None:
-        mode = _mode(new)
+        if is_too_deep(path):
+            self.skipped.append(Skipped(self._root, path, "a folder too deep for any path"))
+            return
+        mode = _mode(new) & 0o1777
+        flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
         opened: list[trees.Opened] = []
         lowers: list[int] = []
         if old is None:
-            self._add(path, Kind.ADDED, Type.FOLDER, mode=mode)
+            self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
         elif not stat.S_ISDIR(old.st_mode):
             kind = _type(old)
-            self._add(
-                path, Kind.REPLACED, Type.FOLDER, mode=mode, old_type=kind, old_mode=_mode(old)
-            )
+            self._add(path, Kind.REPLACED, Type.FOLDER, mode, None, flags, kind, _mode(old))
         else:
             was = _mode(old)
             # The bit that passes on a folder's group is lost on the way up.
             if mode != was & 0o1777:
-                self._add(
-                    path, Kind.MODIFIED, Type.FOLDER, mode=mode, old_type=Type.FOLDER, old_mode=was
-                )
+                self._add(path, Kind.MODIFIED, Type.FOLDER, mode, None, flags, Type.FOLDER, was)
             lowers = [trees.open_folder(name, below, opened) for below in covered]
         upper = trees.open_folder(name, level.upper, opened)
         inside = _Level(f"{path}/", upper, lowers, opened)
         self._levels.append(inside)
         names = sorted(os.listdir(upper))
-        if lowers and is_opaque(upper):
+        # The kernel marks only the outermost of new folders.
+        inside.hides = level.hides or is_opaque(upper)
+        if lowers and inside.hides:
             kept = set(names)
             for gone in _names(lowers):
                 if gone not in kept:
@@ -292,15 +300,25 @@ class _Walk:
         old_type: Type | None = None,
         old_mode: int | None = None,
     ) -> None:
-        marks = (*flags, *self._marks(path)) if type_ is not Type.FOLDER else ()
+        marks = (*flags, *self._marks(path, kind, type_))
         self.changes.append(
             Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode)
         )
 
-    def _marks(self, path: str) -> tuple[Flag, ...]:
-        if not acts_later(path):
-            return ()
-        return (Flag.LATER, Flag.HELD) if waits_for_yes(path) else (Flag.LATER,)
+    def _marks(self, path: str, kind: Kind, type_: Type) -> tuple[Flag, ...]:
+        is_deleted = kind is Kind.DELETED
+        if type_ is Type.FOLDER:
+            # It cannot go before what is in it, and that came just before it.
+            return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
+        is_link = type_ is Type.LINK
+        if waits_for_yes(self._root, path, is_link=is_link, is_deleted=is_deleted):
+            self._held = path
+            return (Flag.LATER, Flag.HELD)
+        return (Flag.LATER,) if acts_later(path) else ()
+
+
+def is_too_deep(path: str) -> bool:
+    return len(os.fsencode(path)) > _DEEPEST
 
 
 def is_whiteout(found: os.stat_result) -> bool:

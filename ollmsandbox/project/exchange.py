@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import trees
+from .changes import same_bytes
 
 _OURS = "user.overlay."
 _FICLONE = 0x40049409
@@ -79,6 +80,10 @@ def exchange(
             if stat.S_ISDIR(old.st_mode):
                 raise ConflictError("There is a folder now.")
             if not may_replace(old):
+                if incoming is not None and not fresh and _is_copy(incoming, place):
+                    # Copied into place before a kill.
+                    os.unlink(incoming.name, dir_fd=incoming.around)
+                    return Exchanged("", signature(old))
                 raise ConflictError("It was changed in the meantime.")
             if not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
                 raise ConflictError("It is neither a file nor a link now.")
@@ -93,10 +98,22 @@ def exchange(
             os.unlink(place.name, dir_fd=place.around)
             step()
         return Exchanged(before, "")
-    cleanse(incoming)
+    cleanse(incoming, temporary)
     move(incoming, place, temporary, replace=old is not None)
     step()
     return Exchanged(before, signature(place.look()))
+
+
+def _is_copy(one: Spot, other: Spot) -> bool:
+    found, there = one.look(), other.look()
+    if found is None or there is None or stat.S_IFMT(found.st_mode) != stat.S_IFMT(there.st_mode):
+        return False
+    if stat.S_ISLNK(found.st_mode):
+        words = (os.readlink(spot.name, dir_fd=spot.around) for spot in (one, other))
+        return len(set(words)) == 1
+    if stat.S_IMODE(found.st_mode) & 0o1777 != stat.S_IMODE(there.st_mode):
+        return False
+    return stat.S_ISREG(found.st_mode) and same_bytes(one.name, one.around, other.name, other.around)
 
 
 def signature(found: os.stat_result | None) -> str:
@@ -104,8 +121,9 @@ def signature(found: os.stat_result | None) -> str:
     return f"{found.st_ino}:{found.st_ctime_ns}" if found else ""
 
 
-def cleanse(spot: Spot) -> None:
-    """A file as the project may have it: nothing of the overlay's, and nobody's rights lent."""
+def cleanse(spot: Spot, temporary: str) -> None:
+    """A file as the project may have it: nothing of the overlay's, nobody's rights lent, and no
+    other name, by which it would change when that is changed."""
     path = f"/proc/self/fd/{spot.around}/{spot.name}"
     ours = [name for name in _attributes(path) if name.startswith(_OURS)]
     for name in ours:
@@ -118,8 +136,24 @@ def cleanse(spot: Spot) -> None:
             os.removexattr(path, name, follow_symlinks=False)
             trees.set_mode(spot.name, spot.around, mode, any_kind=True)
     found = spot.look()
-    if found is not None and stat.S_ISREG(found.st_mode) and found.st_mode & 0o6000:
+    if found is None or stat.S_ISDIR(found.st_mode):
+        return
+    if found.st_nlink > 1:
+        _cut(spot, found, Spot(spot.around, temporary))
+    elif stat.S_ISREG(found.st_mode) and found.st_mode & 0o6000:
         trees.set_mode(spot.name, spot.around, found.st_mode & 0o1777, any_kind=True)
+
+
+def _cut(spot: Spot, found: os.stat_result, half: Spot) -> None:
+    try:
+        copy(spot, half)
+    except PermissionError:
+        mode = stat.S_IMODE(found.st_mode)
+        trees.set_mode(spot.name, spot.around, mode | stat.S_IRUSR, any_kind=True)
+        copy(spot, half)
+        for one in (spot, half):
+            trees.set_mode(one.name, one.around, mode & 0o1777, any_kind=True)
+    _rename(half, spot)
 
 
 def _attributes(path: str) -> list[str]:
@@ -163,10 +197,12 @@ def move(source: Spot, target: Spot, temporary: str, *, replace: bool) -> None:
         os.unlink(source.name, dir_fd=source.around)
 
 
-def make_single(spot: Spot) -> None:
+def make_single(spot: Spot, place: Spot) -> None:
     """A file with no other name: what is written to it in the project must not be written to a
     backup, too."""
-    found = spot.look()
+    found, there = spot.look(), place.look()
+    if found is not None and there is not None and os.path.samestat(found, there):
+        return  # that other name is the place, where it was linked to before a kill
     if found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
         _copy_whole(spot, spot)
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import unicodedata
+
 _NAMES = frozenset(
     (
         ".envrc", ".direnv", ".git", ".gitattributes", ".gitmodules", ".gitlab-ci.yml",
@@ -13,42 +16,82 @@ _NAMES = frozenset(
         ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".emacs", ".dir-locals.el", ".gdbinit",
         ".lldbinit", ".tmux.conf", ".editorconfig-hooks", ".npmrc", ".yarnrc", ".yarnrc.yml",
         "sitecustomize.py", "usercustomize.py", ".pythonstartup", ".rvmrc", ".ruby-version-hook",
-        ".mise.toml", "mise.toml", ".autoenv", ".env.zsh", ".devcontainer.json",
+        ".mise.toml", "mise.toml", ".autoenv", ".env.zsh", ".devcontainer.json", ".gitconfig",
+        ".hgrc", ".bash_aliases", "config.fish", ".xprofile", ".xinitrc", ".xsessionrc",
+        ".mcp.json", ".aider.conf.yml",
     )
 )  # fmt: skip
 _FOLDERS = frozenset(
     (
         ".vscode", ".idea", ".fleet", ".zed", ".devcontainer", ".github", ".gitea", ".forgejo",
         ".circleci", ".buildkite", ".woodpecker", ".husky", ".githooks", ".direnv", ".cargo",
+        ".claude", ".cursor", ".gemini", ".codex", ".opencode", ".ssh",
     )
 )  # fmt: skip
-_GIT_FOLDERS = frozenset(("hooks", "modules", "worktrees"))
+# What git does without being told: config names programs, and the others name another folder whose
+# config counts.
 _GIT_FILES = frozenset(("config", "config.worktree", "commondir", "gitdir"))
+# Of the same kind, as folders; in the last one are commands that run when a rebase goes on.
+_REBASE = "rebase-merge"
+_GIT_FOLDERS = frozenset(("hooks", "remotes", "branches", _REBASE))
+_GIT_INNER = frozenset(("modules", "worktrees"))
+_OTHERS = {
+    ".hg": frozenset(("hgrc", "hgrc-not-shared", "sharedpath")),
+    ".jj": frozenset(("config.toml", "repo")),
+}
 
 
 def acts_later(path: str) -> bool:
     """Whether a program of the person's may run it, or do what it says, without being asked."""
-    # A file system may not care about upper and lower case.
-    parts = path.casefold().split("/")
-    return parts[-1] in _NAMES or not _FOLDERS.isdisjoint(parts[:-1]) or waits_for_yes(path)
+    parts = _parts(path)
+    # Of a file or a link: what has a folder's name stands in its place.
+    return parts[-1] in _NAMES or not _FOLDERS.isdisjoint(parts)
 
 
-def waits_for_yes(path: str) -> bool:
+def waits_for_yes(root: str, path: str, *, is_link: bool = False, is_deleted: bool = False) -> bool:
     """git runs its hooks and what its config names, whatever the command was: these are not put
-    into a project before the person said so."""
-    parts = path.casefold().split("/")
+    into a project before the person said so. Not asked of folders."""
+    parts = _parts(path)
+    leading = _leading(parts)
     for position, part in enumerate(parts):
-        if part != ".git" and not part.endswith(".git"):
-            continue
-        inner = parts[position + 1 :]
-        if not inner:
-            # A file or a link in its place leads git to another folder.
+        if part.endswith(".git") or part == "git~1":
+            # Anything in its place leads git to another folder, as a link in there does.
+            if position + 1 in leading or position + 1 == len(parts):
+                # That a rebase is over is nothing to ask about.
+                return not (is_deleted and _REBASE in parts)
+            if is_link and not is_deleted:
+                return True
+        elif part in _OTHERS and (position + 1 == len(parts) or parts[-1] in _OTHERS[part]):
             return True
-        # Of the repository itself, of one of its modules or worktrees, of a bare repository.
-        while len(inner) > 2 and inner[0] in ("modules", "worktrees"):
-            inner = inner[2:]
-        if inner[0] in _GIT_FILES and len(inner) == 1:
-            return True
-        if inner[0] == "hooks" and len(inner) > 1 and not inner[-1].endswith(".sample"):
-            return True
-    return False
+    names = path.split("/")
+    if names[-1] == "HEAD" and ".git" not in parts:
+        # It makes a repository of a folder of any name, whose config counts for who is in it.
+        return not is_deleted and not os.path.lexists(f"{root}/{path}")
+    return any(os.path.lexists("/".join((root, *names[:at], "HEAD"))) for at in leading)
+
+
+def _leading(parts: list[str]) -> set[int]:
+    """Where what follows leads git, if the folder around that is a repository."""
+    last = len(parts) - 1
+    found = {
+        at
+        for at, part in enumerate(parts)
+        if (part in _GIT_FILES and at == last)
+        or (part in _GIT_FOLDERS and not parts[-1].endswith(".sample"))
+    }
+    # A repository in a repository; its name may have slashes in it.
+    furthest = max(found, default=-1)
+    for at, part in enumerate(parts):
+        if part in _GIT_INNER and (at + 2 > last or at + 2 <= furthest):
+            found.add(at)
+    return found
+
+
+def _parts(path: str) -> list[str]:
+    # A file system may not care about upper and lower case, about characters that nobody sees, or
+    # about dots and spaces at the end.
+    plain = path.casefold()
+    if not plain.isascii():
+        plain = "".join(c for c in plain if unicodedata.category(c) != "Cf")
+    parts = plain.split("/")
+    return [part.rstrip(". ") for part in parts]

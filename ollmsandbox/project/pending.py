@@ -9,16 +9,17 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from .. import trees
 from ..paths import write_atomically
-from .changes import FOLDER, Change, ChangeSet, Kind, is_opaque, is_whiteout, scan
+from .changes import FOLDER, Change, ChangeSet, Kind, is_opaque, is_too_deep, is_whiteout, scan
 from .exchange import Spot, Step, copy
-from .tree import Tree
+from .tree import Tree, modes_of, read_modes
 
 _OPAQUE = "user.overlay.opaque"
+_TO_WRITE = os.W_OK | os.X_OK
 
 
 def layer_for(folder: Path, root: str) -> str:
@@ -36,10 +37,8 @@ def layer_for(folder: Path, root: str) -> str:
 
 
 def is_empty(layer: str) -> bool:
-    try:
-        return not os.listdir(layer)
-    except FileNotFoundError:
-        return True
+    """One that changes nothing is removed; one with nothing in it may change the root's mode."""
+    return not os.path.isdir(layer)
 
 
 def merge(source: str, layer: str, root: str, step: Step) -> None:
@@ -48,63 +47,135 @@ def merge(source: str, layer: str, root: str, step: Step) -> None:
     if not os.path.isdir(layer):
         os.makedirs(layer, mode=0o700)
         os.chmod(layer, stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
+    _mend(layer)
+    note = Path(f"{source}.merging")
+    # What folders are to be in the end that have to be open until then.
+    modes = read_modes(note)
+
+    def remember(path: str, mode: int) -> None:
+        if mode & 0o700 != 0o700 and path not in modes:
+            modes[path] = mode & 0o1777
+            write_atomically(note, json.dumps(modes))
+
     given = os.open(source, FOLDER)
     target = os.open(layer, FOLDER)
     try:
-        _merge(given, target, step)
-        os.chmod(layer, stat.S_IMODE(os.fstat(given).st_mode) & 0o1777)
+        mode = stat.S_IMODE(os.fstat(given).st_mode)
+        remember("", mode)
+        for folder in (given, target):
+            os.fchmod(folder, stat.S_IMODE(os.fstat(folder).st_mode) | 0o700)
+        _merge(given, target, remember, step)
+        os.fchmod(target, mode & 0o1777)
     finally:
         os.close(given)
         os.close(target)
+    tree = Tree(layer)
+    for path, closed in modes.items():
+        tree.set_mode(path, closed)
+    tree.close()
+    note.unlink(missing_ok=True)
 
 
-def _merge(given: int, target: int, step: Step) -> None:
+def spell_out(layer: str, root: str) -> None:
+    """Where a folder hides all that is on disk, hide it by names: else it would also hide what is
+    applied to that folder later."""
+    disk = Tree(root, top=trees.open_root(root))
+    tree = Tree(layer, modes_of(layer))
+    marked = []
+    waiting = [("", False)]
+    try:
+        while waiting:
+            path, hides = waiting.pop()
+            if is_too_deep(path):
+                continue
+            tree.unlock(path)
+            around = tree.folder(path)
+            names = os.listdir(around)
+            if is_opaque(around):
+                marked.append(path)
+                hides = True
+            for name in names:
+                if stat.S_ISDIR(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode):
+                    waiting.append((f"{path}/{name}" if path else name, hides))
+            if hides:
+                # There may be none, or something else.
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    _hide(around, os.listdir(disk.folder(path)))
+        # Last, so that a second time finds all that is not done.
+        for path in marked:
+            os.removexattr(tree.folder(path), _OPAQUE)
+    finally:
+        tree.close()
+        disk.close()
+
+
+def _merge(given: int, target: int, remember: Callable[[str, int], None], step: Step) -> None:
     # Not by recursion: folders may be deeper than Python's calls.
-    opened: list[trees.Opened] = []
-    levels = [(given, target, iter(os.listdir(given)), "")]
-    around = [(given, target)]
+    levels = [(given, target, iter(os.listdir(given)), "", 0)]
     while levels:
-        given, target, names, own_name = levels[-1]
+        given, target, names, path, mode = levels[-1]
         name = next(names, None)
         if name is None:
             levels.pop()
             if levels:
                 os.close(given)
                 os.close(target)
-                around.pop()
-                above, above_target = around[-1]
-                _leave(own_name, above, above_target, step)
+                # All that was in it is moved; its mode is the new one's.
+                name = os.path.basename(path)
+                trees.set_mode(name, levels[-1][1], mode & 0o1777)
+                os.rmdir(name, dir_fd=levels[-1][0])
+                step()
             continue
         new = os.stat(name, dir_fd=given, follow_symlinks=False)
         old = Spot(target, name).look()
         if not _belongs(new):
             os.unlink(name, dir_fd=given)
             continue
-        if stat.S_ISDIR(new.st_mode):
-            inner = trees.open_folder(name, given, opened)
-            if old is not None and stat.S_ISDIR(old.st_mode) and not is_opaque(inner):
-                deeper = trees.open_folder(name, target, opened)
-                levels.append((inner, deeper, iter(os.listdir(inner)), name))
-                around.append((inner, deeper))
-                continue
+        if not stat.S_ISDIR(new.st_mode):
+            if old is not None and stat.S_ISDIR(old.st_mode):
+                trees.remove(name, target)
+                step()
+            _move(name, given, target)
+            step()
+            continue
+        own = f"{path}/{name}" if path else name
+        remember(own, stat.S_IMODE(new.st_mode))
+        inner = trees.open_folder(name, given, [], _TO_WRITE)
+        if old is None or not stat.S_ISDIR(old.st_mode) or is_opaque(inner):
             if old is not None:
                 # It must go on hiding what the old one hid.
                 with contextlib.suppress(OSError):
                     os.setxattr(inner, _OPAQUE, b"y")
-            os.close(inner)
-        if old is not None and (stat.S_ISDIR(old.st_mode) or stat.S_ISDIR(new.st_mode)):
-            trees.remove(name, target)
-            step()
-        _move(name, given, target)
-        step()
+                trees.remove(name, target)
+                step()
+            if _is_moved(name, given, target, inner):
+                trees.set_mode(name, target, stat.S_IMODE(new.st_mode) & 0o1777)
+                os.close(inner)
+                step()
+                continue
+        deeper = trees.open_folder(name, target, [], _TO_WRITE)
+        levels.append((inner, deeper, iter(os.listdir(inner)), own, new.st_mode))
 
 
-def _leave(name: str, given: int, target: int, step: Step) -> None:
-    """All that was in a folder is moved; its mode is the new one's."""
-    mode = stat.S_IMODE(os.stat(name, dir_fd=given, follow_symlinks=False).st_mode)
-    trees.set_mode(name, target, mode & 0o1777)
-    trees.remove(name, given)
-    step()
+def _is_moved(name: str, given: int, target: int, inner: int) -> bool:
+    """Whether a folder could be moved as a whole. On another file system there is one now that what
+    is in it can be moved to."""
+    try:
+        os.rename(name, name, src_dir_fd=given, dst_dir_fd=target)
+        return True
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    os.mkdir(name, 0o700, dir_fd=target)
+    if is_opaque(inner):
+        made = os.open(name, FOLDER, dir_fd=target)
+        try:
+            os.setxattr(made, _OPAQUE, b"y")
+        finally:
+            os.close(made)
+        # From here on what is there already is part of it, and stays.
+        os.removexattr(inner, _OPAQUE)
+    return False
 
 
 def _belongs(found: os.stat_result) -> bool:
@@ -113,50 +184,33 @@ def _belongs(found: os.stat_result) -> bool:
 
 
 def _move(name: str, given: int, target: int) -> None:
+    """Anything but a folder."""
     try:
         os.rename(name, name, src_dir_fd=given, dst_dir_fd=target)
-        return
-    except PermissionError:
-        # A folder's own ".." changes, for which it has to be writable.
-        mode = stat.S_IMODE(os.stat(name, dir_fd=given, follow_symlinks=False).st_mode)
-        trees.set_mode(name, given, mode | 0o700, any_kind=True)
-        os.rename(name, name, src_dir_fd=given, dst_dir_fd=target)
-        trees.set_mode(name, target, mode, any_kind=True)
         return
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-    _copy(name, given, target)
-    trees.remove(name, given)
-
-
-def _copy(name: str, given: int, target: int) -> None:
-    """To another file system."""
-    found = os.stat(name, dir_fd=given, follow_symlinks=False)
-    if is_whiteout(found):
+    if is_whiteout(os.stat(name, dir_fd=given, follow_symlinks=False)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=target)
         os.mknod(name, stat.S_IFCHR, 0, dir_fd=target)
-    elif not stat.S_ISDIR(found.st_mode):
-        copy(Spot(given, name), Spot(target, name))
     else:
-        opened: list[trees.Opened] = []
-        inner = trees.open_folder(name, given, opened)
-        os.mkdir(name, 0o700, dir_fd=target)
-        made = os.open(name, FOLDER, dir_fd=target)
-        try:
-            if is_opaque(inner):
-                os.setxattr(made, _OPAQUE, b"y")
-            for entry in os.listdir(inner):
-                if _belongs(os.stat(entry, dir_fd=inner, follow_symlinks=False)):
-                    _copy(entry, inner, made)
-            os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
-        finally:
-            os.close(inner)
-            os.close(made)
+        copy(Spot(given, name), Spot(target, name))
+    os.unlink(name, dir_fd=given)
+
+
+def _mend(layer: str) -> None:
+    """Folders that were open when we were killed."""
+    note = modes_of(layer)
+    if note.exists() and os.path.isdir(layer):
+        Tree(layer, note).close()
 
 
 def prune(layer: str, root: str, *, whole: bool = False) -> ChangeSet:
     """Remove what changes nothing any more; returns what the layer still changes. A layer that
     changes nothing at all goes itself, unless the `whole` shall stay."""
+    _mend(layer)
     found = scan(layer, [root], root)
     needed = {""}
     for change in found.changes:
@@ -164,13 +218,13 @@ def prune(layer: str, root: str, *, whole: bool = False) -> ChangeSet:
         while path and path not in needed:
             needed.add(path)
             path = os.path.dirname(path)
-    tree = Tree(layer)
+    tree = Tree(layer, modes_of(layer))
     try:
         for path in (*found.idle, *(skipped.path for skipped in found.skipped)):
             tree.unlock(os.path.dirname(path))
             around, name = tree.split(path)
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=around)
+                trees.remove(name, around)
         _remove_empty(tree, needed)
     finally:
         tree.close()
@@ -184,6 +238,7 @@ def _remove_empty(tree: Tree, needed: set[str]) -> None:
     waiting = [""]
     while waiting:
         path = waiting.pop()
+        tree.unlock(path)
         around = tree.folder(path)
         for entry in os.listdir(around):
             if stat.S_ISDIR(os.stat(entry, dir_fd=around, follow_symlinks=False).st_mode):
@@ -218,32 +273,33 @@ def remove(layer: str) -> None:
 
 def reveal(layer: str, root: str, path: str) -> None:
     """Take back a deletion: what is on disk at that path is seen through the layer again."""
-    tree = Tree(layer)
+    tree = Tree(layer, modes_of(layer))
     try:
         parts = path.split("/")
+        # Whether what is at this level was hidden by something above it.
+        was_hidden = False
         for number, name in enumerate(parts):
-            folder = "/".join(parts[:number])
+            folder, inner = "/".join(parts[:number]), "/".join(parts[: number + 1])
             tree.unlock(folder)
             around = tree.folder(folder)
             if is_opaque(around):
                 os.removexattr(around, _OPAQUE)
                 _hide_all(around, f"{root}/{folder}", but=name)
-            spot = Spot(around, name)
-            found = spot.look()
-            if found is None:
-                return
-            if is_whiteout(found):
+                was_hidden = True
+            found = Spot(around, name).look()
+            if found is not None and is_whiteout(found):
                 os.unlink(name, dir_fd=around)
-                if number == len(parts) - 1:
-                    return
-                on_disk = f"{root}/{'/'.join(parts[: number + 1])}"
-                os.mkdir(name, 0o700, dir_fd=around)
-                inner = tree.folder("/".join(parts[: number + 1]))
-                _hide_all(inner, on_disk, but=parts[number + 1])
-                mode = stat.S_IMODE(os.stat(on_disk).st_mode) & 0o1777
-                tree.set_mode("/".join(parts[: number + 1]), mode)
-            elif not stat.S_ISDIR(found.st_mode):
+                found, was_hidden = None, True
+            if found is not None and not stat.S_ISDIR(found.st_mode):
                 return
+            if found is None:
+                on_disk = f"{root}/{inner}"
+                if number == len(parts) - 1 or not was_hidden or not os.path.isdir(on_disk):
+                    return
+                # The others in there stay hidden.
+                os.mkdir(name, 0o700, dir_fd=around)
+                _hide_all(tree.folder(inner), on_disk, but=parts[number + 1])
+                tree.set_mode(inner, stat.S_IMODE(os.stat(on_disk).st_mode) & 0o1777)
     finally:
         tree.close()
 
@@ -253,16 +309,19 @@ def _hide_all(around: int, on_disk: str, *, but: str) -> None:
         names = os.listdir(on_disk)
     except (FileNotFoundError, NotADirectoryError):
         return
+    _hide(around, (name for name in names if name != but))
+
+
+def _hide(around: int, names: Iterable[str]) -> None:
     for name in names:
-        if name != but:
-            with contextlib.suppress(FileExistsError):
-                os.mknod(name, stat.S_IFCHR, 0, dir_fd=around)
+        with contextlib.suppress(FileExistsError):
+            os.mknod(name, stat.S_IFCHR, 0, dir_fd=around)
 
 
 def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], versions: int) -> None:
     """Take changes back out of the layer, what is deepest first. Files are kept with the run's
     versions, by number."""
-    tree = Tree(layer)
+    tree = Tree(layer, modes_of(layer))
     try:
         for number, change in items:
             if change.path == ".":

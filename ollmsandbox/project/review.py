@@ -149,6 +149,9 @@ class Review:
         done = self._discard(job) if job.task is Task.DISCARD else self._change_project(job)
         self._write(job, done)
         self._step()
+        for layer in job.sources.values():
+            if pending.is_empty(layer):
+                pending.remove(layer)
         journal.end()
         return done
 
@@ -166,7 +169,8 @@ class Review:
                     done += [item for item in items if item.state is State.APPLIED]
                     items = [item for item in items if item.state is not State.APPLIED]
                     closed = (job.closed or {}).get(root, {})
-                    done += applier.apply(items, layer, forced=job.forced, closed=closed)
+                    if items:  # else the layer may be gone: all of it was applied before
+                        done += applier.apply(items, layer, forced=job.forced, closed=closed)
             finally:
                 applier.close()
             if job.task is Task.TAKE and not pending.is_empty(layer):

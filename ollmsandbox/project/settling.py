@@ -99,6 +99,10 @@ class Settling:
             self._step()
             if job.task is Task.MERGE:
                 job = self._merge(overlay, job)
+            else:
+                for root, source in job.sources.items():
+                    if os.path.isdir(source):
+                        pending.spell_out(source, root)
             done = list(job.items)
             if job.mode == Mode.AUTO.value:
                 done = self._apply(job, fresh=fresh)
@@ -115,6 +119,7 @@ class Settling:
         """Everything into the pending layer; what is to be applied is taken from there."""
         for name, root in overlay.overlay_map.items():
             pending.merge(overlay.upper(name), job.sources[root], root, self._step)
+            pending.spell_out(job.sources[root], root)
         items: list[Recorded] = []
         if job.mode == Mode.AUTO.value:
             against_disk = {

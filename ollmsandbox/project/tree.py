@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import stat
+from pathlib import Path
 
 from .. import trees
 from .changes import FOLDER
@@ -14,12 +17,15 @@ class Tree:
     """Folders are opened one name after the other, and the last way is remembered: changes come
     sorted, so the next one is mostly near."""
 
-    def __init__(self, root: str, top: int = -1) -> None:
-        """`top` is the root if that is open already; it becomes the tree's."""
+    def __init__(self, root: str, note: Path | None = None, *, top: int = -1) -> None:
+        """The note is where modes are kept that have to come back, also after a kill. `top` is the
+        root if that is open already; it becomes the tree's."""
         self.root = root
         self._top = top if top >= 0 else os.open(root, FOLDER)
         self._way: list[tuple[str, int]] = []
-        self._opened: dict[str, int] = {}
+        self._note = note
+        self._noted = read_modes(note) if note else {}
+        self._opened = dict(self._noted)
 
     def folder(self, path: str) -> int:
         """The descriptor of a folder; it stays the tree's. "" is the root."""
@@ -53,8 +59,9 @@ class Tree:
         """Let us write in a folder; its mode comes back at the end."""
         if not path:
             mode = stat.S_IMODE(os.fstat(self._top).st_mode)
-            self._opened.setdefault("", mode)
-            os.fchmod(self._top, mode | 0o700)
+            if mode & 0o700 != 0o700:
+                self._remember("", mode)
+                os.fchmod(self._top, mode | 0o700)
             return
         around, name = self.split(path)
         self._unlock(name, around, path)
@@ -64,9 +71,36 @@ class Tree:
         self._opened[path] = mode
 
     def _unlock(self, name: str, around: int, path: str) -> None:
-        mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
+        try:
+            found = os.stat(name, dir_fd=around, follow_symlinks=False)
+        except PermissionError:
+            # A folder may be open to be listed, and closed to whoever looks at what is in it.
+            self._unlock_last(os.path.dirname(path))
+            found = os.stat(name, dir_fd=around, follow_symlinks=False)
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & 0o700 != 0o700:
+            self._remember(path, mode)
+            trees.set_mode(name, around, mode | 0o700)
+
+    def _unlock_last(self, path: str) -> None:
+        """The folder that the way has led to."""
+        if not path:
+            self.unlock("")
+            return
+        name, descriptor = self._way[-1]
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        self._remember(path, mode)
+        around = self._way[-2][1] if len(self._way) > 1 else self._top
         trees.set_mode(name, around, mode | 0o700)
+
+    def _remember(self, path: str, mode: int) -> None:
         self._opened.setdefault(path, mode)
+        if self._note and path not in self._noted:
+            self._noted[path] = mode
+            # Always the same name: only one works in a tree, and nothing shall be left of it.
+            new = _half(self._note)
+            new.write_text(json.dumps(self._noted), encoding="utf-8")
+            os.rename(new, self._note)
 
     def close(self) -> list[tuple[str, OSError]]:
         """Give folders the modes that they shall have; returns those that could not get theirs."""
@@ -76,14 +110,19 @@ class Tree:
             try:
                 if path:
                     around, name = self.split(path)
-                    trees.set_mode(name, around, self._opened[path])
+                    found = os.stat(name, dir_fd=around, follow_symlinks=False)
+                    if stat.S_ISDIR(found.st_mode):
+                        trees.set_mode(name, around, self._opened[path])
                 else:
                     os.fchmod(self._top, self._opened[path])
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 failed.append((path, error))
         self.leave()
+        if self._note:
+            for file in (self._note, _half(self._note)):
+                file.unlink(missing_ok=True)
         return failed
 
     def leave(self) -> None:
@@ -92,3 +131,18 @@ class Tree:
         if self._top >= 0:
             os.close(self._top)
             self._top = -1
+
+
+def _half(note: Path) -> Path:
+    return note.with_name(f"{note.name}~")
+
+
+def read_modes(note: Path) -> dict[str, int]:
+    with contextlib.suppress(FileNotFoundError):
+        return {str(path): int(mode) for path, mode in json.loads(note.read_text()).items()}
+    return {}
+
+
+def modes_of(layer: str) -> Path:
+    """Where a layer's note is."""
+    return Path(f"{layer}.modes")

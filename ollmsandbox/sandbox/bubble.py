@@ -85,6 +85,7 @@ class Bubble:
         self._running: Running | None = None
         # The command is over, and what it changed is being taken care of.
         self.is_settling = False
+        self._is_spent = False
         self._bwrap_pid = 0
         self._bwrap = -1
         self._begun = False
@@ -139,6 +140,9 @@ class Bubble:
         argv = _argv(command)
         check_words(argv)
         self.plan  # noqa: B018 - what is wrong with it is said before anything is made
+        if self._is_spent:
+            raise SandboxError("This sandbox has run a command already.", "Make another one.")
+        self._is_spent = True
         self.overlay.create()
         try:
             if self.monitor is not None:

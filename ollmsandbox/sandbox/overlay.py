@@ -78,12 +78,12 @@ class Overlay:
             self._lock = _lock(self.folder)
             for kind in ("upper", "work"):
                 os.mkdir(f"{self.folder}/{kind}")
-                for name, root in self.overlay_map.items():
+                for name, root in zip(self.overlay_map, self.roots, strict=True):
                     made = f"{self.folder}/{kind}/{name}"
                     os.mkdir(made)
                     if kind == "upper":
                         # What is inside shows the upper folder's own mode for the project's.
-                        _look_like(made, os.stat(root))
+                        _look_like(made, os.stat(root.pending or root.path))
             self.began = {name: _time_at(root) for name, root in self.overlay_map.items()}
             self.clock = clock_offset()
             self._write_map()
@@ -102,9 +102,11 @@ class Overlay:
 
     def is_untouched(self) -> bool:
         """Whether nothing at all was written."""
-        for name, root in self.overlay_map.items():
-            upper = self.upper(name)
-            if os.listdir(upper) or os.stat(upper).st_mode != _mode_for(os.stat(root)):
+        for name, root in zip(self.overlay_map, self.roots, strict=True):
+            upper, below = self.upper(name), root.path
+            if root.pending and os.path.isdir(root.pending):
+                below = root.pending
+            if os.listdir(upper) or os.stat(upper).st_mode != _mode_for(os.stat(below)):
                 return False
         return True
 

@@ -69,9 +69,15 @@ class Plan:
         kinds = (Layered, Overlaid)
         return [o for mount in self.mounts if isinstance(mount, kinds) for o in mount.outer()]
 
-    def unrecorded(self) -> list[str]:
-        """What a person who expects it to be written should know."""
-        return [mount.describe() for mount in self.mounts if isinstance(mount, Unrecorded)]
+    def notices(self) -> list[str]:
+        """What a person who expects the project to be written should know."""
+        found = [mount.describe() for mount in self.mounts if isinstance(mount, Unrecorded)]
+        if not found and not _may_write(self.project):
+            found.append(
+                f"{self.project} belongs to another user. Root has no more rights in the sandbox "
+                "than anybody: commands cannot change it. Run them as that user."
+            )
+        return found
 
     def describe(self) -> list[str]:
         """Sentences for a person, from the same objects."""
@@ -163,6 +169,7 @@ class _Builder:
         self._locked = locked
         self._host = host
         self._playground = os.path.realpath(paths.playground)
+        self._cache = os.path.realpath(paths.cache)
         self._runtime = str(paths.runtime)
         self._layers = 0
         # Its devices are there by now; what is written there would be in memory, without limit.
@@ -307,7 +314,9 @@ class _Builder:
         self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
     ) -> Layered:
         number = self._next_number()
-        bound = (self._project, self._playground, self._home, *self._host.mounted_below(folder))
+        # The folders of the overlays lie in the cache, and are looked for by their own path too.
+        used = (self._project, self._playground, self._home, self._cache)
+        bound = (*used, *self._host.mounted_below(folder))
         return Layered(
             spec_for(folder, hidden, added),
             self._way,
@@ -348,6 +357,15 @@ class _Builder:
             parents=tuple((f.name, f.mode) for f in spec.folders[1:]),
             hidden=spec.hidden,
         )
+
+
+def _may_write(folder: str) -> bool:
+    """As it is for root inside, who has no capabilities there."""
+    found = os.stat(folder)
+    if os.getuid() != 0 or found.st_uid == 0:
+        return True
+    group = found.st_gid in (os.getgid(), *os.getgroups()) and found.st_mode & 0o020
+    return bool(group or found.st_mode & 0o002)
 
 
 def _can_see(path: str) -> bool:

@@ -17,14 +17,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import OllmSandboxError
-from ..paths import Paths, write_atomically
+from ..paths import Paths, make_folder, write_atomically
 from . import layer, remedies, seccomp
 from .host import MountPoint, below, in_any, mount_table
 from .launch import scope_for
-from .mounts import Layered, OverlayMount, OverlayWay
+from .mounts import Layered, Overlaid, OverlayMount, OverlayWay
 from .starter_client import Order, shared_starter
 
-_VERSION = 5
+_VERSION = 6
 _PROGRAMS = ("bwrap", "systemd-run")
 _PATIENCE = 5.0
 _TRY_AGAIN = 600.0
@@ -85,7 +85,8 @@ def probe(
     writable = tuple(os.path.realpath(folder) for folder in (*writable, str(paths.playground)))
     mounts = mount_table() if mounts is None else mounts
     path, flatpak = environ.get("PATH", os.defpath), environ.get("FLATPAK_ID")
-    question = (path, flatpak, paths.real_home, paths.runtime_candidates, writable, tuple(mounts))
+    places = (paths.real_home, paths.cache, paths.runtime_candidates)
+    question = (path, flatpak, places, writable, tuple(mounts))
     if not fresh and question in _answered:
         files, versions, found = _answered[question]
         if versions == _versions(files):
@@ -174,6 +175,14 @@ def _in_a_project(path: str) -> bool:
     return False
 
 
+def _is_mounted_below(folder: str) -> bool:
+    return any(mount.path != folder and below(mount.path, folder) for mount in mount_table())
+
+
+def _written(made: str, upper: str, work: str, way: OverlayWay, runtime: str) -> Overlaid:
+    return Overlaid(f"{made}/below", "", upper, work, "", way, runtime, number=1)
+
+
 class _Probe:
     def __init__(
         self, paths: Paths, environ: Mapping[str, str], programs: Mapping[str, str]
@@ -237,28 +246,54 @@ class _Probe:
         return ("user", "mount", "pid") if users else ()
 
     def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayWay:
-        """Both ways are tried over the real home folder: not every file system can be below."""
+        """Both ways are tried over the real home folder, and with what is written in the cache:
+        not every file system can be below, fewer can be above."""
+        import tempfile
+
         runtime = self._paths.runtime
-        home = self._paths.real_home
-        spec = layer.spec_for(home, (".ollmsandbox-probe",), ("playground",))
         try:
-            layer.prepare(runtime, spec)
-            layer.prepare_mount_point(runtime, 0)
-        except OSError as error:
+            cache = make_folder(self._paths.cache)
+            with tempfile.TemporaryDirectory(dir=cache, prefix="probe-") as made:
+                for name in ("below", "above", "work", "above2", "work2"):
+                    os.mkdir(f"{made}/{name}")
+                folder = self._paths.real_home
+                if namespaces != ("mount", "pid") and _is_mounted_below(folder):
+                    # It cannot be below an overlay, but others can.
+                    folder = f"{made}/below"
+                spec = layer.spec_for(folder, (".ollmsandbox-probe",), ("playground",))
+                layer.prepare(runtime, spec)
+                for number in range(2):
+                    layer.prepare_mount_point(runtime, number)
+                ours = bool(namespaces) and self._mounts_ours(namespaces, spec, made)
+                theirs = self._mounts_theirs(spec, made)
+        except (OllmSandboxError, OSError) as error:
             for key, title in _OVERLAYS.items():
                 self._note(key, title, ok=False, detail=str(error), needed=False)
             return OverlayWay.NONE
-        mounts = Layered(spec, OverlayWay.UNSHARE, str(runtime), 0).outer()
-        test = "test -d merged0/playground"
-        ours = bool(namespaces) and self._enters(namespaces, mounts, test, runtime)
         self._note("overlay", _OVERLAYS["overlay"], ours, needed=False)
-        tried = Layered(spec, OverlayWay.BWRAP, str(runtime), 0).args()
-        check = ["--", "/bin/sh", "-c", 'test -d "$1"', "sh", f"{home}/playground"]
-        theirs = self._works([self._bwrap, *_BASIC, *tried, *check])
         self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], theirs, needed=False)
         if ours:
             return OverlayWay.UNSHARE
         return OverlayWay.BWRAP if theirs else OverlayWay.NONE
+
+    def _mounts_ours(self, namespaces: tuple[str, ...], spec: layer.LayerSpec, made: str) -> bool:
+        way, runtime = OverlayWay.UNSHARE, str(self._paths.runtime)
+        layered = Layered(spec, way, runtime, 0)
+        written = _written(made, f"{made}/above", f"{made}/work", way, runtime)
+        test = "test -d merged0/playground && echo x >merged1/file"
+        return self._enters(namespaces, [*layered.outer(), *written.outer()], test, runtime)
+
+    def _mounts_theirs(self, spec: layer.LayerSpec, made: str) -> bool:
+        way, runtime = OverlayWay.BWRAP, str(self._paths.runtime)
+        written = _written(made, f"{made}/above2", f"{made}/work2", way, runtime)
+        tried = (
+            (Layered(spec, way, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
+            (written.args(), 'echo x >"$1/file"', written.folder),
+        )
+        return all(
+            self._works([self._bwrap, *_BASIC, *args, "--", "/bin/sh", "-c", test, "sh", folder])
+            for args, test, folder in tried
+        )
 
     def _enters(
         self,

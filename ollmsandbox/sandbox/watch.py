@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,17 +46,20 @@ async def watch(
             written.clear()
         if end is not None and loop.time() >= end:
             return Stop.TIME
-        found = await _disk(limits, before) or _processes(limits, first_process)
+        found = await _disk(limits, before, first_process) or _processes(limits, first_process)
         if found is not None:
             return found
 
 
-async def _disk(limits: Limits, before: dict[str, int]) -> Stop | None:
+async def _disk(limits: Limits, before: dict[str, int], first: int) -> Stop | None:
     for folder, used in before.items():
         added = _used(folder) - used
         if limits.disk is not None and added > limits.disk:
-            # The disk is everybody's: what counts is in the folder. The rest is looked at once.
+            # The disk is everybody's: what counts is in the folder, or was deleted there and is
+            # still held open. The rest is looked at once.
             _, size = await asyncio.to_thread(measure, Path(folder))
+            held = _without_name(tasks_below(first, 1 << 20)[0], in_memory=False)
+            size += max(0, min(held, added - size))
             if size > limits.disk:
                 return Stop.DISK
             before[folder] += added - size
@@ -74,23 +78,25 @@ def _processes(limits: Limits, first: int) -> Stop | None:
     memory = limits.memory
     if memory is None:
         return None
-    without_name = _without_name(found)
+    without_name = _without_name(found[:_MOST_LOOKED_AT], in_memory=True)
     # The first sum counts memory that several share once for each; the second is exact, and slow.
     if sum(map(_at_most, found), without_name) > memory:
         return Stop.MEMORY if sum(map(_share, found), without_name) > memory else None
     return None
 
 
-def _without_name(found: Sequence[int]) -> int:
-    """Files that are in memory only, and in nobody's folder (memfd): held by a descriptor, they
-    need not be mapped to take up room."""
+def _without_name(found: Sequence[int], *, in_memory: bool) -> int:
+    """Files in nobody's folder: held by a descriptor, they need not be mapped to take up room.
+    Some are in memory only (memfd), the others were deleted."""
     sizes: dict[tuple[int, int], int] = {}
-    for pid in found[:_MOST_LOOKED_AT]:
+    for pid in found:
         with contextlib.suppress(OSError):
             for entry in os.scandir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
-                    if os.readlink(entry.path).startswith("/memfd:"):
-                        file = entry.stat()
+                    if os.readlink(entry.path).startswith("/memfd:") is not in_memory:
+                        continue
+                    file = entry.stat()
+                    if stat.S_ISREG(file.st_mode) and not file.st_nlink:
                         sizes[file.st_dev, file.st_ino] = file.st_blocks * 512
     return sum(sizes.values())
 

@@ -60,7 +60,7 @@ def call(name, *arguments):
     return result
 
 def meanwhile_outside():
-    go = os.getcwd() + "/go"
+    go = os.environ["HOME"] + "/playground/go"
     print("ready", flush=True)
     while not os.path.exists(go):
         time.sleep(0.005)
@@ -101,7 +101,7 @@ def refusal(person: Person, attack: str, **options: Any) -> str:
 
 def run_while(person: Person, command: str, act: Callable[[], object], **options: Any) -> Result:
     """`act` happens outside while the command runs: after its first output. Then there is a file
-    `go` in the project."""
+    `go` in the playground: of the project a command sees what was there when it began."""
     acted = False
 
     async def noticed(_data: bytes) -> None:
@@ -109,7 +109,7 @@ def run_while(person: Person, command: str, act: Callable[[], object], **options
         if not acted:
             acted = True
             act()
-            (person.project / "go").touch()
+            (person.playground / "go").touch()
 
     return loop.run(person.bubble(**options).exec(command, sinks=Sinks(noticed)))
 

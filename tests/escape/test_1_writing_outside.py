@@ -25,6 +25,7 @@ from attack import (
 )
 from conftest import ROOT, Person
 
+from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.sandbox.mounts import OverlayWay
 from ollmsandbox.sandbox.probe import probe
 
@@ -324,70 +325,94 @@ def test_the_project_the_playground_and_temporary_files_can_be_written(person: P
 def test_the_folder_the_command_stands_in_is_moved_out_of_the_project(person: Person) -> None:
     folder = papers(person.home / "papers")
     (person.project / "sub" / "deep").mkdir(parents=True)
-    attack = attempt("""
-        project = os.getcwd()
+    attack = python("""
         os.chdir('sub/deep')
-        print('ready', flush=True)
-        while not os.path.exists(project + '/go'):
-            time.sleep(0.005)
-        open('../../file', 'w').write('evil')
+        meanwhile_outside()
+        for name in ('../../file', '../../new', 'here'):
+            try:
+                open(name, 'w').write('evil')
+            except OSError:
+                pass
         """)
-    result = run_while(
+    run_while(
         person, attack, lambda: (person.project / "sub").rename(person.home / "papers" / "sub")
     )
-    assert result.stdout.text.splitlines()[-1].startswith("refused")
     assert (folder / "file").read_text() == "mine\n"
+    assert sorted(path.name for path in folder.rglob("*")) == ["deep", "file", "sub"]
 
 
 def test_the_project_is_replaced_by_a_link_while_a_command_runs(person: Person) -> None:
     folder = papers(person.home / "papers")
+    before = look(folder)
 
     def replace_project() -> None:
         person.project.rename(person.home / "moved")
         person.project.symlink_to(folder)
-        # The file that tells the command to go on is looked for where the project was.
-        (person.home / "moved" / "go").touch()
 
-    result = run_while(
-        person,
-        python(f"""
+    attack = python(f"""
         meanwhile_outside()
         for name in ('file', '{person.project}/file', '{person.home}/project/new'):
             try:
                 open(name, 'w').write('evil')
             except OSError:
                 pass
-        """),
-        replace_project,
-    )
-    assert result.exit_code == 0
-    assert (folder / "file").read_text() == "mine\n"
-    assert not (folder / "new").exists()
+        """)
+    # What was written has no place any more; where it is kept is told.
+    with pytest.raises(OllmSandboxError, match="project"):
+        run_while(person, attack, replace_project)
+    assert look(folder) == before
+
+
+def test_a_folder_around_the_project_is_replaced_by_a_link_while_a_command_runs(
+    person: Person,
+) -> None:
+    """As a command can do it that runs in a larger project around this one."""
+    folder = papers(person.home / "papers")
+    (folder / "inner").mkdir()
+    papers(folder / "inner")
+    before = look(folder)
+    around = person.home / "around"
+    (around / "inner").mkdir(parents=True)
+
+    def replace_folder() -> None:
+        around.rename(person.home / "moved")
+        around.symlink_to(folder)
+
+    attack = python("""
+        meanwhile_outside()
+        open('file', 'w').write('evil')
+        open('new', 'w').write('evil')
+        """)
+    with pytest.raises(OllmSandboxError, match="inner"):
+        run_while(person, attack, replace_folder, project=around / "inner")
+    assert look(folder) == before
 
 
 def test_the_project_is_deleted_while_a_command_runs(person: Person) -> None:
-    go = person.project / "go"
+    papers(person.project)
+    (person.project / "sub").mkdir()
 
     def delete() -> None:
-        go.touch()
         shutil.rmtree(person.project)
         person.project.mkdir()
 
     result = run_while(
         person,
         python("""
-        print('ready', flush=True)
-        while os.stat('.').st_nlink:
-            time.sleep(0.005)
-        try:
-            open('evil', 'w')
-        except OSError as error:
-            print(errno.errorcode[error.errno])
+        os.chdir('sub')
+        meanwhile_outside()
+        for name in ('evil', '../evil', '../../evil'):
+            try:
+                open(name, 'w')
+            except OSError as error:
+                pass
         """),
         delete,
     )
-    assert result.stdout.text == "ready\nENOENT\n"
-    assert [path.name for path in person.project.iterdir()] == ["go"]
+    assert (result.exit_code, result.stderr.text) == (0, "")
+    # At most what it would be in a project that is there.
+    assert {path.name for path in person.project.rglob("*")} <= {"evil", "sub"}
+    assert not (person.home / "evil").exists()
 
 
 def test_a_hidden_folder_is_replaced_while_a_command_runs(person: Person) -> None:

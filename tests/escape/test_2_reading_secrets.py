@@ -219,7 +219,7 @@ WATCH = """
                         pass
     look()
     print('ready', flush=True)
-    go = os.getcwd() + '/go'
+    go = os.environ['HOME'] + '/playground/go'
     while not os.path.exists(go):
         look()
         for name in ('/.ssh/id_rsa', '/.config/gh/hosts.yml', '/.netrc'):
@@ -241,7 +241,8 @@ def test_a_secret_is_created_while_a_command_runs(
         secret.parent.mkdir(parents=True, exist_ok=True)
     result = run_while(person, python(WATCH), lambda: put_secret(secret), capabilities=found)
     assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
-    (person.project / "go").touch()
+    (person.home / "playground").mkdir()
+    (person.home / "playground" / "go").touch()
     assert SECRET in person.run_outside(python(WATCH)).stdout
 
 

@@ -358,6 +358,8 @@ def test_a_unix_socket_that_appears_in_the_home_folder_while_a_command_runs(
     with servers[0] as server:
         assert result.stdout.text == "ready\nrefused ECONNREFUSED\n"
         assert not server.reached()
+        (person.home / "playground").mkdir()
+        (person.home / "playground" / "go").touch()
         assert works_outside(person, attack)
         assert server.reached()
 

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attack import IS_ROOT, attempt, python, refusal, works_outside
+from attack import IS_ROOT, attempt, python, refusal, run_while, works_outside
 from conftest import Person
 
 from ollmsandbox import loop
+from ollmsandbox.project.changes import Flag
+from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.process import Sinks
 
 MACHINE = platform.machine()
@@ -348,22 +350,85 @@ def test_the_usual_programs_for_privileges_fail(person: Person, command: str) ->
     assert result.stop is None
 
 
+_FCHMODAT2 = """
+try:
+    call(452, -100, b'i', 0o4755, 0)
+except OSError as error:
+    if error.errno != errno.ENOSYS:  # an older kernel
+        raise
+    os.chmod('i', 0o4755)
+"""
+LENDING: dict[str, str] = {
+    "chmod": "os.chmod('i', 0o4755)",
+    "chmod for the group": "os.chmod('i', 0o2755)",
+    "chmod for both": "os.chmod('i', 0o6755)",
+    "fchmod": "os.fchmod(os.open('i', os.O_RDWR), 0o4755)",
+    "fchmodat": "os.chmod('i', 0o4755, dir_fd=os.open('.', os.O_RDONLY))",
+    "fchmodat2": _FCHMODAT2,
+    "open": "os.open('j', os.O_CREAT | os.O_WRONLY, 0o4755)",
+    "openat2": "call(437, -100, b'l', struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)",
+    "mknod": "os.mknod('k', 0o4755)",
+    "in a new folder": "os.mkdir('d', 0o777); os.rename('i', 'd/i'); os.chmod('d/i', 0o4755)",
+    "with a second name": "os.chmod('i', 0o4755); os.link('i', 'm')",
+    "in place of what was there": "os.chmod('i', 0o4755); os.rename('i', 'mine')",
+}
+
+
+def _lent(person: Person) -> set[str]:
+    """Programs with the rights of their owner that others can get at."""
+    found = set()
+    for folder, folders, files in os.walk(person.home):
+        # Others cannot enter.
+        folders[:] = [f for f in folders if os.lstat(f"{folder}/{f}").st_mode & 0o001]
+        found |= {f for f in files if os.lstat(f"{folder}/{f}").st_mode & 0o6000}
+    return found
+
+
 @pytest.mark.parametrize("folder", [".", "/tmp", "~/playground"])
-@pytest.mark.parametrize(
-    "way",
-    [
-        "os.chmod('i', 0o4755)",
-        "os.fchmod(os.open('i', os.O_RDWR), 0o4755)",
-        "os.chmod('i', 0o4755, dir_fd=os.open('.', os.O_RDONLY))",
-        "os.open('j', os.O_CREAT | os.O_WRONLY, 0o4755)",
-        "os.mknod('k', 0o4755)",
-    ],
-)
+@pytest.mark.parametrize("way", sorted(LENDING))
 def test_making_a_setuid_program(person: Person, folder: str, way: str) -> None:
     # Root's would be everybody's way to root, on the real disk.
-    attack = f"os.chdir(os.path.expanduser('{folder}')); open('i', 'w').close(); {way}"
-    assert refusal(person, attempt(attack)) == "EPERM"
-    assert not [f for f in person.home.rglob("[ijk]") if f.stat().st_mode & 0o4000]
+    for opened in (person.home, person.project, person.paths.data, person.paths.cache):
+        opened.mkdir(parents=True, exist_ok=True)
+        opened.chmod(0o755)
+    (person.project / "mine").write_text("mine")
+    inside = f"os.chdir(os.path.expanduser('{folder}'))\nopen('i', 'w').close()\n{LENDING[way]}\n"
+    recorder = Recorder(str(person.project), person.paths)
+    during: set[str] = set()
+    result = run_while(
+        person,
+        python(inside + "meanwhile_outside()"),
+        lambda: during.update(_lent(person)),
+        keeper=recorder,
+    )
+    assert (result.exit_code, result.stdout.text, result.stderr.text) == (0, "ready\n", "")
+    assert during == set()
+    assert _lent(person) == set()
+    if folder == ".":
+        assert recorder.report is not None
+        flags = {flag for item in recorder.report.changes for flag in item.change.flags}
+        assert Flag.STRIPPED in flags
+    else:
+        assert os.listdir(person.project) == ["mine"]
+    if folder != "/tmp":
+        shutil.rmtree(person.project)
+        for new in (person.project, person.home / "playground"):
+            new.mkdir()
+            new.chmod(0o755)
+        done = person.run_outside(python(inside))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert _lent(person) != set()
+
+
+def test_a_setuid_program_that_waits_is_none_when_it_is_applied(person: Person) -> None:
+    person.home.chmod(0o755)
+    person.project.chmod(0o755)
+    done = person.cli("run", "--apply", "review", "-c", "cp /bin/true t; chmod 6755 t")
+    assert done.returncode == 0, done.stderr
+    assert _lent(person) == set()
+    assert person.cli("apply").returncode == 0
+    assert (person.project / "t").stat().st_mode & 0o7777 == 0o755
+    assert _lent(person) == set()
 
 
 def test_folders_can_pass_on_their_group(person: Person) -> None:
