@@ -183,7 +183,10 @@ class Steps:
             os.symlink("became", full)
         else:
             os.mkdir(full)
-            if kind == "full":
+            if kind == "deep":
+                os.makedirs(f"{full}/a/b")
+                os.mkdir(f"{full}/b")
+            elif kind == "full":
                 self.do_write(f"{path}/a", "inside", 1)
         return ""
 

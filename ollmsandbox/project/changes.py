@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .. import trees
-from .later import acts_later, waits_for_yes
+from .later import acts_later, is_plain, waits_for_yes
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPAQUE = "user.overlay.opaque"
@@ -310,6 +310,8 @@ class _Walk:
         if type_ is Type.FOLDER:
             # It cannot go before what is in it, and that came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
+        if is_plain(path):
+            return ()
         is_link = type_ is Type.LINK
         if waits_for_yes(self._root, path, is_link=is_link, is_deleted=is_deleted):
             self._held = path

@@ -111,9 +111,11 @@ def _is_copy(one: Spot, other: Spot) -> bool:
     if stat.S_ISLNK(found.st_mode):
         words = (os.readlink(spot.name, dir_fd=spot.around) for spot in (one, other))
         return len(set(words)) == 1
+    if not stat.S_ISREG(found.st_mode):
+        return False
     if stat.S_IMODE(found.st_mode) & 0o1777 != stat.S_IMODE(there.st_mode):
         return False
-    return stat.S_ISREG(found.st_mode) and same_bytes(one.name, one.around, other.name, other.around)
+    return same_bytes(one.name, one.around, other.name, other.around)
 
 
 def signature(found: os.stat_result | None) -> str:

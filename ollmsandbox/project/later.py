@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from functools import lru_cache
 
 _NAMES = frozenset(
     (
@@ -39,6 +40,28 @@ _OTHERS = {
     ".hg": frozenset(("hgrc", "hgrc-not-shared", "sharedpath")),
     ".jj": frozenset(("config.toml", "repo")),
 }
+
+_ALL = frozenset().union(
+    _NAMES, _FOLDERS, _GIT_FILES, _GIT_FOLDERS, _GIT_INNER, _OTHERS, *_OTHERS.values()
+) | {"head", "git~1"}
+
+
+def is_plain(path: str) -> bool:
+    """Surely none of all these, as most files are; quicker to tell than what the others are."""
+    folder, _, name = path.rpartition("/")
+    return _is_plain_folder(folder) and not _may_matter(name)
+
+
+@lru_cache(maxsize=4096)
+def _is_plain_folder(folder: str) -> bool:
+    return not any(map(_may_matter, _parts(folder)))
+
+
+def _may_matter(name: str) -> bool:
+    if not name.isascii() or name[-1:] in (".", " "):
+        return True
+    name = name.lower()
+    return name in _ALL or name.endswith(".git")
 
 
 def acts_later(path: str) -> bool:

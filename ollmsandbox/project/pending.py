@@ -260,8 +260,13 @@ def remove(layer: str) -> None:
     except FileNotFoundError:
         return
     try:
-        with contextlib.suppress(FileNotFoundError):
-            trees.remove(name, descriptor)
+        # At once: half removed, it would be another layer.
+        gone = f".removed-{name}"
+        for _ in range(2):
+            with contextlib.suppress(FileNotFoundError):
+                trees.remove(gone, descriptor)
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(name, gone, src_dir_fd=descriptor, dst_dir_fd=descriptor)
     finally:
         os.close(descriptor)
     if not any(entry.startswith("overlay") for entry in os.listdir(around)):

@@ -169,8 +169,12 @@ class Review:
                     done += [item for item in items if item.state is State.APPLIED]
                     items = [item for item in items if item.state is not State.APPLIED]
                     closed = (job.closed or {}).get(root, {})
-                    if items:  # else the layer may be gone: all of it was applied before
-                        done += applier.apply(items, layer, forced=job.forced, closed=closed)
+                    if items:
+                        source = layer
+                        if not os.path.isdir(layer):
+                            # All was applied before a kill.
+                            source = str(make_folder(self._paths.versions / job.run_id / "nothing"))
+                        done += applier.apply(items, source, forced=job.forced, closed=closed)
             finally:
                 applier.close()
             if job.task is Task.TAKE and not pending.is_empty(layer):

@@ -137,8 +137,8 @@ class Settling:
                 )
             for root, layer in job.sources.items():
                 chosen = [i for i in items if i.change.root == root and not i.is_held]
-                for change in implied_parents(layer, root, chosen):
-                    items.insert(0, Recorded(len(items), change))
+                parents = implied_parents(layer, root, chosen)
+                items[:0] = [Recorded(len(items) + n, each) for n, each in enumerate(parents)]
         else:
             items = list(job.items)
         closed = {root: _closed(root, items) for root in job.sources}

@@ -95,7 +95,7 @@ class Tree:
 
     def _remember(self, path: str, mode: int) -> None:
         self._opened.setdefault(path, mode)
-        if self._note and path not in self._noted:
+        if self._note and (path not in self._noted or not self._note.exists()):
             self._noted[path] = mode
             # Always the same name: only one works in a tree, and nothing shall be left of it.
             new = _half(self._note)

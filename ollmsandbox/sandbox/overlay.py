@@ -106,12 +106,19 @@ class Overlay:
             upper, below = self.upper(name), root.path
             if root.pending and os.path.isdir(root.pending):
                 below = root.pending
-            if os.listdir(upper) or os.stat(upper).st_mode != _mode_for(os.stat(below)):
+            if os.listdir(upper):
                 return False
+            # One that is gone has no mode to compare with.
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(upper).st_mode != _mode_for(os.stat(below)):
+                    return False
         return True
 
     def cleanup(self) -> None:
         """Remove everything. What is still needed was moved out before."""
+        with contextlib.suppress(FileNotFoundError):
+            # First: without it nobody takes up again what is half removed.
+            os.unlink(f"{self.folder}/{_MAP}")
         with contextlib.suppress(FileNotFoundError):
             if not self._remove_quickly():
                 trees.empty(Path(self.folder))

@@ -171,15 +171,11 @@ def test_a_file_that_somebody_else_changed_meanwhile(person: Person, what: str) 
     person.cli("apply", run)
     assert look_at(person.project) == mine
     took = person.cli("apply", run, "file")
-    if what == "folder":
-        assert took.returncode == 1
-        assert look_at(person.project) == mine
-    else:
-        assert took.returncode == 0, took.stdout
-        assert file.read_text() == "theirs\n"
-        undone = person.cli("undo", run, "file")
-        assert undone.returncode == 0, undone.stdout
-        assert look_at(person.project) == mine
+    assert took.returncode == 0, took.stdout
+    assert file.read_text() == "theirs\n"
+    undone = person.cli("undo", run, "file")
+    assert undone.returncode == 0, undone.stdout
+    assert look_at(person.project) == mine
 
 
 @pytest.mark.parametrize("what", CHANGES_OF_MINE)
