@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A program that is killed after each thing it does on disk, and the same project again each time
+as it was before."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conftest import Person
+
+from ollmsandbox import trees
+from ollmsandbox.project.exchange import Step
+from ollmsandbox.project.models import Run
+from ollmsandbox.project.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
+
+Seen = dict[str, tuple[object, ...]]
+
+_CHANGING = (
+    *("rename", "replace", "link", "symlink", "unlink", "remove", "mkdir", "rmdir", "mknod"),
+    *("chmod", "fchmod", "setxattr", "removexattr", "copy_file_range", "pwrite", "ftruncate"),
+)
+
+
+def killed_after(number: int, act: Callable[[Step], object]) -> bool:
+    """Whether a process that does it was killed, right after its so manieth step on disk. False:
+    it was done before."""
+    with warnings.catch_warnings():
+        # The child uses none of what our other threads might hold.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            _be_killed(number, act)
+            code = 0
+        except BaseException:  # noqa: BLE001 - the parent hears of it by the exit code
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert status == 0, "it failed; what it said is above"
+    return False
+
+
+def _be_killed(number: int, act: Callable[[Step], object]) -> None:
+    left = number
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            result = change(*arguments, **options)
+            step()
+            return result
+
+        return call
+
+    def counted_open(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        descriptor = real_open(path, flags, *arguments, **options)
+        if flags & os.O_CREAT:
+            step()
+        return descriptor
+
+    real_open = os.open
+    vars(os)["open"] = counted_open
+    for name in _CHANGING:
+        vars(os)[name] = counted(getattr(os, name))
+    act(step)
+
+
+class LeftBehind(Exception):
+    """Instead of settling what a command wrote."""
+
+
+class Leaver:
+    """A keeper that leaves all to the next start."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def roots(self) -> Sequence[Root]:
+        return self._recorder.roots()
+
+    async def settle(self, overlay: Overlay) -> None:
+        raise LeftBehind
+
+
+class Bench:
+    """A person's folders, put back as often as needed as a command left them."""
+
+    def __init__(self, person: Person, *elsewhere: Path) -> None:
+        self.person = person
+        self._folders = (person.home, *elsewhere)
+
+    def leave(self, command: str) -> None:
+        """Run a command and stop before what it wrote is looked at."""
+        keeper = Leaver(Recorder(str(self.person.project), self.person.paths))
+        with contextlib.suppress(LeftBehind):
+            self.person.run(command, keeper=keeper)
+
+    def save(self) -> None:
+        for folder in self.person.paths.cache.glob("overlay-*/work/*"):
+            # The kernel's own, and closed even to its owner.
+            trees.empty(folder)
+        for folder in self._folders:
+            _copy(folder, _saved(folder))
+
+    def restore(self) -> None:
+        for folder in self._folders:
+            trees.empty(folder)
+            _copy(_saved(folder), folder)
+        self._renew_times()
+
+    def _renew_times(self) -> None:
+        """The copies are younger than the run, and were not made by anybody else."""
+        probe = self.person.project.parent / "now"
+        probe.touch()
+        now = probe.lstat().st_ctime_ns
+        probe.unlink()
+        for file in self.person.paths.cache.glob("overlay-*/map.json"):
+            document = json.loads(file.read_text())
+            document["began"] = dict.fromkeys(document["began"], now)
+            file.write_text(json.dumps(document))
+        if self.person.paths.database.exists():
+            with contextlib.closing(sqlite3.connect(self.person.paths.database)) as database:
+                database.execute("UPDATE change SET began = ?", (now,))
+                database.commit()
+
+    def forget(self) -> None:
+        for folder in self._folders:
+            trees.empty(folder)
+
+    # --- what is done with it ------------------------------------------------------------------
+
+    def settle(self, mode: Mode, step: Step = nothing) -> None:
+        """As at the end of a run."""
+        (overlay,) = leftovers(self.person.paths.cache)
+        project, paths = str(self.person.project), self.person.paths
+        recorder = Recorder(project, paths, mode=mode, command="the command", step=step)
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(recorder.settle(overlay))
+        overlay.cleanup()
+
+    @contextlib.contextmanager
+    def review(self, step: Step = nothing) -> Iterator[tuple[Review, Run]]:
+        """And the last run."""
+        review = Review(self.person.paths, step)
+        try:
+            project = review.manager.find_project(self.person.project)
+            run = review.manager.last_run(project) if project else None
+            assert run is not None
+            yield review, run
+        finally:
+            review.close()
+
+    def look(self) -> Outcome:
+        with self.review() as (review, run):
+            rows = [
+                (item.change.path, item.change.kind.value, item.state.value, item.note)
+                for item in read_changes(review.manager, run)
+            ]
+            command, state = run.command, run.state
+        folder = self.person.paths.pending(str(self.person.project))
+        waiting = look_at(folder)
+        for name in [name for name in waiting if name.startswith((".", "map.json"))]:
+            del waiting[name]
+        return Outcome(look_at(self.person.project), waiting, sorted(rows), command, state)
+
+
+@dataclass
+class Outcome:
+    """All that a person could see."""
+
+    project: Seen
+    waiting: Seen
+    rows: list[tuple[str, str, str, str]]
+    command: str
+    state: str
+
+
+def look_at(folder: Path) -> Seen:
+    """Types, modes, bytes, words of links."""
+    found: Seen = {}
+    if not folder.is_dir():
+        return found
+    opened: list[trees.Opened] = []
+    levels = [("", os.open(folder, os.O_RDONLY))]
+    found["."] = (stat.filemode(os.fstat(levels[0][1]).st_mode),)
+    descriptors = [levels[0][1]]
+    while levels:
+        prefix, around = levels.pop()
+        for name in os.listdir(around):
+            here = os.stat(name, dir_fd=around, follow_symlinks=False)
+            shown: object = ""
+            if stat.S_ISLNK(here.st_mode):
+                shown = os.readlink(name, dir_fd=around)
+            elif stat.S_ISREG(here.st_mode):
+                with open(os.open(name, os.O_RDONLY, dir_fd=around), "rb") as file:
+                    shown = file.read()
+            elif stat.S_ISDIR(here.st_mode):
+                inner = trees.open_folder(name, around, opened)
+                descriptors.append(inner)
+                levels.append((f"{prefix}{name}/", inner))
+            found[prefix + name] = (stat.filemode(here.st_mode), shown)
+    for folder_ in opened:
+        folder_.close_again()
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return found
+
+
+def _saved(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.saved")
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.mkdir(exist_ok=True)
+    subprocess.run(["cp", "-a", f"{source}/.", target], check=True)

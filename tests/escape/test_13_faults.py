@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""kill -9 at any moment: no file is lost or half written, and the next start finishes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import Person, make_person
+from killing import Bench, Seen, killed_after, look_at
+
+from ollmsandbox.project.exchange import Step
+from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.settling import recover
+
+MAKE = r"""
+umask 022
+mkdir -p .git/hooks folder/sub closed renewed to-file mode
+echo HEAD >.git/HEAD
+for name in kept edited gone script twin folder/a folder/sub/b closed/in renewed/old to-file/x; do
+    echo "old $name" >$name
+done
+ln twin other-twin
+ln -s kept link
+ln -s kept link-to-file
+echo old >file-to-link
+echo old >to-folder
+printf 'old\n' >"$(printf 'new\nline')"
+printf 'old\n' >"$(printf '\377bytes')"
+chmod 555 closed
+"""
+
+CHANGE = r"""
+umask 022
+echo new >edited
+rm gone
+echo added >added
+echo linked >linked; ln linked linked-too
+chmod 755 script
+echo new >twin
+ln -sfn edited link
+ln -s /etc/passwd out
+rm link-to-file; echo file >link-to-file
+rm file-to-link; ln -s kept file-to-link
+rm -r folder
+rm -r renewed; mkdir renewed; echo new >renewed/new
+rm -r to-file; echo file >to-file
+rm to-folder; mkdir to-folder; echo in >to-folder/in; mkdir to-folder/empty
+mkdir -p deep/er; echo deep >deep/er/file; chmod 555 deep/er
+chmod u+w closed; echo new >closed/in; echo more >closed/more; chmod 555 closed
+chmod 700 mode
+chmod 750 .
+echo 'echo evil' >.git/hooks/pre-commit
+echo new >"$(printf 'new\nline')"
+rm "$(printf '\377bytes')"; echo x >"$(printf 'more\377bytes')"
+"""
+
+# On top of the other one, before that is applied.
+CHANGE_MORE = r"""
+umask 022
+echo newer >edited
+echo back >gone
+rm added
+echo newer >kept
+mkdir folder; echo anew >folder/c
+rm -r to-folder; echo 'file again' >to-folder
+rm to-file; mkdir to-file; echo y >to-file/y
+rm -r renewed
+echo z >deep/z
+chmod u+w closed; rm closed/in; chmod 555 closed
+rm link; mkdir link; echo in >link/in
+rm "$(printf 'new\nline')"
+"""
+
+
+# To look at more of them, or at fewer.
+EVERY = int(os.environ.get("OLLMSANDBOX_KILL_EVERY", "0"))
+
+
+@dataclass(frozen=True)
+class Operation:
+    act: Callable[[Bench, Step], None]
+    before: Callable[[Bench], None] = lambda bench: None
+    on_pending: bool = False
+
+
+def _apply(bench: Bench, step: Step) -> None:
+    with bench.review(step) as (review, run):
+        review.apply(run)
+
+
+def _discard(bench: Bench, step: Step) -> None:
+    with bench.review(step) as (review, run):
+        review.discard(run)
+
+
+def _undo(bench: Bench, step: Step = lambda: None) -> None:
+    with bench.review(step) as (review, run):
+        review.undo(run)
+
+
+def _settle_and_undo(bench: Bench) -> None:
+    bench.settle(Mode.REVIEW)
+    _apply(bench, lambda: None)
+    _undo(bench)
+
+
+OPERATIONS = {
+    "apply": Operation(lambda bench, step: bench.settle(Mode.AUTO, step)),
+    "apply-on-pending": Operation(
+        lambda bench, step: bench.settle(Mode.AUTO, step), on_pending=True
+    ),
+    "hold": Operation(lambda bench, step: bench.settle(Mode.REVIEW, step)),
+    "hold-on-pending": Operation(
+        lambda bench, step: bench.settle(Mode.REVIEW, step), on_pending=True
+    ),
+    "take": Operation(_apply, lambda bench: bench.settle(Mode.REVIEW)),
+    "discard": Operation(_discard, lambda bench: bench.settle(Mode.REVIEW)),
+    "undo": Operation(_undo, lambda bench: bench.settle(Mode.AUTO)),
+    "redo": Operation(_apply, _settle_and_undo),
+}
+
+# Which of the folders lies on another file system.
+PLACES = ("none", "project", "cache", "data")
+CASES = [(place, name) for place in PLACES for name in OPERATIONS]
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """On another file system."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    subprocess.run(["chmod", "-R", "u+rwx", folder], check=True)
+    shutil.rmtree(folder)
+
+
+def make_bench(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bool) -> Bench:
+    person = make_person(tmp_path)
+    other = elsewhere / "other"
+    other.mkdir()
+    if place == "project":
+        person.project.rmdir()
+        person.project = other / "project"
+        person.project.mkdir()
+    elif place in ("cache", "data"):
+        person.environ[f"XDG_{place.upper()}_HOME"] = str(other)
+    subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
+    bench = Bench(person, *([other] if place != "none" else []))
+    bench.leave(CHANGE)
+    if on_pending:
+        bench.settle(Mode.REVIEW)
+        bench.leave(CHANGE_MORE)
+    bench.save()
+    return bench
+
+
+@pytest.mark.parametrize(("place", "name"), CASES)
+def test_a_kill_at_any_step(tmp_path: Path, elsewhere: Path, place: str, name: str) -> None:
+    operation = OPERATIONS[name]
+    bench = make_bench(tmp_path, elsewhere, place, on_pending=operation.on_pending)
+    bench.restore()
+    untouched = look_at(bench.person.project)
+    operation.before(bench)
+    before = look_at(bench.person.project)
+    operation.act(bench, lambda: None)
+    wanted = bench.look()
+    # Every fourth step of the commonest case. Elsewhere fewer, and never the same ones.
+    every = EVERY or (4 if (place, name) == ("none", "apply") else 7 if place == "none" else 23)
+    number = CASES.index((place, name)) % every + 1
+    is_killed = True
+    while is_killed:
+        bench.restore()
+        operation.before(bench)
+        is_killed = killed_after(number, lambda step: operation.act(bench, step))
+        check_whole(look_at(bench.person.project), before, wanted.project)
+        is_begun = has_journal(bench.person) or not is_killed
+        # Who finishes it is killed, too, twice.
+        for soon in (1 + number * 7 % 13, 1 + number * 5 % 31):
+            killed_after(soon, lambda step: recover(bench.person.paths, step))
+        errors = [error for report in recover(bench.person.paths) for error in report.errors]
+        assert not errors, f"killed after step {number}"
+        check_finished(bench.person)
+        found = bench.look()
+        told = f"killed after step {number}"
+        if is_begun:
+            assert found == wanted, told
+        else:
+            # What a command wrote waits; what a person asked for has not begun, or is done.
+            assert found.project in (before, wanted.project), told
+        if not operation.on_pending:
+            _undo(bench)
+            assert look_at(bench.person.project) == untouched, told
+        number += every
+
+
+def has_journal(person: Person) -> bool:
+    cache = person.paths.cache
+    return any(cache.glob("overlay-*/journal.json")) or any(cache.glob("journal-*.json"))
+
+
+def check_whole(found: Seen, old: Seen, new: Seen) -> None:
+    """Each file is the old or the new one. Folders may be open that shall be closed."""
+    for path, entry in found.items():
+        if not is_folder(entry) and ".ollmsandbox-" not in path:
+            assert entry in (old.get(path), new.get(path)), path
+    for path in old.keys() & new.keys():
+        assert path in found or is_folder(old[path]) or is_folder(new[path]), path
+
+
+def is_folder(entry: tuple[object, ...]) -> bool:
+    return str(entry[0]).startswith("d")
+
+
+def check_finished(person: Person) -> None:
+    """Nothing is left that does not belong there."""
+    cache, pending = person.paths.cache, person.paths.data / "pending"
+    left = [*cache.glob("overlay-*"), *cache.glob("journal-*"), *cache.glob("temp-files/*/*.half")]
+    left += [*pending.glob("*/*.modes*"), *pending.glob("**/.ollmsandbox-*")]
+    left += [*person.project.glob("**/.ollmsandbox-*"), *person.project.glob("**/*.half")]
+    assert not left
