@@ -176,8 +176,9 @@ def close_to_others(folder: Path) -> None:
         folder.chmod(stat.S_IMODE(found.st_mode) & 0o700)
 
 
-def write_atomically(file: Path, text: str) -> None:
-    """All of it or nothing, also when two programs write at once."""
+def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
+    """All of it or nothing, also when two programs write at once; after a power cut only if it is
+    done `durably`, which takes longer."""
     import tempfile
 
     make_folder(file.parent)
@@ -185,6 +186,9 @@ def write_atomically(file: Path, text: str) -> None:
         "w", dir=file.parent, prefix=f".{file.name}-", delete=False, encoding="utf-8"
     ) as new:
         new.write(text)
+        if durably:
+            new.flush()
+            os.fsync(new.fileno())
     os.rename(new.name, file)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import trees
-from ..paths import make_folder
+from ..paths import Paths, make_folder
 from .apply import Recorded, State, remove_versions
 from .changes import FOLDER, Kind, Type
 from .exchange import Spot, copy
@@ -97,9 +97,18 @@ def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
             return
     cleanup_old_backups(manager, now=now)
     cleanup_old_runs(manager, now=now)
+    _remove_halves(manager.paths, now)
     make_folder(stamp.parent)
     stamp.touch()
     os.utime(stamp, (now, now))
+
+
+def _remove_halves(paths: Paths, now: float) -> None:
+    """What a kill left of files that were just being written."""
+    for file in (*paths.cache.glob(".*-*"), *(paths.data / "pending").glob("*/.*-*")):
+        with contextlib.suppress(OSError):
+            if now - file.lstat().st_mtime > DAILY:
+                file.unlink()
 
 
 def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) -> int:

@@ -14,6 +14,7 @@ from .later import acts_later, is_plain, waits_for_yes
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPAQUE = "user.overlay.opaque"
+_ORIGIN = "user.overlay.origin"
 _BLOCK = 1 << 20
 _LENT = stat.S_ISUID | stat.S_ISGID
 # No program could open what is in it by its path, and every level takes one of our descriptors.
@@ -331,6 +332,14 @@ def is_opaque(folder: int) -> bool:
     # What a command sets under this name is kept under another one: it cannot be forged.
     try:
         return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def is_copied_up(path: str) -> bool:
+    """Whether a file of an upper folder was one of the project's before."""
+    try:
+        return bool(os.getxattr(path, _ORIGIN, follow_symlinks=False))
     except OSError:
         return False
 

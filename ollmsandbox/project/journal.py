@@ -132,13 +132,14 @@ class Journal:
         return []
 
     def write(self, job: Job) -> None:
-        write_atomically(self._file, job.packed())
+        write_atomically(self._file, job.packed(), durably=True)
 
     def read(self) -> Job | None:
-        """None if nothing had begun. It is renamed into place, so it is whole or not there."""
+        """None if nothing had begun. It is renamed into place, so it is whole or not there; if a
+        disk did not keep that promise, what is found on disk has to do."""
         try:
             return Job.unpacked(self._file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
     def end(self) -> None:

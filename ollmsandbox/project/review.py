@@ -85,6 +85,7 @@ class Review:
         """A job that was cut off."""
         job = journal.read()
         if job is None:
+            journal.end()
             return []
         with project_lock(self._paths, job.project):
             # Who had the lock until now may have ended it.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import OllmSandboxError
@@ -12,7 +12,7 @@ from ..paths import Paths
 from ..sandbox.overlay import Overlay, clock_offset, leftovers
 from . import backup, pending, records
 from .apply import Applier, Recorded, State, closed_folders, implied_parents
-from .changes import Change, ChangeSet, scan
+from .changes import Change, ChangeSet, Kind, Type, is_copied_up, scan
 from .exchange import Step
 from .journal import Job, Journal, Task, project_lock
 from .manager import ProjectManager
@@ -45,8 +45,34 @@ def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
         # Files that were changed since may bear an earlier time than the beginning.
         began = {path: at - set_back - _SLACK for path, at in began.items()}
     return [
-        Recorded(number, change, began=began[change.root]) for number, change in enumerate(changes)
+        Recorded(number, change, began=began[change.root])
+        for number, change in enumerate(_with_what_is_missed(overlay, began, changes))
     ]
+
+
+def _with_what_is_missed(
+    overlay: Overlay, began: Mapping[str, int], changes: Sequence[Change]
+) -> Iterator[Change]:
+    """A file that somebody deleted while the command changed it looks as if the command had made
+    it. But it was copied up, and the folder around it on disk has changed since."""
+    uppers = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
+    touched: dict[str, bool] = {}
+    for change in changes:
+        if change.kind is Kind.ADDED and change.type is Type.FILE:
+            around = os.path.dirname(f"{change.root}/{change.path}")
+            if around not in touched:
+                touched[around] = _changed_since(around, began[change.root])
+            if touched[around] and is_copied_up(f"{uppers[change.root]}/{change.path}"):
+                yield replace(change, kind=Kind.MODIFIED, old_type=Type.FILE, old_mode=change.mode)
+                continue
+        yield change
+
+
+def _changed_since(folder: str, began: int) -> bool:
+    try:
+        return os.lstat(folder).st_ctime_ns > began
+    except OSError:
+        return False
 
 
 class Settling:

@@ -194,12 +194,20 @@ def test_a_conflict_that_is_discarded(person: Person, what: str) -> None:
 def test_a_file_that_somebody_else_deleted_meanwhile(person: Person) -> None:
     file = person.project / "file"
     file.write_text("old")
-    document = run_while(person, "echo theirs >file", file.unlink)
-    # It cannot be told from a new one. Nothing of mine is lost, and it can be taken back.
-    assert states(document) == {"file": "applied"}
-    assert file.read_text() == "theirs\n"
-    assert person.cli("undo", document["run_id"]).returncode == 0
+    document = run_while(person, "echo theirs >file; echo new >new", file.unlink)
+    assert states(document) == {"file": "conflict", "new": "applied"}
     assert not file.exists()
+    run = document["run_id"]
+    assert person.cli("apply", run, "file").returncode == 0
+    assert file.read_text() == "theirs\n"
+    assert person.cli("undo", run, "file").returncode == 0
+    assert not file.exists()
+
+
+def test_a_file_that_was_moved_is_no_conflict(person: Person) -> None:
+    (person.project / "file").write_text("old")
+    document = run_while(person, "echo theirs >file; mv file moved", lambda: None)
+    assert states(document) == {"file": "applied", "moved": "applied"}
 
 
 def test_a_clock_that_is_set_back_meanwhile(
