@@ -392,12 +392,6 @@ def _any(_found: os.stat_result) -> bool:
     return True
 
 
-def remove_version(versions: Path, number: int) -> None:
-    for name in (str(number), f"new-{number}"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(versions / name)
-
-
 def remove_versions(versions: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         trees.empty(versions)

@@ -13,7 +13,7 @@ from .. import trees
 from .later import acts_later, is_plain, waits_for_yes
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPAQUE = "user.overlay.opaque"
+OPAQUE = "user.overlay.opaque"
 _ORIGIN = "user.overlay.origin"
 _BLOCK = 1 << 20
 _LENT = stat.S_ISUID | stat.S_ISGID
@@ -331,7 +331,7 @@ def is_whiteout(found: os.stat_result) -> bool:
 def is_opaque(folder: int) -> bool:
     # What a command sets under this name is kept under another one: it cannot be forged.
     try:
-        return os.getxattr(folder, _OPAQUE) == b"y"
+        return os.getxattr(folder, OPAQUE) == b"y"
     except OSError:
         return False
 

@@ -16,6 +16,7 @@ from .changes import Change, ChangeSet, Kind, Type, is_copied_up, scan
 from .exchange import Step
 from .journal import Job, Journal, Task, project_lock
 from .manager import ProjectManager
+from .merging import merge
 from .recorder import Mode, Report, nothing
 from .review import Review
 
@@ -144,7 +145,7 @@ class Settling:
     def _merge(self, overlay: Overlay, job: Job) -> Job:
         """Everything into the pending layer; what is to be applied is taken from there."""
         for name, root in overlay.overlay_map.items():
-            pending.merge(overlay.upper(name), job.sources[root], root, self._step)
+            merge(overlay.upper(name), job.sources[root], root, self._step)
             pending.spell_out(job.sources[root], root)
         items: list[Recorded] = []
         if job.mode == Mode.AUTO.value:
@@ -200,7 +201,7 @@ class Settling:
             if root in left and job.sources[root] == overlay.upper(name):
                 # First without what was applied: it would hide what comes to be there later.
                 pending.prune(overlay.upper(name), root, whole=True)
-                pending.merge(overlay.upper(name), layer, root, self._step)
+                merge(overlay.upper(name), layer, root, self._step)
             elif job.sources[root] != overlay.upper(name):
                 pending.prune(layer, root)
 

@@ -146,3 +146,10 @@ def read_modes(note: Path) -> dict[str, int]:
 def modes_of(layer: str) -> Path:
     """Where a layer's note is."""
     return Path(f"{layer}.modes")
+
+
+def mend(layer: str) -> None:
+    """Folders that were open when we were killed."""
+    note = modes_of(layer)
+    if note.exists() and os.path.isdir(layer):
+        Tree(layer, note).close()

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run's changes on top of those that wait already: one layer of an overlay into another."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from .. import trees
+from ..paths import write_atomically
+from .changes import FOLDER, OPAQUE, is_opaque, is_whiteout
+from .exchange import Spot, Step, copy
+from .tree import Tree, mend, read_modes
+
+_TO_WRITE = os.W_OK | os.X_OK
+
+
+def merge(source: str, layer: str, root: str, step: Step) -> None:
+    """Move everything of a run's upper folder into the layer, on top of what is there. What is done
+    is gone from the source, so doing it again goes on where it stopped."""
+    if not os.path.isdir(layer):
+        os.makedirs(layer, mode=0o700)
+        os.chmod(layer, stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
+    mend(layer)
+    note = Path(f"{source}.merging")
+    # What folders are to be in the end that have to be open until then.
+    modes = read_modes(note)
+
+    def remember(path: str, mode: int) -> None:
+        if mode & 0o700 != 0o700 and path not in modes:
+            modes[path] = mode & 0o1777
+            write_atomically(note, json.dumps(modes))
+
+    given = os.open(source, FOLDER)
+    target = os.open(layer, FOLDER)
+    try:
+        mode = stat.S_IMODE(os.fstat(given).st_mode)
+        remember("", mode)
+        for folder in (given, target):
+            os.fchmod(folder, stat.S_IMODE(os.fstat(folder).st_mode) | 0o700)
+        _merge(given, target, remember, step)
+        os.fchmod(target, mode & 0o1777)
+    finally:
+        os.close(given)
+        os.close(target)
+    tree = Tree(layer)
+    for path, closed in modes.items():
+        tree.set_mode(path, closed)
+    tree.close()
+    note.unlink(missing_ok=True)
+
+
+def _merge(given: int, target: int, remember: Callable[[str, int], None], step: Step) -> None:
+    # Not by recursion: folders may be deeper than Python's calls.
+    levels = [(given, target, iter(os.listdir(given)), "", 0)]
+    while levels:
+        given, target, names, path, mode = levels[-1]
+        name = next(names, None)
+        if name is None:
+            levels.pop()
+            if levels:
+                os.close(given)
+                os.close(target)
+                # All that was in it is moved; its mode is the new one's.
+                name = os.path.basename(path)
+                trees.set_mode(name, levels[-1][1], mode & 0o1777)
+                os.rmdir(name, dir_fd=levels[-1][0])
+                step()
+            continue
+        new = os.stat(name, dir_fd=given, follow_symlinks=False)
+        old = Spot(target, name).look()
+        if not _belongs(new):
+            os.unlink(name, dir_fd=given)
+            continue
+        if not stat.S_ISDIR(new.st_mode):
+            if old is not None and stat.S_ISDIR(old.st_mode):
+                trees.remove(name, target)
+                step()
+            _move(name, given, target)
+            step()
+            continue
+        own = f"{path}/{name}" if path else name
+        remember(own, stat.S_IMODE(new.st_mode))
+        inner = trees.open_folder(name, given, [], _TO_WRITE)
+        if old is None or not stat.S_ISDIR(old.st_mode) or is_opaque(inner):
+            if old is not None:
+                # It must go on hiding what the old one hid.
+                with contextlib.suppress(OSError):
+                    os.setxattr(inner, OPAQUE, b"y")
+                trees.remove(name, target)
+                step()
+            if _is_moved(name, given, target, inner):
+                trees.set_mode(name, target, stat.S_IMODE(new.st_mode) & 0o1777)
+                os.close(inner)
+                step()
+                continue
+        deeper = trees.open_folder(name, target, [], _TO_WRITE)
+        levels.append((inner, deeper, iter(os.listdir(inner)), own, new.st_mode))
+
+
+def _is_moved(name: str, given: int, target: int, inner: int) -> bool:
+    """Whether a folder could be moved as a whole. On another file system there is one now that what
+    is in it can be moved to."""
+    try:
+        os.rename(name, name, src_dir_fd=given, dst_dir_fd=target)
+        return True
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    os.mkdir(name, 0o700, dir_fd=target)
+    if is_opaque(inner):
+        made = os.open(name, FOLDER, dir_fd=target)
+        try:
+            os.setxattr(made, OPAQUE, b"y")
+        finally:
+            os.close(made)
+        # From here on what is there already is part of it, and stays.
+        os.removexattr(inner, OPAQUE)
+    return False
+
+
+def _belongs(found: os.stat_result) -> bool:
+    mode = found.st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode) or is_whiteout(found)
+
+
+def _move(name: str, given: int, target: int) -> None:
+    """Anything but a folder."""
+    try:
+        os.rename(name, name, src_dir_fd=given, dst_dir_fd=target)
+        return
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    if is_whiteout(os.stat(name, dir_fd=given, follow_symlinks=False)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=target)
+        os.mknod(name, stat.S_IFCHR, 0, dir_fd=target)
+    else:
+        copy(Spot(given, name), Spot(target, name))
+    os.unlink(name, dir_fd=given)
