@@ -113,6 +113,9 @@ def _is_moved(name: str, given: int, target: int, inner: int) -> bool:
         if error.errno != errno.EXDEV:
             raise
     os.mkdir(name, 0o700, dir_fd=target)
+    # At once: who finishes this after a kill may not find the other one any more.
+    mode = stat.S_IMODE(os.fstat(inner).st_mode) & 0o1777
+    trees.set_mode(name, target, mode | 0o700)
     if is_opaque(inner):
         made = os.open(name, FOLDER, dir_fd=target)
         try:
