@@ -142,7 +142,10 @@ async def against_copying(person: Person, folder: Path, files: int) -> None:
         subprocess.run(["cp", "-a", project, folder / f"copy{number}"], check=True)  # noqa: ASYNC221
         theirs.append(time.perf_counter() - start_time)
     mine, plain = statistics.median(ours), statistics.median(theirs)
-    print(f"{files:,} changed files: scan, apply and backups {mine:.2f} s, cp -a {plain:.2f} s")
+    each = ", ".join(
+        f"{one:.2f} s / {other:.2f} s" for one, other in zip(ours, theirs, strict=True)
+    )
+    print(f"{files:,} changed files: scan, apply and backups / cp -a: {each}")
     verdict("scan and apply / cp -a", mine / plain, 1.5)
 
 
