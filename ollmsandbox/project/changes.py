@@ -337,11 +337,13 @@ def is_opaque(folder: int) -> bool:
 
 
 def is_copied_up(path: str) -> bool:
-    """Whether a file of an upper folder was one of the project's before."""
+    """Whether a file of an upper folder was one of the project's before. The mark may be empty: not
+    everybody can name the file that it was."""
     try:
-        return bool(os.getxattr(path, _ORIGIN, follow_symlinks=False))
+        os.getxattr(path, _ORIGIN, follow_symlinks=False)
     except OSError:
         return False
+    return True
 
 
 def _find(lowers: Sequence[int], name: str) -> tuple[os.stat_result | None, list[int]]:
