@@ -174,7 +174,24 @@ def test_a_diff_shows_text_names_the_rest_and_does_nothing_to_a_terminal(person:
     assert "Not text: 0 bytes before, 2 bytes after" in done.stdout
     assert "added f (folder)" in done.stdout
     assert "\x1b" not in done.stdout
-    assert "+red\n\\ No newline at end of file" in done.stdout
+    assert "+\\x1b[31mred\n\\ No newline at end of file" in done.stdout
+
+
+def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
+    (person.project / "file").write_text("old")
+    run(person, "echo new > file")
+    for kept in person.paths.versions.glob("*/*"):
+        kept.unlink()
+    done = person.cli("undo")
+    assert (done.returncode, "no longer kept" in done.stdout) == (1, True)
+    assert (person.project / "file").read_text() == "new\n"
+
+
+def test_what_only_a_terminal_would_see_is_seen_in_a_diff(person: Person) -> None:
+    (person.project / "file").write_text("one\ftwo\nthree\n")
+    run(person, "printf 'one\\ftwo\\nthr\\033[0mee\\n' > file")
+    shown = person.cli("changes", "--diff").stdout
+    assert " one\\x0ctwo\n-three\n+thr\\x1b[0mee\n" in shown
 
 
 def test_names_cannot_act_on_a_terminal_or_pass_for_others(person: Person) -> None:
@@ -296,6 +313,16 @@ def test_cleaning_is_done_by_a_run_once_a_day(person: Person) -> None:
     os.utime(person.paths.cache / "cleaned", (yesterday, yesterday))
     run(person, "true")
     assert not stale.exists()
+
+
+def test_what_is_not_ours_among_the_backups_does_no_harm(person: Person) -> None:
+    run(person, "echo > file")
+    person.paths.backups.mkdir(exist_ok=True)
+    (person.paths.backups / "somebody's file").touch()
+    (person.paths.backups / "1-20-01-01-folder").mkdir()
+    (person.paths.cache / "overlay-link").symlink_to("/etc")
+    assert run(person, "echo fine")["stdout"] == "fine\n"
+    assert len(list(person.paths.backups.iterdir())) == 2
 
 
 def test_settings_are_shown_set_and_refused(person: Person) -> None:

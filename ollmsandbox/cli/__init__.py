@@ -10,9 +10,13 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..errors import OllmSandboxError
+
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 FAILED = 125
 
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
-    parser = _parser()
+    parser = _parser(arguments[0] if arguments else "")
     if not arguments:
         parser.print_help()
         return 0
@@ -67,7 +71,8 @@ def _main(arguments: Sequence[str]) -> int:
     return handler(given)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str) -> argparse.ArgumentParser:
+    """With the one command that is given, if it is one: making all of them takes a while."""
     parser = argparse.ArgumentParser(
         prog="ollmsandbox",
         description="Let an agent run commands on a real project without fear.",
@@ -75,7 +80,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"OLLM Sandbox {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    builders = {
+        "run": _add_run,
+        "changes": _add_changes,
+        "apply": _add_actions,
+        "discard": _add_actions,
+        "undo": _add_actions,
+        "history": _add_history,
+        "roots": _add_roots,
+        "settings": _add_settings,
+        "doctor": _add_doctor,
+        "playground": _add_playground,
+    }
+    for add in [builders[command]] if command in builders else dict.fromkeys(builders.values()):
+        add(commands)
+    return parser
 
+
+def _add_run(commands: _Commands) -> None:
     run = commands.add_parser(
         "run",
         help="run a command in the sandbox",
@@ -118,12 +140,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     run.set_defaults(handler=_run)
 
+
+def _add_changes(commands: _Commands) -> None:
     changes = commands.add_parser("changes", help="show what a run changed")
     changes.add_argument("run", nargs="?", metavar="RUN", help=_RUN_ID)
     changes.add_argument("--diff", action="store_true", help="show the lines that changed")
     changes.add_argument("--json", action="store_true", help="print one JSON document")
     changes.set_defaults(handler=_changes)
 
+
+def _add_actions(commands: _Commands) -> None:
     actions = {
         "apply": "put what waits, or was undone, into the project",
         "discard": "drop what waits",
@@ -142,6 +168,8 @@ def _parser() -> argparse.ArgumentParser:
         parser_.add_argument("--json", action="store_true", help="print one JSON document")
         parser_.set_defaults(handler=_act, action=action)
 
+
+def _add_history(commands: _Commands) -> None:
     history = commands.add_parser("history", help="list the runs that changed something")
     history.add_argument("--project", metavar="DIR", help="of this project (default: this one)")
     history.add_argument("--all", action="store_true", help="of all projects")
@@ -149,6 +177,8 @@ def _parser() -> argparse.ArgumentParser:
     history.add_argument("--json", action="store_true", help="print one JSON document")
     history.set_defaults(handler=_history)
 
+
+def _add_roots(commands: _Commands) -> None:
     roots = commands.add_parser(
         "roots",
         help="folders outside the project that commands may change, too",
@@ -160,21 +190,26 @@ def _parser() -> argparse.ArgumentParser:
     roots.add_argument("--project", metavar="DIR", help="of this project (default: this one)")
     roots.set_defaults(handler=_roots)
 
+
+def _add_settings(commands: _Commands) -> None:
     settings = commands.add_parser("settings", help="how long earlier versions are kept")
     settings.add_argument("name", nargs="?", metavar="NAME", help="show this one (default: all)")
     settings.add_argument("value", nargs="?", metavar="VALUE", help="set it")
     settings.set_defaults(handler=_settings)
 
+
+def _add_doctor(commands: _Commands) -> None:
     doctor = commands.add_parser("doctor", help="tell what this machine can do, and what to mend")
     doctor.add_argument("--json", action="store_true", help="print one JSON document")
     doctor.set_defaults(handler=_doctor)
 
+
+def _add_playground(commands: _Commands) -> None:
     playground = commands.add_parser(
         "playground", help="the folder for experiments that every command can write"
     )
     playground.add_argument("action", choices=("path", "size", "clear"))
     playground.set_defaults(handler=_playground)
-    return parser
 
 
 def _run(given: argparse.Namespace) -> int:

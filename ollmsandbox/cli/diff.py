@@ -14,7 +14,6 @@ from ..project.apply import Recorded, State
 from ..project.changes import Kind, Type
 from ..project.models import Run
 from ..project.review import Review
-from ..sandbox.output import harmless
 from .words import in_order, plain, shown_path
 
 _RED, _GREEN, _CYAN, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
@@ -56,7 +55,8 @@ def _diff(item: Recorded, review: Review, run: Run) -> Iterator[str]:
     yield f"== {heading}, {item.state.value}\n"
     old, new = (_read(path) for path in _places(item, review, run))
     if old.text is None or new.text is None:
-        yield f"Not text: {old.size:,} bytes before, {new.size:,} bytes after\n"
+        why = "Too large to compare" if max(old.size, new.size) > _LARGEST else "Not text"
+        yield f"{why}: {old.size:,} bytes before, {new.size:,} bytes after\n"
         return
     yield from difflib.unified_diff(
         old.text,
@@ -98,13 +98,17 @@ def _read(path: str) -> _Version:
         return _Version(len(data), there=True)
     if "\0" in text:
         return _Version(len(data), there=True)
-    return _Version(len(data), [_line(line) for line in text.splitlines(keepends=True)], there=True)
+    return _Version(len(data), _lines(text), there=True)
 
 
-def _line(line: str) -> str:
-    """What a file holds must not act on the terminal that shows it."""
-    shown = "\t".join(map(harmless, line.rstrip("\n").split("\t")))
-    return f"{shown}\n" if line.endswith("\n") else f"{shown}\n\\ No newline at end of file\n"
+def _lines(text: str) -> list[str]:
+    """What a file holds must not act on the terminal that shows it. A carriage return at the end of
+    a line is seen, too: it may be all that changed."""
+    *whole, last = text.split("\n")
+    shown = ["\t".join(map(plain, line.split("\t"))) + "\n" for line in whole]
+    if last:
+        shown.append("\t".join(map(plain, last.split("\t"))) + "\n\\ No newline at end of file\n")
+    return shown
 
 
 def _coloured(line: str) -> str:

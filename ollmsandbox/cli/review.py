@@ -70,7 +70,11 @@ def act(given: argparse.Namespace) -> int:
             print(f"{count:,} {'change' if count == 1 else 'changes'} {word}.")
             for line in listing(in_order(missed), project, whole=True):
                 print(line)
-        return 1 if missed else 0
+        left = [i for i in read_changes(review.manager, run) if i.state is State.CONFLICT]
+        if left and given.action == "apply" and not given.path and not given.json:
+            for line in advice(Report(run.id, tuple(left))):
+                print(line)
+        return 1 if missed or (left and given.action == "apply" and not given.path) else 0
 
 
 def history(given: argparse.Namespace) -> int:

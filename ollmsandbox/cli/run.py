@@ -156,6 +156,8 @@ class _Run:
         try:
             clean_up(manager)
             self.notices += manager.notices
+        except OSError as error:
+            self.notices.append(f"Old versions could not be removed: {error}.")
         finally:
             manager.close()
 

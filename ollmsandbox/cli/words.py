@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..project.apply import Recorded, State
 from ..project.changes import Flag, Kind, Skipped, Type
 from ..project.recorder import Report
-from ..sandbox.output import harmless
 
 _ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
 # Of these everything is listed, whatever the number.
@@ -26,9 +25,13 @@ _FLAGS = {
 
 
 def plain(text: str) -> str:
-    """A name as a terminal may show it: on one line, without any effect."""
+    """As a terminal may show it: on one line, without any effect, and nothing left out."""
     shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return harmless(shown.replace("\n", "\\n").replace("\t", "\\t"))
+    return "".join(c if c.isprintable() else _escaped(c) for c in shown)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def shown_path(item: Recorded | Skipped, project: str) -> str:

@@ -126,14 +126,21 @@ class Applier:
             layer.close()
         return self._finish(done)
 
-    def undo(self, recorded: Sequence[Recorded], forced: Iterable[str] = ()) -> list[Recorded]:
-        return self._finish(self._back_or_forth(recorded, frozenset(forced), back=True))
-
-    def redo(self, recorded: Sequence[Recorded], forced: Iterable[str] = ()) -> list[Recorded]:
-        return self._finish(self._back_or_forth(recorded, frozenset(forced), back=False))
+    def go(
+        self,
+        recorded: Sequence[Recorded],
+        forced: Iterable[str] = (),
+        *,
+        back: bool,
+        resumed: bool,
+    ) -> list[Recorded]:
+        """Undo, or redo. If it is `resumed` after a kill, part of it may be done already."""
+        return self._finish(
+            self._back_or_forth(recorded, frozenset(forced), back=back, resumed=resumed)
+        )
 
     def _back_or_forth(
-        self, recorded: Sequence[Recorded], forced: frozenset[str], *, back: bool
+        self, recorded: Sequence[Recorded], forced: frozenset[str], *, back: bool, resumed: bool
     ) -> list[Recorded]:
         def one(item: Recorded) -> Exchanged:
             change = _reversed(item.change) if back else item.change
@@ -150,13 +157,15 @@ class Applier:
             left = _is_as_left(item.after)
             if item.state is State.DISCARDED:
                 # It never was in the project.
-                left = _unchanged_since(item.began)
+                left = self._unchanged_since(item.began)
             check = _any if is_forced else left
             if change.type is Type.FOLDER:
                 return self._folder(change, place, spot, check)
             incoming = None
             if change.kind is not Kind.DELETED:
                 incoming = Spot(self._versions, given)
+                if incoming.look() is None and not resumed and not self._again:
+                    raise ConflictError("The other version is no longer kept.")
                 make_single(incoming, place)
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
                     self._remove_folder(place)
@@ -380,12 +389,8 @@ def _reversed(change: Change) -> Change:
     )
 
 
-def _unchanged_since(began: int) -> Callable[[os.stat_result], bool]:
-    return lambda found: found.st_ctime_ns <= began
-
-
 def _is_as_left(after: str) -> Callable[[os.stat_result], bool]:
-    return lambda found: after == f"{found.st_ino}:{found.st_ctime_ns}"
+    return lambda found: after == signature(found)
 
 
 def _any(_found: os.stat_result) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from .settings import KEEP_DAYS, KEEP_MIB
 
 KEEP_BACKUPS = 7 * 86400
 _LONGEST = 255
+_BACKUP = re.compile(r"\d+-(\d\d-\d\d-\d\d)-", re.ASCII)
 # So many characters fit in any case, however many bytes each has.
 _SHORT = 50
 
@@ -119,8 +121,8 @@ def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) ->
     removed = []
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(manager.paths.backups):
-            day = "-".join(entry.name.split("-", 4)[1:4])
-            if day < limit:
+            ours = _BACKUP.match(entry.name)
+            if ours and ours[1] < limit and not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
                 removed.append(entry.path)
     if removed:
@@ -148,11 +150,14 @@ def cleanup_old_runs(
                 Change.state.in_([State.PENDING.value, State.CONFLICT.value, State.FAILED.value])
             )
         }
-    total, removed = 0, []
+    total, removed, newest = 0, [], set[int]()
     for run in runs:
         folder = folders.pop(run.id, None)
         total += trees.measure(Path(folder))[1] if folder else 0
-        if (now - run.started_at > keep or total > most) and run.id not in waiting:
+        is_newest = run.project_id not in newest
+        newest.add(run.project_id)
+        too_much = total > most and not is_newest
+        if (now - run.started_at > keep or too_much) and run.id not in waiting:
             removed.append(run.id)
             if folder:
                 remove_versions(Path(folder))

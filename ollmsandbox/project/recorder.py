@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -67,6 +68,7 @@ class Recorder:
         self._command = command
         self._step = step
         self._started = time.time()
+        self.about: Mapping[str, str] = {"mode": mode.value, "command": command}
         self.report: Report | None = None
 
     def roots(self) -> list[Root]:

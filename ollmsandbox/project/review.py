@@ -92,7 +92,7 @@ class Review:
             job = journal.read()
             if job is None:
                 return []
-            return [Report(job.run_id, tuple(self._perform(job, journal)))]
+            return [Report(job.run_id, tuple(self._perform(job, journal, resumed=True)))]
 
     def _job(self, task: Task, run: Run, items: Sequence[Recorded], *, forced: bool = False) -> Job:
         return Job(
@@ -144,10 +144,14 @@ class Review:
         journal = Journal.of_person(self._paths, job.run_id)
         journal.write(job)
         self._step()
-        return self._perform(job, journal)
+        return self._perform(job, journal, resumed=False)
 
-    def _perform(self, job: Job, journal: Journal) -> list[Recorded]:
-        done = self._discard(job) if job.task is Task.DISCARD else self._change_project(job)
+    def _perform(self, job: Job, journal: Journal, *, resumed: bool) -> list[Recorded]:
+        done = (
+            self._discard(job)
+            if job.task is Task.DISCARD
+            else self._change_project(job, resumed=resumed)
+        )
         self._write(job, done)
         self._step()
         for layer in job.sources.values():
@@ -156,16 +160,16 @@ class Review:
         journal.end()
         return done
 
-    def _change_project(self, job: Job) -> list[Recorded]:
+    def _change_project(self, job: Job, *, resumed: bool) -> list[Recorded]:
         done: list[Recorded] = []
         for root, layer in job.sources.items():
             items = [item for item in job.items if item.change.root == root]
             applier = Applier(root, self._paths.versions / job.run_id, job.run_id, self._step)
             try:
                 if job.task is Task.UNDO:
-                    done += applier.undo(items, job.forced)
+                    done += applier.go(items, job.forced, back=True, resumed=resumed)
                 elif job.task is Task.REDO:
-                    done += applier.redo(items, job.forced)
+                    done += applier.go(items, job.forced, back=False, resumed=resumed)
                 else:
                     done += [item for item in items if item.state is State.APPLIED]
                     items = [item for item in items if item.state is not State.APPLIED]

@@ -225,14 +225,15 @@ def recover(paths: Paths, step: Step = nothing) -> list[Report]:
                 job = Journal.of_run(overlay.folder).read()
                 settling = Settling(paths, step)
                 if job is None:
-                    if overlay.is_untouched():
+                    mode = overlay.about.get("mode", Mode.NEVER.value)
+                    if overlay.is_untouched() or mode == Mode.NEVER.value:
                         overlay.cleanup()
                         continue
                     changes = [c for found in find_changes(overlay).values() for c in found.changes]
                     items = numbered(overlay, changes)
                     if items:
                         started = os.stat(overlay.folder).st_mtime
-                        command = "(interrupted)"
+                        command = f"{overlay.about.get('command', '')} (interrupted)"
                         job = settling.plan(overlay, items, Mode.REVIEW, command, started)
                 if job is not None:
                     reports.append(Report(overlay.run_id, tuple(settling.run(overlay, job))))

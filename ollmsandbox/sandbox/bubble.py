@@ -74,7 +74,8 @@ class Bubble:
         self._capabilities = capabilities
         self._keeper = keeper
         roots = keeper.roots() if keeper else [Root(self.project)]
-        self.overlay = Overlay(self._paths.cache, roots)
+        about = keeper.about if keeper else {}
+        self.overlay = Overlay(self._paths.cache, roots, about=about)
         self.monitor: Monitor | None = None
         if live is not None:
             from .monitor import Monitor

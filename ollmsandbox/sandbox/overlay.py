@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -39,6 +39,9 @@ class Root:
 class Keeper(Protocol):
     """Takes care of what commands change."""
 
+    # What it needs to know of the run, should the program be killed.
+    about: Mapping[str, str]
+
     def roots(self) -> Sequence[Root]:
         """What the command may write to, the project first."""
 
@@ -49,10 +52,17 @@ class Keeper(Protocol):
 class Overlay:
     """The folders of one run. Nothing is on disk before `create()`."""
 
-    def __init__(self, cache: Path, roots: Sequence[Root], run_id: str | None = None) -> None:
+    def __init__(
+        self,
+        cache: Path,
+        roots: Sequence[Root],
+        run_id: str | None = None,
+        about: Mapping[str, str] | None = None,
+    ) -> None:
         self.run_id = run_id or f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
         self.folder = f"{cache}/{_PREFIX}{self.run_id}"
         self.roots = tuple(roots)
+        self.about = dict(about or {})
         self.overlay_map = {f"overlay{n}": root.path for n, root in enumerate(roots, 1)}
         # By root: the time its file system showed when the run began. What changed there later was
         # changed by somebody else.
@@ -158,6 +168,7 @@ class Overlay:
             "roots": [[root.path, root.pending] for root in self.roots],
             "began": self.began,
             "clock": self.clock,
+            "about": self.about,
         }
         with open(f"{self.folder}/{_MAP}", "w", encoding="utf-8") as file:
             json.dump(document, file)
@@ -166,7 +177,8 @@ class Overlay:
     def _read(cls, cache: Path, run_id: str, lock: int) -> Overlay:
         with open(f"{cache}/{_PREFIX}{run_id}/{_MAP}", encoding="utf-8") as file:
             document = json.load(file)
-        overlay = cls(cache, [Root(path, pending) for path, pending in document["roots"]], run_id)
+        roots = [Root(path, pending) for path, pending in document["roots"]]
+        overlay = cls(cache, roots, run_id, document["about"])
         overlay.began = {str(name): int(at) for name, at in document["began"].items()}
         overlay.clock = int(document["clock"])
         overlay._lock = lock
@@ -183,7 +195,8 @@ def leftovers(cache: Path) -> Iterator[Overlay]:
         folder = f"{cache}/{name}"
         try:
             lock = _lock(folder)
-        except (BlockingIOError, FileNotFoundError, NotADirectoryError):
+        except OSError:
+            # In use, gone, or none of ours.
             continue
         if _is_alive(folder):
             os.close(lock)

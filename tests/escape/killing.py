@@ -14,9 +14,10 @@ import stat
 import subprocess
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from conftest import Person
@@ -100,6 +101,8 @@ class Leaver:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+
+    about: Mapping[str, str] = MappingProxyType({"mode": "auto", "command": "change"})
 
     def roots(self) -> Sequence[Root]:
         return self._recorder.roots()

@@ -108,10 +108,18 @@ def test_a_kill_while_the_command_runs(person: Person) -> None:
     assert "cut off" in done.stderr
     assert look_at(person.project) == before
     found = last_changes(person)
-    assert found["command"] == "(interrupted)"
+    assert found["command"].endswith(" (interrupted)")
     assert states(found) == {"edited": "pending", "added": "pending"}
     assert person.cli("apply").returncode == 0
     assert (person.project / "edited").read_text() == "new\n"
+
+
+def test_a_kill_of_a_dry_run(person: Person) -> None:
+    with running(person, "echo new >new" + WAIT, "--apply", "never") as process:
+        kill(person, process)
+    assert person.cli("run", "-c", "ls").stdout == ""
+    assert json.loads(person.cli("history", "--json").stdout) == []
+    assert not list(person.paths.cache.glob("overlay-*"))
 
 
 def test_a_kill_before_anything_was_written(person: Person) -> None:
