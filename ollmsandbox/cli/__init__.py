@@ -79,7 +79,10 @@ def _parser(command: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"OLLM Sandbox {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    # With its name given it need not be found out, for which more would be loaded.
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, prog="ollmsandbox"
+    )
     builders = {
         "run": _add_run,
         "changes": _add_changes,
