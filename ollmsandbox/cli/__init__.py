@@ -71,12 +71,28 @@ def _main(arguments: Sequence[str]) -> int:
     return handler(given)
 
 
+class _Formatter(argparse.HelpFormatter):
+    """One is made for every argument; asking for the terminal's width each time loads a library."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            width = os.get_terminal_size(1).columns
+        except OSError:
+            width = 80
+        super().__init__(prog, width=_number(os.environ.get("COLUMNS"), width) - 2)
+
+
+class _RawFormatter(_Formatter, argparse.RawDescriptionHelpFormatter):
+    """For texts that have their lines already."""
+
+
 def _parser(command: str) -> argparse.ArgumentParser:
     """With the one command that is given, if it is one: making all of them takes a while."""
     parser = argparse.ArgumentParser(
         prog="ollmsandbox",
         description="Let an agent run commands on a real project without fear.",
         allow_abbrev=False,
+        formatter_class=_Formatter,
     )
     parser.add_argument("--version", action="version", version=f"OLLM Sandbox {__version__}")
     # With its name given it need not be found out, for which more would be loaded.
@@ -107,7 +123,7 @@ def _add_run(commands: _Commands) -> None:
         usage="ollmsandbox run [options] -- COMMAND...\n       ollmsandbox run [options] -c TEXT",
         description=_RUN_HELP,
         epilog=_RUN_NOTES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_RawFormatter,
         allow_abbrev=False,
     )
     run.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
@@ -145,7 +161,9 @@ def _add_run(commands: _Commands) -> None:
 
 
 def _add_changes(commands: _Commands) -> None:
-    changes = commands.add_parser("changes", help="show what a run changed")
+    changes = commands.add_parser(
+        "changes", help="show what a run changed", formatter_class=_Formatter
+    )
     changes.add_argument("run", nargs="?", metavar="RUN", help=_RUN_ID)
     changes.add_argument("--diff", action="store_true", help="show the lines that changed")
     changes.add_argument("--json", action="store_true", help="print one JSON document")
@@ -159,7 +177,12 @@ def _add_actions(commands: _Commands) -> None:
         "undo": "take back what was applied",
     }
     for action, what in actions.items():
-        parser_ = commands.add_parser(action, help=what, description=f"{what.capitalize()}.")
+        parser_ = commands.add_parser(
+            action,
+            help=what,
+            description=f"{what.capitalize()}.",
+            formatter_class=_Formatter,
+        )
         parser_.add_argument("run", nargs="?", metavar="RUN", help=_RUN_ID)
         parser_.add_argument(
             "path",
@@ -173,7 +196,9 @@ def _add_actions(commands: _Commands) -> None:
 
 
 def _add_history(commands: _Commands) -> None:
-    history = commands.add_parser("history", help="list the runs that changed something")
+    history = commands.add_parser(
+        "history", help="list the runs that changed something", formatter_class=_Formatter
+    )
     history.add_argument("--project", metavar="DIR", help="of this project (default: this one)")
     history.add_argument("--all", action="store_true", help="of all projects")
     history.add_argument("--limit", type=int, default=50, metavar="N", help="the last N runs")
@@ -195,14 +220,18 @@ def _add_roots(commands: _Commands) -> None:
 
 
 def _add_settings(commands: _Commands) -> None:
-    settings = commands.add_parser("settings", help="how long earlier versions are kept")
+    settings = commands.add_parser(
+        "settings", help="how long earlier versions are kept", formatter_class=_Formatter
+    )
     settings.add_argument("name", nargs="?", metavar="NAME", help="show this one (default: all)")
     settings.add_argument("value", nargs="?", metavar="VALUE", help="set it")
     settings.set_defaults(handler=_settings)
 
 
 def _add_doctor(commands: _Commands) -> None:
-    doctor = commands.add_parser("doctor", help="tell what this machine can do, and what to mend")
+    doctor = commands.add_parser(
+        "doctor", help="tell what this machine can do, and what to mend", formatter_class=_Formatter
+    )
     doctor.add_argument("--json", action="store_true", help="print one JSON document")
     doctor.set_defaults(handler=_doctor)
 
@@ -261,6 +290,10 @@ def _playground(given: argparse.Namespace) -> int:
     from .playground import playground
 
     return playground(given.action)
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    return int(text) if text and text.isdecimal() and 0 < int(text) < 10000 else otherwise
 
 
 def _seconds(text: str) -> float:
