@@ -150,6 +150,27 @@ def test_what_waits_is_seen_by_the_next_command_and_not_on_disk(person: Person) 
     assert not person.paths.pending(str(person.project)).exists()
 
 
+def test_all_that_waits_is_shown_discarded_and_applied_at_once(person: Person) -> None:
+    run(person, "echo 0 > undone")
+    assert person.cli("undo").returncode == 0
+    for number in (1, 2, 3):
+        run(person, f"echo {number} > file{number}; echo {number} >> all", "--apply", "review")
+    assert len(json.loads(person.cli("changes", "--all", "--json").stdout)) == 3
+    assert person.cli("apply", "--all").returncode == 0
+    assert files(person.project) == {
+        "all": "1\n2\n3\n",
+        "file1": "1\n",
+        "file2": "2\n",
+        "file3": "3\n",
+    }
+    run(person, "rm all", "--apply", "review")
+    assert person.cli("discard", "--all").stdout == "1 change discarded.\n"
+    assert person.cli("apply", "--all").stdout == "0 changes applied.\n"
+    assert "all" in files(person.project)
+    assert not person.paths.pending(str(person.project)).exists()
+    assert person.cli("apply", "2026", "--all").returncode == 125
+
+
 def test_one_deletion_out_of_a_deleted_folder_can_be_taken_back(person: Person) -> None:
     (person.project / "folder" / "deep").mkdir(parents=True)
     for name in ("a", "b", "deep/c", "deep/d"):

@@ -165,6 +165,7 @@ def _add_changes(commands: _Commands) -> None:
         "changes", help="show what a run changed", formatter_class=_Formatter
     )
     changes.add_argument("run", nargs="?", metavar="RUN", help=_RUN_ID)
+    changes.add_argument("--all", action="store_true", help="all runs of which something waits")
     changes.add_argument("--diff", action="store_true", help="show the lines that changed")
     changes.add_argument("--json", action="store_true", help="print one JSON document")
     changes.set_defaults(handler=_changes)
@@ -191,8 +192,10 @@ def _add_actions(commands: _Commands) -> None:
             help="only these files and folders; named, they are changed even if somebody else "
             "changed them meanwhile",
         )
+        if action != "undo":
+            parser_.add_argument("--all", action="store_true", help="everything that waits")
         parser_.add_argument("--json", action="store_true", help="print one JSON document")
-        parser_.set_defaults(handler=_act, action=action)
+        parser_.set_defaults(handler=_act, action=action, all=False)
 
 
 def _add_history(commands: _Commands) -> None:

@@ -32,27 +32,59 @@ def changes(given: argparse.Namespace) -> int:
     from . import diff
 
     with _open() as review:
-        run = _run(review, given)
-        if run is None:
+        runs = _runs(review, given)
+        if not runs:
             return _no_run(as_json=given.json)
-        items = read_changes(review.manager, run)
-        project = run.project.path
+        documents = []
+        for run in runs:
+            items = read_changes(review.manager, run)
+            project = run.project.path
+            if given.json:
+                documents.append({**_about(run), "changes": _documents(items, project)})
+            elif given.diff:
+                for line in diff.lines(items, review, run, colour=_wants_colour()):
+                    sys.stdout.write(line)
+            else:
+                print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)})")
+                for line in listing(in_order(items), project, whole=True):
+                    print(line)
+                for line in advice(Report(run.id, tuple(items))):
+                    print(line)
         if given.json:
-            print(json.dumps({**_about(run), "changes": _documents(items, project)}))
-        elif given.diff:
-            for line in diff.lines(items, review, run, colour=_wants_colour()):
-                sys.stdout.write(line)
-        else:
-            print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)})")
-            for line in listing(in_order(items), project, whole=True):
-                print(line)
-            for line in advice(Report(run.id, tuple(items))):
-                print(line)
+            print(json.dumps(documents if given.all else documents[0]))
     return 0
+
+
+def act_on_all(given: argparse.Namespace) -> int:
+    """`apply --all` or `discard --all`: everything that waits in the project."""
+    with _open() as review:
+        done: list[Recorded] = []
+        project = _project(given)
+        for run in _runs(review, given):
+            report = (
+                review.apply(run, only_waiting=True)
+                if given.action == "apply"
+                else review.discard(run)
+            )
+            done += report.changes
+        word, wanted = _DONE[given.action]
+        missed = [item for item in done if item.state is not wanted]
+        if given.json:
+            print(json.dumps(report_document(Report("", tuple(done)), project)))
+        else:
+            count = len(done) - len(missed)
+            print(f"{count:,} {'change' if count == 1 else 'changes'} {word}.")
+            for line in listing(in_order(missed), project, whole=True):
+                print(line)
+        return 1 if missed or (given.action == "apply" and _runs(review, given)) else 0
 
 
 def act(given: argparse.Namespace) -> int:
     """`apply`, `discard` or `undo`."""
+    if given.all:
+        if given.run:
+            raise OllmSandboxError("There is a run and --all.", "Use one of them.")
+        return act_on_all(given)
     with _open() as review:
         run = _run(review, given)
         if run is None:
@@ -128,6 +160,15 @@ def _run(review: Review, given: argparse.Namespace) -> Run | None:
         return review.manager.run(given.run)
     project = review.manager.find_project(_project(given))
     return review.manager.last_run(project) if project else None
+
+
+def _runs(review: Review, given: argparse.Namespace) -> list[Run]:
+    """With --all those of which something waits."""
+    if given.all:
+        project = review.manager.find_project(_project(given))
+        return review.waiting(project) if project else []
+    run = _run(review, given)
+    return [run] if run else []
 
 
 def _no_run(*, as_json: bool) -> int:

@@ -15,7 +15,7 @@ from .changes import FOLDER, Change, ChangeSet, Kind, Type, scan
 from .exchange import Step
 from .journal import Job, Journal, Task, project_lock
 from .manager import ProjectManager
-from .models import Run
+from .models import Project, Run
 from .recorder import Report, nothing
 
 _WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
@@ -32,7 +32,7 @@ class Review:
     def close(self) -> None:
         self.manager.close()
 
-    def apply(self, run: Run, chosen: Sequence[str] = ()) -> Report:
+    def apply(self, run: Run, chosen: Sequence[str] = (), *, only_waiting: bool = False) -> Report:
         """What waits goes into the project, what was undone comes back. Of what was discarded, and
         where somebody else changed the file, only what is named."""
         with project_lock(self._paths, run.project.path):
@@ -46,7 +46,8 @@ class Review:
             back = [
                 item
                 for item in items
-                if item.state is State.UNDONE or (item.state is State.DISCARDED and chosen)
+                if (item.state is State.UNDONE and not only_waiting)
+                or (item.state is State.DISCARDED and chosen)
             ]
             done = []
             # First what may be the folders of the rest.
@@ -73,13 +74,11 @@ class Review:
             job = self._job(Task.UNDO, run, applied, forced=bool(chosen))
             return Report(run.id, tuple(self._start(job)))
 
-    def waiting(self, project: str) -> ChangeSet:
-        """Everything that waits in a project, against what is on disk."""
-        folder = self._paths.pending(project)
-        if not folder.is_dir():
-            return ChangeSet()
-        layer = pending.layer_for(folder, project)
-        return ChangeSet() if pending.is_empty(layer) else scan(layer, [project], project)
+    def waiting(self, project: Project) -> list[Run]:
+        """The runs of which something waits, the oldest first."""
+        states = {state.value for state in _WAITS}
+        runs = self.manager.runs(project, limit=-1)
+        return [run for run in reversed(runs) if states & self.manager.count_states(run).keys()]
 
     def finish(self, journal: Journal) -> list[Report]:
         """A job that was cut off."""
