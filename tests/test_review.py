@@ -363,6 +363,8 @@ def test_an_unknown_run_or_path_is_named(person: Person, command: str) -> None:
     run_id = run(person, "echo > file")["run_id"]
     done = person.cli(command, "2099")
     assert (done.returncode, "There is no run 2099" in done.stderr) == (125, True)
+    done = person.cli(command, "file")
+    assert (done.returncode, f"Name the run first: {run_id} file" in done.stderr) == (125, True)
     if command != "changes":
         done = person.cli(command, run_id, "other")
         assert (done.returncode, "did not change" in done.stderr) == (125, True)

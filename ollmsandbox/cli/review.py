@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from ..sandbox.places import find_project
 from .here import default_project
 from .words import advice, document, full_paths, in_order, listing, plain, report_document
 
+_RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
 _DONE = {
     "apply": ("applied", State.APPLIED),
     "discard": ("discarded", State.DISCARDED),
@@ -156,10 +158,18 @@ def _project(given: argparse.Namespace) -> str:
 
 def _run(review: Review, given: argparse.Namespace) -> Run | None:
     """The one that is named; else the last one of this project."""
-    if given.run:
+    if given.run and _RUN_ID.match(given.run):
         return review.manager.run(given.run)
     project = review.manager.find_project(_project(given))
-    return review.manager.last_run(project) if project else None
+    last = review.manager.last_run(project) if project else None
+    if given.run:
+        raise OllmSandboxError(
+            f"{given.run} is not the id of a run.",
+            f"Name the run first: {last.id} {given.run}"
+            if last
+            else "`ollmsandbox history --all` shows those there are.",
+        )
+    return last
 
 
 def _runs(review: Review, given: argparse.Namespace) -> list[Run]:
