@@ -191,18 +191,6 @@ def test_every_root_has_its_own_place_and_other_folders_have_none(case: Case) ->
     assert case.monitor.added == [f"{case.outside}/b", *case.real("a")]
 
 
-def test_written_is_told_once(case: Case) -> None:
-    async def scenario() -> None:
-        assert not case.monitor.take_written()
-        (case.upper / "a").write_text("")
-        await case.settled()
-        assert case.monitor.has_written
-        assert case.monitor.take_written()
-        assert not case.monitor.take_written()
-
-    case.run(scenario)
-
-
 # --- folders -----------------------------------------------------------------------------------
 
 

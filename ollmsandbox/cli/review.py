@@ -57,58 +57,48 @@ def changes(given: argparse.Namespace) -> int:
     return 0
 
 
-def act_on_all(given: argparse.Namespace) -> int:
-    """`apply --all` or `discard --all`: everything that waits in the project."""
+def act(given: argparse.Namespace) -> int:
+    """`apply`, `discard` or `undo`: of a run, or of everything that waits."""
+    if given.all and given.run:
+        raise OllmSandboxError("There is a run and --all.", "Use one of them.")
     with _open() as review:
+        runs = _runs(review, given)
+        if not runs and not given.all:
+            return _no_run(as_json=given.json)
+        project = runs[0].project.path if runs else _project(given)
+        chosen = full_paths(given.path, project)
         done: list[Recorded] = []
-        project = _project(given)
-        for run in _runs(review, given):
-            report = (
-                review.apply(run, only_waiting=True)
-                if given.action == "apply"
-                else review.discard(run)
-            )
-            done += report.changes
+        for run in runs:
+            if given.action == "apply":
+                done += review.apply(run, chosen, only_waiting=given.all).changes
+            else:
+                does = review.discard if given.action == "discard" else review.undo
+                done += does(run, chosen).changes
         word, wanted = _DONE[given.action]
         missed = [item for item in done if item.state is not wanted]
+        # Without being named, what is in conflict was not even tried.
+        conflicts = given.action == "apply" and not chosen and _conflicts(review, runs)
         if given.json:
-            print(json.dumps(report_document(Report("", tuple(done)), project)))
+            about = {} if given.all else _about(runs[0])
+            print(json.dumps({**about, **report_document(Report("", tuple(done)), project)}))
         else:
             count = len(done) - len(missed)
             print(f"{count:,} {'change' if count == 1 else 'changes'} {word}.")
             for line in listing(in_order(missed), project, whole=True):
                 print(line)
-        return 1 if missed or (given.action == "apply" and _runs(review, given)) else 0
+            for report in conflicts or ():
+                for line in advice(report):
+                    print(line)
+        return 1 if missed or conflicts else 0
 
 
-def act(given: argparse.Namespace) -> int:
-    """`apply`, `discard` or `undo`."""
-    if given.all:
-        if given.run:
-            raise OllmSandboxError("There is a run and --all.", "Use one of them.")
-        return act_on_all(given)
-    with _open() as review:
-        run = _run(review, given)
-        if run is None:
-            return _no_run(as_json=given.json)
-        project = run.project.path
-        chosen = full_paths(given.path, project)
-        does = {"apply": review.apply, "discard": review.discard, "undo": review.undo}
-        report = does[given.action](run, chosen)
-        word, wanted = _DONE[given.action]
-        missed = [item for item in report.changes if item.state is not wanted]
-        if given.json:
-            print(json.dumps({**_about(run), **report_document(report, project)}))
-        else:
-            count = len(report.changes) - len(missed)
-            print(f"{count:,} {'change' if count == 1 else 'changes'} {word}.")
-            for line in listing(in_order(missed), project, whole=True):
-                print(line)
-        left = [i for i in read_changes(review.manager, run) if i.state is State.CONFLICT]
-        if left and given.action == "apply" and not given.path and not given.json:
-            for line in advice(Report(run.id, tuple(left))):
-                print(line)
-        return 1 if missed or (left and given.action == "apply" and not given.path) else 0
+def _conflicts(review: Review, runs: list[Run]) -> list[Report]:
+    found = []
+    for run in runs:
+        items = [i for i in read_changes(review.manager, run) if i.state is State.CONFLICT]
+        if items:
+            found.append(Report(run.id, tuple(items)))
+    return found
 
 
 def history(given: argparse.Namespace) -> int:

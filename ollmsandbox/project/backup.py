@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import time
@@ -15,7 +14,7 @@ from .. import trees
 from ..paths import Paths, make_folder
 from .apply import Recorded, State, remove_versions
 from .changes import FOLDER, Kind, Type
-from .exchange import Spot, copy
+from .exchange import NO_LINKS, Spot, copy
 from .manager import ProjectManager
 from .models import Change, Project, Run
 from .recorder import DAILY
@@ -71,19 +70,13 @@ def back_up(
 def _link(version: Spot, backup: Spot) -> bool:
     """Nobody writes to a kept version, so the backup may be the same file. True if there is one."""
     try:
-        os.link(
-            version.name,
-            backup.name,
-            src_dir_fd=version.around,
-            dst_dir_fd=backup.around,
-            follow_symlinks=False,
-        )
+        version.link_to(backup)
     except FileExistsError:
         return True
     except FileNotFoundError:
         return False
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+        if error.errno not in NO_LINKS:
             raise
         copy(version, backup)
     return True

@@ -18,7 +18,7 @@ from .changes import same_bytes
 _OURS = "user.overlay."
 _FICLONE = 0x40049409
 _PIECE = 1 << 30
-_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP)
+NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 Step = Callable[[], None]
 
@@ -34,6 +34,16 @@ class Spot(NamedTuple):
             return os.stat(self.name, dir_fd=self.around, follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+    def link_to(self, other: Spot) -> None:
+        """A second name, of a link for the link itself; nothing is ever replaced."""
+        os.link(
+            self.name,
+            other.name,
+            src_dir_fd=self.around,
+            dst_dir_fd=other.around,
+            follow_symlinks=False,
+        )
 
 
 class Exchanged(NamedTuple):
@@ -172,19 +182,13 @@ def move(source: Spot, target: Spot, temporary: str, *, replace: bool) -> None:
             _rename(source, target)
             return
         # A rename would replace what somebody puts there just now.
-        os.link(
-            source.name,
-            target.name,
-            src_dir_fd=source.around,
-            dst_dir_fd=target.around,
-            follow_symlinks=False,
-        )
+        source.link_to(target)
         os.unlink(source.name, dir_fd=source.around)
         return
     except FileExistsError as error:
         raise ConflictError("There is something at its place now.") from error
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
     if not replace and target.look() is not None:
         raise ConflictError("There is something at its place now.")
@@ -228,16 +232,10 @@ def _move_away(place: Spot, kept: Spot, step: Step) -> None:
 def _keep(place: Spot, kept: Spot, old: os.stat_result) -> None:
     if old.st_nlink == 1 or stat.S_ISLNK(old.st_mode):
         try:
-            os.link(
-                place.name,
-                kept.name,
-                src_dir_fd=place.around,
-                dst_dir_fd=kept.around,
-                follow_symlinks=False,
-            )
+            place.link_to(kept)
             return
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in NO_LINKS:
                 raise
     # With another name elsewhere, it would be changed there, and so in what is kept.
     _copy_whole(place, kept)

@@ -64,7 +64,6 @@ class Monitor:
 
     def __init__(self, overlay_map: Mapping[str, str], base_path: str, ceiling: int = 2000) -> None:
         self.is_partial = False
-        self.has_written = False
         self.errors: list[Exception] = []
         self._roots = dict(overlay_map)
         self._base = os.path.realpath(base_path)
@@ -98,11 +97,6 @@ class Monitor:
 
     def listen(self, callback: Callable[[Event], None]) -> None:
         self._listeners.append(callback)
-
-    def take_written(self) -> bool:
-        """Whether anything happened since this was asked last."""
-        written, self.has_written = self.has_written, False
-        return written
 
     def start(self) -> None:
         if self._is_started or self._is_stopped:
@@ -175,7 +169,6 @@ class Monitor:
     def _queue(self, path: str | None, seen: _Seen) -> None:
         if path is None or path == self._base or not self._is_wanted(path):
             return
-        self.has_written = True
         if path not in self._waiting and len(self._waiting) >= _MOST_WAITING:
             self.is_partial = True
             return
@@ -296,7 +289,6 @@ class Monitor:
             self._not_kept += 1
 
     def _tell(self, kind: Kind, real: str) -> None:
-        self.has_written = True
         event = Event(kind, real, self.count)
         for listener in self._listeners:
             try:

@@ -76,10 +76,10 @@ class Overlay:
         return f"{self.folder}/upper"
 
     def upper(self, name: str) -> str:
-        return f"{self.folder}/upper/{name}"
+        return os.path.join(self.folder, "upper", name)
 
     def work(self, name: str) -> str:
-        return f"{self.folder}/work/{name}"
+        return os.path.join(self.folder, "work", name)
 
     def create(self) -> None:
         try:

@@ -125,7 +125,7 @@ class Bench:
             self.person.run(command, keeper=keeper)
 
     def save(self) -> None:
-        for folder in self.person.paths.cache.glob("overlay-*/work/*"):
+        for folder in self.person.paths.cache.glob(os.path.join("overlay-*", "work", "*")):
             # The kernel's own, and closed even to its owner.
             trees.empty(folder)
         for folder in self._folders:
