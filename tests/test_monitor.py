@@ -18,6 +18,9 @@ from conftest import ROOT
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.monitor import Event, Kind, Monitor
+from ollmsandbox.sandbox.profile import Limits
+from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.watch import watch
 
 LONGEST = 15.0
 
@@ -532,3 +535,26 @@ def test_importing_it_does_not_load_glib() -> None:
     words = [sys.executable, "-I", "-c", code, str(ROOT)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_what_is_written_has_the_disk_looked_at_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ollmsandbox.sandbox.watch._INTERVAL", 600.0)
+    limits = Limits(disk=1 << 20)
+
+    async def scenario() -> Stop:
+        written = asyncio.Event()
+        watched = asyncio.ensure_future(watch(limits, os.getpid(), [str(tmp_path)], written))
+        await asyncio.sleep(0)
+        (tmp_path / "large").write_bytes(os.urandom(32 << 20))
+        while not watched.done():
+            written.set()
+            await asyncio.sleep(0.05)
+        return watched.result()
+
+    async def limited() -> Stop:
+        async with asyncio.timeout(30):
+            return await scenario()
+
+    assert loop.run(limited()) is Stop.DISK
