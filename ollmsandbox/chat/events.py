@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a front hears of a conversation while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ..permission.request import PermissionRequest, Verdict
+from ..sandbox.monitor import Event as FileEvent
+from ..sandbox.plan import Plan
+from ..tools.base import Outcome, Stream
+from .messages import Message, ToolCall
+
+
+class State(Enum):
+    IDLE = "idle"
+    # Waiting for the first word.
+    WAITING = "waiting"
+    STREAMING = "streaming"
+    ASKING = "asking"
+    RUNNING = "running"
+
+
+class End(Enum):
+    """Why a turn was over; the value says it to a person."""
+
+    DONE = ""
+    STOPPED = "Stopped."
+    TURNS = "The limit of turns was reached."
+    TOKENS = "The limit of tokens was reached."
+    TIME = "The time limit was reached."
+    FAILED = "The model's server failed."
+
+
+@dataclass(frozen=True)
+class StateChanged:
+    state: State
+
+
+@dataclass(frozen=True)
+class Said:
+    """A whole message was added: the person's, or a finished (or partial) answer."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class TextGrew:
+    text: str
+
+
+@dataclass(frozen=True)
+class ThinkingGrew:
+    text: str
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """What grew since the last message did not become one: it is asked for anew."""
+
+
+@dataclass(frozen=True)
+class CallBegan:
+    call: ToolCall
+    # In one line, for a person.
+    description: str
+    # The person's own command, not the model's.
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class Asking:
+    call_id: str
+    request: PermissionRequest
+
+
+@dataclass(frozen=True)
+class Answered:
+    call_id: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Started:
+    call_id: str
+    pid: int
+    plan: Plan | None
+
+
+@dataclass(frozen=True)
+class Output:
+    call_id: str
+    stream: Stream
+    data: bytes
+
+
+@dataclass(frozen=True)
+class FilesChanged:
+    call_id: str
+    event: FileEvent
+
+
+@dataclass(frozen=True)
+class CallEnded:
+    call: ToolCall
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the person should know: old output was left out, a rule file was broken, ..."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Tokens of the last answer, and the room the model has."""
+
+    prompt: int
+    reply: int
+    room: int | None
+
+
+@dataclass(frozen=True)
+class TurnEnded:
+    end: End
+    # What went wrong and what to do, where something did.
+    why: str = ""
+
+
+Event = (
+    StateChanged
+    | Said
+    | TextGrew
+    | ThinkingGrew
+    | Withdrawn
+    | CallBegan
+    | Asking
+    | Answered
+    | Started
+    | Output
+    | FilesChanged
+    | CallEnded
+    | Notice
+    | Spent
+    | TurnEnded
+)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A server that has models, and a model that answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...errors import OllmSandboxError
+from ..messages import Message, ToolCall, ToolSpec
+
+
+class ProviderError(OllmSandboxError):
+    """The model's server did not do its part. `can_retry`: the same may work a moment later."""
+
+    def __init__(self, message: str, remedy: str = "", *, can_retry: bool = False) -> None:
+        super().__init__(message, remedy)
+        self.can_retry = can_retry
+
+
+@dataclass(frozen=True)
+class Text:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """A piece of what the model thinks before it answers."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Called:
+    """A whole tool call."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens, as the server counted them."""
+
+    prompt: int
+    reply: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end of an answer; `cut_off` if the server had no room for more."""
+
+    cut_off: bool = False
+
+
+Piece = Text | Thinking | Called | Usage | Finished
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    name: str
+    # None where the server does not say.
+    context_length: int | None = None
+    can_call_tools: bool | None = None
+    is_loaded: bool | None = None
+
+
+class Model(Protocol):
+    """Answers in pieces. Closing the iterator, or cancelling who reads it, ends the request at
+    once. Raises ProviderError."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def context_length(self) -> int | None: ...
+
+    def reply(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncIterator[Piece]: ...
+
+
+class Server(Protocol):
+    @property
+    def address(self) -> str: ...
+
+    async def models(self) -> list[ModelInfo]: ...
+
+    def model(self, name: str) -> Model: ...

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A question to the person, and what they said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class Answer(Enum):
+    DENY_ALWAYS = "deny always"
+    DENY = "deny"
+    ALLOW = "allow"
+    ALLOW_SESSION = "allow for this session"
+    ALLOW_ALWAYS = "allow always"
+
+    @property
+    def allows(self) -> bool:
+        return self in (Answer.ALLOW, Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS)
+
+
+class Source(Enum):
+    """Who or what answered."""
+
+    PERSON = "person"
+    SESSION = "session"
+    SAVED = "saved"
+    # Nobody was there to ask, or they left before they answered.
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of the card: `in  ~/src/parser`."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class PermissionRequest:
+    """All that a person is shown. Plain text, never markup; what is approved is what is done."""
+
+    id: str
+    tool: str
+    # The folder the rule would belong to; empty without a project.
+    project: str
+    # One line, such as "Run command with network access?"
+    question: str
+    # The whole command, address or path.
+    subject: str
+    # What a rule is found by; unique where it must never be found again.
+    target_path: str
+    one_time_only: bool
+    sandboxed: bool = True
+    network: bool = False
+    facts: tuple[Fact, ...] = ()
+    # Sentences made from the plan: what a command can see and write.
+    sees: tuple[str, ...] = ()
+    session_id: str = ""
+    call_id: str = ""
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        return (Answer.DENY, Answer.ALLOW) if self.one_time_only else tuple(Answer)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    request: PermissionRequest
+    answer: Answer
+    source: Source
+    at: float
+
+    @property
+    def allowed(self) -> bool:
+        return self.answer.allows
+
+
+class Asker(Protocol):
+    """Who brings a question to the person: a terminal, a window, another program.
+
+    Several may be asked at once; the asker puts them in a row. Cancelled when nobody needs the
+    answer any more: a rule answered meanwhile, or the turn was stopped.
+    """
+
+    async def ask(self, request: PermissionRequest) -> Answer: ...
+
+
+class Audit(Protocol):
+    """Remembers every question and every answer."""
+
+    def asked(self, request: PermissionRequest) -> None: ...
+
+    def answered(self, verdict: Verdict) -> None: ...
