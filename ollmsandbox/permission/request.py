@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from ..errors import OllmSandboxError
+from .shell import CannotSay, read
+
+# The one tool whose rules are found by the words of its command.
+RUN_COMMAND = "run_command"
+
 
 class Answer(Enum):
     DENY_ALWAYS = "deny always"
@@ -50,7 +56,8 @@ class PermissionRequest:
     question: str
     # The whole command, address or path.
     subject: str
-    # What a rule is found by; unique where it must never be found again.
+    # What a rule is found by: the file, the host; for a command, the folder it starts in. Unique
+    # where it must never be found again.
     target_path: str
     one_time_only: bool
     sandboxed: bool = True
@@ -63,7 +70,30 @@ class PermissionRequest:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        return (Answer.DENY, Answer.ALLOW) if self.one_time_only else tuple(Answer)
+        """What the person can say and will be held to."""
+        if self.is_once_only:
+            return (Answer.DENY, Answer.ALLOW)
+        if self.why_not_remembered:
+            return (Answer.DENY_ALWAYS, Answer.DENY, Answer.ALLOW)
+        return tuple(Answer)
+
+    @property
+    def is_once_only(self) -> bool:
+        """Asked for each time, whatever was said before. A command always is beyond the wall, and
+        where it is not known in which folder it starts."""
+        return self.one_time_only or (
+            self.tool == RUN_COMMAND
+            and (self.network or not self.sandboxed or not self.target_path.startswith("/"))
+        )
+
+    @property
+    def why_not_remembered(self) -> str:
+        """Why a yes cannot outlast this question; empty if it can."""
+        if self.is_once_only:
+            return "This is asked each time."
+        if self.tool == RUN_COMMAND and isinstance(reading := read(self.subject), CannotSay):
+            return f"A yes cannot be remembered, because this {reading.why}."
+        return ""
 
 
 @dataclass(frozen=True)
@@ -78,11 +108,15 @@ class Verdict:
         return self.answer.allows
 
 
+class Unanswered(OllmSandboxError):
+    """An asker found that nobody is there to answer, or that they have gone."""
+
+
 class Asker(Protocol):
     """Who brings a question to the person: a terminal, a window, another program.
 
     Several may be asked at once; the asker puts them in a row. Cancelled when nobody needs the
-    answer any more: a rule answered meanwhile, or the turn was stopped.
+    answer any more: a rule answered meanwhile, or the turn was stopped. Raises Unanswered.
     """
 
     async def ask(self, request: PermissionRequest) -> Answer: ...
@@ -91,6 +125,7 @@ class Asker(Protocol):
 class Audit(Protocol):
     """Remembers every question and every answer."""
 
-    def asked(self, request: PermissionRequest) -> None: ...
+    def asked(self, request: PermissionRequest) -> None:
+        """The person is asked now. What a rule answers is never asked."""
 
     def answered(self, verdict: Verdict) -> None: ...

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox permissions`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import OllmSandboxError
+
+if TYPE_CHECKING:
+    from ..permission.rules import Rule
+    from ..permission.store import RuleStore
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="show what you answered with always")
+    listing.add_argument("--json", action="store_true", help="print one JSON document")
+    forget = actions.add_parser("forget", help="take such answers back: you are asked again")
+    forget.add_argument(
+        "number", nargs="*", type=int, metavar="NUMBER", help="as `permissions list` counts them"
+    )
+    forget.add_argument("--project", metavar="DIR", help="all that belong to this project")
+    forget.add_argument("--all", action="store_true", help="all of them")
+
+
+def permissions(given: argparse.Namespace) -> int:
+    # Not before it is needed: the parser of all commands imports this file.
+    from ..paths import Paths
+    from ..permission.store import RuleStore
+
+    store = RuleStore(Paths.from_environ(os.environ))
+    try:
+        if given.action == "list":
+            return _list(store.rules(), as_json=given.json)
+        return _forget(store, given)
+    finally:
+        for notice in store.take_notices():
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
+
+
+def _list(rules: Sequence[Rule], *, as_json: bool) -> int:
+    if as_json:
+        documents = [_document(number, rule) for number, rule in enumerate(rules, 1)]
+        print(json.dumps({"rules": documents}, indent=2))
+        return 0
+    for number, rule in enumerate(rules, 1):
+        print(f"{number:>3}  {_line(rule)}")
+    if not rules:
+        print("Nothing is allowed or denied always.")
+    return 0
+
+
+def _forget(store: RuleStore, given: argparse.Namespace) -> int:
+    ways = [bool(given.number), given.project is not None, given.all]
+    if sum(ways) != 1:
+        raise OllmSandboxError(
+            "It is not said what to forget.",
+            "Use: ollmsandbox permissions forget (NUMBER... | --project DIR | --all)",
+        )
+    rules = store.rules()
+    chosen = rules
+    if given.number:
+        for number in given.number:
+            if not 1 <= number <= len(rules):
+                raise OllmSandboxError(
+                    f"There is no rule {number}.", "See them with `ollmsandbox permissions list`."
+                )
+        chosen = tuple(rules[number - 1] for number in dict.fromkeys(given.number))
+    elif given.project is not None:
+        # The folder may be gone by now, or written as it is in the list.
+        folders = {os.path.realpath(given.project), given.project.rstrip("/")}
+        chosen = tuple(rule for rule in rules if rule.key.project in folders)
+    count = store.remove(chosen)
+    print(f"{count} {'rule' if count == 1 else 'rules'} forgotten.")
+    return 0
+
+
+def _document(number: int, rule: Rule) -> dict[str, object]:
+    from ..permission.rules import Target
+
+    what = rule.key.what
+    return {
+        "number": number,
+        "answer": "allow" if rule.answer.allows else "deny",
+        "tool": rule.key.tool,
+        "project": rule.key.project,
+        "command": None if isinstance(what, Target) else what.text,
+        "folder": None if isinstance(what, Target) else what.folder,
+        "target": what.name if isinstance(what, Target) else None,
+    }
+
+
+def _line(rule: Rule) -> str:
+    from ..permission.rules import Target
+    from ..permission.visible import visible_line
+
+    what = rule.key.what
+    name = what.name if isinstance(what, Target) else what.text
+    where = rule.key.project or "no project"
+    if not isinstance(what, Target) and what.folder != rule.key.project:
+        where += f", started in {what.folder}"
+    answer = "allow" if rule.answer.allows else "deny"
+    return f"{answer:5}  {visible_line(f'{rule.key.tool}: {name}')}  [{visible_line(where)}]"

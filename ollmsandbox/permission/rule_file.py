@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules as YAML that a person can read and edit; every mistake is named by line and key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from ..errors import OllmSandboxError
+from . import rules, shell
+from .request import RUN_COMMAND, Answer
+from .rules import Key, Rule, Target, Text
+
+_ANSWERS = {"allow": Answer.ALLOW_ALWAYS, "deny": Answer.DENY_ALWAYS}
+_KEYS = ("answer", "tool", "project", "command", "target", "folder")
+_RULES = "rules"
+HEADER = """\
+# What you answered with "always". You may edit this file.
+#   answer   allow or deny
+#   tool     run_command, edit_file, web_fetch, ...
+#   project  the full path of the project folder
+#   command  for run_command: this command, no more words and no fewer
+#   folder   where the command starts, if that is not the project folder
+#   target   for other tools: the file or the host
+"""
+
+
+class RuleFileError(OllmSandboxError):
+    """Line and key, and what is wrong there."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    rule: Rule
+    # Lines of the file, counted from 0.
+    first: int
+    last: int
+
+
+def parse(text: str) -> tuple[Entry, ...]:
+    """Raises RuleFileError."""
+    root = _compose(text)
+    if root is None or _is_nothing(root):
+        return ()
+    node = dict(_pairs(root, (_RULES,))).get(_RULES)
+    if node is None or _is_nothing(node):
+        return ()
+    if not isinstance(node, yaml.SequenceNode):
+        raise _wrong(node, _RULES, "it must be a list of rules")
+    return tuple(_entry(item) for item in node.value)
+
+
+def edited(text: str, gone: Collection[Rule], new: Sequence[Rule]) -> str | None:
+    """The same file with some rules taken out and others put at its end, and all else, such as
+    comments, as it was. None if it is not laid out so that this can be done. Raises
+    UnicodeEncodeError for a name that is no text."""
+    entries = parse(text)
+    left = [entry for entry in entries if entry.rule not in gone]
+    dropped = {
+        line
+        for entry in entries
+        if entry.rule in gone
+        for line in range(entry.first, entry.last + 1)
+    }
+    lines = text.splitlines()
+    end = entries[-1].last + 1 if entries else _line_after_rules(lines)
+    if end is None:
+        return None
+    indent = _indent(lines[entries[0].first]) if entries else 2
+    kept_before = [line for number, line in enumerate(lines[:end]) if number not in dropped]
+    written = [" " * indent + line if line else line for rule in new for line in _lines(rule)]
+    result = "\n".join([*kept_before, *written, *lines[end:]]) + "\n"
+    try:
+        found = [entry.rule for entry in parse(result)]
+    except RuleFileError:
+        return None
+    return result if found == [*(entry.rule for entry in left), *new] else None
+
+
+def written(found: Sequence[Rule]) -> str:
+    """A whole new file."""
+    body = "".join(f"  {line}\n" for rule in found for line in _lines(rule))
+    return f"{HEADER}{_RULES}:\n{body}"
+
+
+def _compose(text: str) -> yaml.Node | None:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        root: yaml.Node | None = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise RuleFileError(f"line {line}: {error.problem}.") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise RuleFileError(f"it is not YAML: {error}.") from error
+    return root
+
+
+def _is_nothing(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
+
+
+def _pairs(node: yaml.Node, known: Sequence[str]) -> Iterator[tuple[str, yaml.Node]]:
+    if not isinstance(node, yaml.MappingNode):
+        raise _wrong(node, "", f"here must be keys: {', '.join(known)}")
+    seen: set[str] = set()
+    for key_node, value in node.value:
+        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else ""
+        if key not in known:
+            raise _wrong(key_node, key, f"it is not known; there is {', '.join(known)}")
+        if key in seen:
+            raise _wrong(key_node, key, "it is there twice")
+        seen.add(key)
+        yield key, value
+
+
+def _entry(item: yaml.Node) -> Entry:
+    values = dict(_pairs(item, _KEYS))
+    texts = {key: _text(node, key) for key, node in values.items()}
+
+    def need(key: str) -> str:
+        if key not in texts:
+            raise _wrong(item, key, "it is missing")
+        return texts[key]
+
+    def absolute(key: str, otherwise: str) -> str:
+        """As it is in a request: a path that leads there by no detour."""
+        path = texts.get(key, otherwise).rstrip("/") or texts.get(key, otherwise)[:1]
+        if path and (not path.startswith("/") or os.path.normpath(path) != path):
+            raise _wrong(values[key], key, "it must be a full path, without ~ and ..")
+        return path
+
+    answer = _ANSWERS.get(need("answer"))
+    if answer is None:
+        raise _wrong(values["answer"], "answer", "it must be allow or deny")
+    need("project")
+    project = absolute("project", "")
+    what: rules.What
+    if need("tool") == RUN_COMMAND:
+        command = need("command")
+        if "target" in texts:
+            raise _wrong(values["target"], "target", f"it is not for {RUN_COMMAND}")
+        what = rules.command(command, absolute("folder", project))
+        if isinstance(what, Text) and answer is Answer.ALLOW_ALWAYS:
+            raise _wrong(values["command"], "command", _why_never(command))
+    else:
+        for key in ("command", "folder"):
+            if key in texts:
+                raise _wrong(values[key], key, f"it is for {RUN_COMMAND} only")
+        what = Target(need("target"))
+    last = max(node.end_mark.line for node in values.values())
+    return Entry(Rule(Key(texts["tool"], project, what), answer), item.start_mark.line, last)
+
+
+def _why_never(command: str) -> str:
+    reading = shell.read(command)
+    why = reading.why if isinstance(reading, shell.CannotSay) else ""
+    return f"it cannot be allowed always, because it {why}"
+
+
+def _text(node: yaml.Node, key: str) -> str:
+    # Whatever YAML takes it for: `command: true` is the program of that name.
+    if not isinstance(node, yaml.ScalarNode):
+        raise _wrong(node, key, "it must be text")
+    if not node.value and key != "project":
+        raise _wrong(node, key, "it is empty")
+    return str(node.value)
+
+
+def _wrong(node: yaml.Node, key: str, what: str) -> RuleFileError:
+    where = f"line {node.start_mark.line + 1}" + (f", key {key}" if key else "")
+    return RuleFileError(f"{where}: {what}.")
+
+
+def _lines(rule: Rule) -> Iterator[str]:
+    what = rule.key.what
+    fields = {"tool": rule.key.tool, "project": _quoted(rule.key.project)}
+    if isinstance(what, Target):
+        fields["target"] = _quoted(what.name)
+    else:
+        fields["command"] = _quoted(what.text)
+        if what.folder != rule.key.project:
+            fields["folder"] = _quoted(what.folder)
+    yield f"- answer: {'allow' if rule.answer is Answer.ALLOW_ALWAYS else 'deny'}"
+    for key, value in fields.items():
+        yield f"  {key}: {value}"
+
+
+def _quoted(text: str) -> str:
+    """As YAML has it between double quotes; what cannot be seen is spelled out."""
+    text.encode("utf-8")  # raises UnicodeEncodeError: YAML has no word for half a character
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable():
+        return character
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _line_after_rules(lines: Sequence[str]) -> int | None:
+    """Where a list can begin that has nothing in it yet."""
+    for number, line in enumerate(lines):
+        if line.split("#")[0].rstrip() == f"{_RULES}:":
+            return number + 1
+    return None

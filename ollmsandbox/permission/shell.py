@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads shell text: "one simple command with these words", or "cannot say" and why.
+
+It says Simple only where every shell would run just these words, in every folder and whatever the
+variables are; anything else it leaves unread. It is there for rules and for wording. It is not
+the wall: `make`, `./build.sh` or `python x.py` run what a file says by then, and a rule for such a
+command stays one when the file changes. What the command can do at all, the sandbox decides.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Simple:
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CannotSay:
+    # Ends a sentence: "It cannot be remembered, because this ..."
+    why: str
+
+
+Reading = Simple | CannotSay
+
+# More than a person reads through in a list of rules.
+_LONGEST = 4096
+
+_MEANINGS = {
+    ";": "has several commands",
+    "&": "has several commands, or one in the background",
+    "|": "has several commands",
+    "<": "redirects input",
+    ">": "redirects output",
+    "(": "has parentheses",
+    ")": "has parentheses",
+    "$": "inserts a variable or another command's output",
+    "`": "inserts another command's output",
+    "*": "stands for files by a pattern",
+    "?": "stands for files by a pattern",
+    "[": "stands for files by a pattern",
+    "{": "has braces, which may stand for several words",
+    "}": "has braces, which may stand for several words",
+    "#": "may have a comment",
+    "!": "has an exclamation mark, which may bring back an earlier command",
+}
+_IN_DOUBLE_QUOTES = "$`!"
+_ESCAPED_IN_DOUBLE_QUOTES = '$`"\\'
+
+# Of bash and dash. Quoted they would be names of programs, but nobody calls a program so.
+_RESERVED = {
+    "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
+    "in", "function", "select", "time", "coproc", "[[", "]]", "{", "}", "!",
+}  # fmt: skip
+# They run their words as shell text, or change what later words mean.
+_SHELL_TEXT = {
+    "eval", ".", "source", "exec", "command", "builtin", "trap", "alias", "unalias", "fc", "set",
+    "shopt", "enable", "hash",
+}  # fmt: skip
+_SHELLS = {
+    "sh", "bash", "rbash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh", "busybox",
+}  # fmt: skip
+_SAFE = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_^")
+
+
+class _Unreadable(Exception):
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+def read(text: str) -> Reading:
+    try:
+        words = _split(text)
+        _check(words)
+    except _Unreadable as found:
+        return CannotSay(found.why)
+    return Simple(words)
+
+
+def quote(words: Sequence[str]) -> str:
+    """One spelling of a simple command, the same for all; read() gives the words back."""
+    return " ".join(_quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if word and _SAFE.issuperset(word):
+        return word
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def _split(text: str) -> tuple[str, ...]:
+    if len(text) > _LONGEST:
+        raise _Unreadable("is too long")
+    for character in text:
+        if character in "\n\r":
+            raise _Unreadable("has more than one line")
+        if not character.isascii():
+            # Some shells take blanks of other scripts for blanks; and letters look like others.
+            raise _Unreadable("has letters that may look like others")
+        if not " " <= character <= "~":
+            raise _Unreadable("has control characters")
+    words: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] == " ":
+            at += 1
+            continue
+        word, at = _word(text, at)
+        words.append(word)
+    return tuple(words)
+
+
+def _word(text: str, start: int) -> tuple[str, int]:
+    """From `start` to the blank that ends it."""
+    parts: list[str] = []
+    at = start
+    while at < len(text) and text[at] != " ":
+        character = text[at]
+        if character == "'":
+            part, at = _single_quoted(text, at + 1)
+        elif character == '"':
+            part, at = _double_quoted(text, at + 1)
+        elif character == "\\":
+            part, at = _after_backslash(text, at), at + 2
+        else:
+            _check_bare(text, at, start)
+            part, at = character, at + 1
+        parts.append(part)
+    return "".join(parts), at
+
+
+def _check_bare(text: str, at: int, start: int) -> None:
+    character = text[at]
+    if character in _MEANINGS:
+        raise _Unreadable(_MEANINGS[character])
+    # HEAD~1 is what it says; ~ at the start, or after = and :, is somebody's home folder.
+    if character == "~" and (at == start or not text[at - 1].isalnum()):
+        raise _Unreadable("has a ~, which may stand for a home folder")
+
+
+def _single_quoted(text: str, start: int) -> tuple[str, int]:
+    end = text.find("'", start)
+    if end < 0:
+        raise _Unreadable("has a quote that does not end")
+    return text[start:end], end + 1
+
+
+def _double_quoted(text: str, start: int) -> tuple[str, int]:
+    parts: list[str] = []
+    at = start
+    while at < len(text):
+        character = text[at]
+        if character == '"':
+            return "".join(parts), at + 1
+        if character in _IN_DOUBLE_QUOTES:
+            raise _Unreadable(_MEANINGS[character])
+        if character == "\\" and text[at + 1 : at + 2] in _ESCAPED_IN_DOUBLE_QUOTES:
+            # With nothing after it the quote does not end either.
+            at += 1
+            character = text[at : at + 1]
+        parts.append(character)
+        at += 1
+    raise _Unreadable("has a quote that does not end")
+
+
+def _after_backslash(text: str, at: int) -> str:
+    if at + 1 == len(text):
+        raise _Unreadable("ends in a backslash")
+    return text[at + 1]
+
+
+def _check(words: tuple[str, ...]) -> None:
+    """Whether these are words of a command that is only that."""
+    if not words or not words[0]:
+        raise _Unreadable("names no program")
+    first = words[0]
+    if "=" in first:
+        raise _Unreadable("sets a variable")
+    if first in _RESERVED or first.startswith("%"):
+        raise _Unreadable(f"begins with {first}, a word of the shell's own")
+    if first in _SHELL_TEXT or _hands_text_to_a_shell(words):
+        raise _Unreadable("hands text to a shell, which reads it as commands")
+
+
+def _hands_text_to_a_shell(words: tuple[str, ...]) -> bool:
+    """`sh -c TEXT`, also behind env, sudo, nohup, xargs, find -exec and whatever else runs it."""
+    for number, word in enumerate(words):
+        if os.path.basename(word) in _SHELLS:
+            options = (w for w in words[number + 1 :] if w.startswith(("-", "+")))
+            if any("c" in option for option in options):
+                return True
+    return False

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests, and a person who answers them when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
+
+
+def command(text: str, project: str, **options: object) -> PermissionRequest:
+    return _request(
+        {
+            "tool": "run_command",
+            "project": project,
+            "question": "Run command?",
+            "subject": text,
+            "target_path": project,
+            **options,
+        }
+    )
+
+
+def other(tool: str, target: str, project: str, **options: object) -> PermissionRequest:
+    return _request(
+        {
+            "tool": tool,
+            "project": project,
+            "question": f"{tool}?",
+            "subject": target,
+            "target_path": target,
+            **options,
+        }
+    )
+
+
+def _request(options: dict[str, object]) -> PermissionRequest:
+    return PermissionRequest(**{"id": "q", "one_time_only": False, **options})  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.001)
+
+
+@dataclass
+class Somebody:
+    """Answers the next questions in this order; where nothing is left, lets them wait."""
+
+    says: list[Answer] = field(default_factory=list)
+    cards: list[tuple[PermissionRequest, asyncio.Future[Answer]]] = field(default_factory=list)
+    asked: list[PermissionRequest] = field(default_factory=list)
+
+    async def ask(self, request: PermissionRequest) -> Answer:
+        self.asked.append(request)
+        if self.says:
+            return self.says.pop(0)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.cards.append((request, answer))
+        try:
+            return await answer
+        finally:
+            self.cards.remove((request, answer))
+
+    async def cards_shown(self, count: int) -> None:
+        await until(lambda: len(self.cards) == count)
+
+    def answer(self, at: int, answer: Answer) -> None:
+        self.cards[at][1].set_result(answer)
+
+
+@dataclass
+class Book:
+    """The audit trail."""
+
+    asked_of: list[PermissionRequest] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    def asked(self, request: PermissionRequest) -> None:
+        self.asked_of.append(request)
+
+    def answered(self, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
