@@ -64,7 +64,10 @@ class RequestBase(ABC):
     permission_question: str = ""
     permission_target_path: str = ""
     one_time_only: bool = False
+    # Known once it is carried out; the one that was approved is the one that runs.
     plan: Plan | None = None
+    # What a call had done by the time it was cancelled.
+    partial: Outcome | None = None
 
     @abstractmethod
     async def execute(self, watcher: Watcher) -> Outcome:
@@ -84,7 +87,10 @@ class Tool(ABC):
     """A tool as the model knows it."""
 
     name: str
-    description: str
+
+    @property
+    @abstractmethod
+    def description(self) -> str: ...
 
     @property
     @abstractmethod

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""edit_file: an exact replacement in a file, or a whole file. It is a run with one change: with
+the same records, backups, conflict rule, review and undo as a command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import OllmSandboxError
+from ..permission.request import Fact, PermissionRequest, Verdict
+from ..project.recorder import Recorder
+from ..sandbox.output import harmless
+from ..sandbox.probe import Capabilities
+from . import asking
+from .base import Outcome, RequestBase, Tool, ToolError, Watcher
+from .edits import Document, difference, replace_text
+from .inside import Inside, Said
+from .parameters import Parameters, parameter
+from .wording import changes_text, plain, together
+from .workbench import Workbench
+
+NAME = "edit_file"
+
+_LARGEST = 4 << 20
+_MEANING = "the file itself is changed. In the project that is recorded and can be undone."
+
+# Tells what is there; then reads the size of what shall be, and that. It is put in place by a
+# rename, so that there is never half a file.
+_SCRIPT = """\
+f=$1
+if [ -h "$f" ]; then
+    f=$(readlink -f "$f" && printf x) || { printf 'nowhere\\n'; exit; }
+    f=${f%?x}
+fi
+folder=${f%/*}
+[ -n "$folder" ] || folder=/
+if [ -d "$f" ]; then printf 'folder\\n'; exit
+elif [ -e "$f" ]; then
+    if [ ! -f "$f" ]; then printf 'special\\n'; exit; fi
+    if [ ! -r "$f" ] || [ ! -w "$f" ]; then printf 'closed\\n'; exit; fi
+    size=$(stat -c %s "$f") && mode=$(stat -c %a "$f") || exit 1
+    if [ "$size" -gt "$2" ]; then printf 'large %s\\n' "$size"; exit; fi
+    printf 'file %s\\n' "$size"
+    cat "$f" || exit 1
+else
+    mode=
+    printf 'missing\\n'
+fi
+IFS= read -r size || exit 0
+mkdir -p "$folder" || exit 1
+new=$folder/.ollmsandbox-$3
+set -C
+if ! cat >"$new"; then rm -f "$new"; exit 1; fi
+if [ "$(stat -c %s "$new")" != "$size" ]; then rm -f "$new"; exit 1; fi
+if [ -n "$mode" ] && ! chmod "$mode" "$new"; then rm -f "$new"; exit 1; fi
+if ! mv -f "$new" "$f"; then rm -f "$new"; exit 1; fi
+"""
+
+
+@dataclass(frozen=True)
+class Given:
+    path: str = parameter(
+        "The file to change: in the project (absolute, or relative to it) or below `playground/`.",
+        longest=4096,
+    )
+    old_text: str = parameter(
+        "The text to replace, exactly as it is in the file. It has to occur once.",
+        default="",
+        longest=_LARGEST,
+    )
+    new_text: str = parameter(
+        "What to put in the place of `old_text`; empty to remove it.",
+        default="",
+        longest=_LARGEST,
+    )
+    replace_all: bool = parameter("Replace every occurrence of `old_text`.", default=False)
+    content: str | None = parameter(
+        "The whole new content of the file, instead of `old_text` and `new_text`. A file that is "
+        "not there is made, with the folders around it.",
+        may_be_absent=True,
+        longest=_LARGEST,
+    )
+
+
+class EditFile(Tool):
+    name = NAME
+    description = (
+        "Change a text file of the project, or make one. Either replace `old_text`, which must "
+        "match the file exactly and occur once, by `new_text`; or give the whole `content`. "
+        "Returns the difference. The user can look at every change and undo it."
+    )
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._parameters = Parameters(NAME, Given)
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        return self._parameters.schema()
+
+    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> EditRequest:
+        given = self._parameters.read(arguments)
+        if not given.path.strip():
+            raise ToolError("`path` is empty.", "Name a file.")
+        if os.path.basename(given.path) in ("", ".", ".."):
+            raise ToolError(f"{plain(given.path)} is a folder.", "Name a file in it.")
+        if given.content and (given.old_text or given.new_text):
+            raise ToolError(
+                "Both `content` and a replacement are given.",
+                "Use either `content`, or `old_text` and `new_text`.",
+            )
+        if given.content is None and not given.old_text and not given.new_text:
+            raise ToolError(
+                "Nothing is to be changed.", "Give `old_text` and `new_text`, or `content`."
+            )
+        if given.new_text and not given.old_text:
+            raise ToolError(
+                "`old_text` is missing: what is to be replaced by `new_text`?",
+                "To write a whole file, use `content`.",
+            )
+        if given.old_text and given.old_text == given.new_text:
+            raise ToolError("`old_text` and `new_text` are the same: nothing would change.")
+        return EditRequest(self._bench, given, self._bench.folder(), call_id)
+
+
+class EditRequest(RequestBase):
+    def __init__(self, bench: Workbench, given: Given, project: str, call_id: str) -> None:
+        self._bench = bench
+        self._given = given
+        self._project = project
+        self._call_id = call_id
+        # What is in the file; None where there is none, or no text.
+        self._old: str | None = None
+        self._new = ""
+        self._verdict: Verdict | None = None
+        # Whether the file itself is written, and not a layer over it.
+        self._is_real = False
+
+    def describe(self) -> str:
+        return plain(self._given.path)
+
+    async def execute(self, watcher: Watcher) -> Outcome:
+        bench, given = self._bench, self._given
+        recorder = Recorder(
+            self._project,
+            bench.paths,
+            mode=bench.mode,
+            command=f"{NAME} {given.path}",
+            session_id=bench.session_id,
+            call_id=self._call_id,
+        )
+        try:
+            found = await asyncio.to_thread(bench.capabilities)
+            file = Inside(bench, self._project, given.path, sandboxed=found.can_wrap)
+            self._is_real = file.is_in_playground or not found.can_wrap
+            if not file.may_be_written():
+                raise ToolError(
+                    f"ERROR: {plain(given.path)} is not in the project.",
+                    "Files can be changed in the project and below `playground/`.",
+                )
+            if bench.ask_every_command or not found.can_wrap:
+                self._verdict = await asking.ask(bench, watcher, self._question(file.path, found))
+                if not self._verdict.allowed:
+                    text = asking.denial(self._verdict, "The change")
+                    return Outcome(text, ok=False, verdict=self._verdict)
+            # Nobody can have put a link at a name that nobody knows.
+            arguments = [str(_LARGEST), secrets.token_hex(8)]
+            await file.change(_SCRIPT, arguments, _LARGEST + 1024, self._answer, recorder)
+            return self._told(recorder)
+        except asyncio.CancelledError:
+            if recorder.report is not None:
+                self.partial = self._told(recorder)
+            raise
+        except (OllmSandboxError, OSError) as error:
+            return Outcome(str(error), ok=False, report=recorder.report, verdict=self._verdict)
+
+    async def _answer(self, said: Said) -> bytes:
+        """What shall be in the file, for the script."""
+        return await asyncio.to_thread(self._new_content, said)
+
+    def _new_content(self, said: Said) -> bytes:
+        given, name = self._given, plain(self._given.path)
+        match said.words:
+            case ["file", size]:
+                document = self._document(said.rest[: int(size)])
+                self._old = document.text if document else None
+            case ["missing"] if given.old_text:
+                raise ToolError(f"ERROR: There is no file {name}.", "To make one, use `content`.")
+            case ["missing"]:
+                document = None
+            case ["folder"]:
+                raise ToolError(f"ERROR: {name} is a folder.")
+            case ["large", size]:
+                raise ToolError(f"ERROR: {name} is too large to be edited: {int(size):,} bytes.")
+            case ["closed"]:
+                raise ToolError(f"ERROR: {name} cannot be written: permission denied.")
+            case ["nowhere"]:
+                raise ToolError(f"ERROR: {name} is a link that leads nowhere.")
+            case _:
+                raise ToolError(f"ERROR: {name} is a pipe, a socket or a device, not a file.")
+        document = document or Document("")
+        if given.old_text:
+            old, new = (document.with_text(t).text for t in (given.old_text, given.new_text))
+            self._new = replace_text(document.text, old, new, everywhere=given.replace_all)
+        else:
+            self._new = document.with_text(given.content or "").text
+        if self._old == self._new:
+            return b""
+        data = document.with_text(self._new).encode()
+        return f"{len(data)}\n".encode() + data
+
+    def _document(self, data: bytes) -> Document | None:
+        try:
+            return Document.decode(data)
+        except UnicodeDecodeError as error:
+            if not self._given.old_text:
+                return None
+            raise ToolError(
+                f"ERROR: {plain(self._given.path)} is not UTF-8 text.",
+                "Change it with a command, or write it whole with `content`.",
+            ) from error
+
+    def _told(self, recorder: Recorder) -> Outcome:
+        report = recorder.report
+        name = plain(self._given.path)
+        if self._old == self._new:
+            text = f"{name} has that content already."
+            return Outcome(text, ok=True, verdict=self._verdict)
+        told = changes_text(report, self._project)
+        if not told and not self._is_real:
+            raise ToolError(
+                f"ERROR: {name} leads out of the project; what was written there is not kept."
+            )
+        told = told or f"{name} was written; this is not recorded."
+        diff = harmless(difference(self._old or "", self._new))
+        return Outcome(together(told, diff), ok=True, report=report, verdict=self._verdict)
+
+    def _question(self, path: str, found: Capabilities) -> PermissionRequest:
+        given, is_sandboxed = self._given, found.can_wrap
+        old = [f"-{line}" for line in given.old_text.split("\n")] if given.old_text else []
+        new = given.new_text if given.old_text else given.content or ""
+        lines = [path, *old, *(f"+{line}" for line in new.split("\n"))]
+        self.one_time_only = not is_sandboxed
+        self.permission_question = f"Change file: {given.path}?"
+        self.permission_target_path = os.path.realpath(path)
+        return asking.make_request(
+            self._bench,
+            NAME,
+            "Change a file?" if is_sandboxed else "Change a file without a sandbox?",
+            "\n".join(lines),
+            target=self.permission_target_path if is_sandboxed else "",
+            sandboxed=is_sandboxed,
+            facts=[Fact("writes", self._bench.shown(path))],
+            sees=() if is_sandboxed else asking.without_sandbox(found, _MEANING),
+            call_id=self._call_id,
+        )

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Changing text: an exact replacement, what is said if it does not fit, and an excerpt of the
+difference. Data in, data out."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .base import ToolError
+
+_CONTEXT = 3
+_MOST_LINES = 80
+_LONGEST_LINE = 300
+# Lines of the one times lines of the other; beyond it a finer comparison would take too long.
+_COMPARABLE = 1_000_000
+_LOOKED_AT = 20_000
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text file, with what an editor has to keep about it."""
+
+    text: str
+    has_mark: bool = False
+    # Every line ends with a carriage return and a line feed; the text has only the latter.
+    has_returns: bool = False
+
+    @classmethod
+    def decode(cls, data: bytes) -> Document:
+        """Raises UnicodeDecodeError."""
+        mark = data.startswith(codecs.BOM_UTF8)
+        text = data[len(codecs.BOM_UTF8) if mark else 0 :].decode("utf-8")
+        ends = text.count("\n")
+        returns = ends > 0 and text.count("\r\n") == ends == text.count("\r")
+        return cls(text.replace("\r\n", "\n") if returns else text, mark, returns)
+
+    def with_text(self, text: str) -> Document:
+        if self.has_mark:
+            text = text.removeprefix("\ufeff")
+        if self.has_returns:
+            text = text.replace("\r\n", "\n")
+        return Document(text, self.has_mark, self.has_returns)
+
+    def encode(self) -> bytes:
+        text = self.text.replace("\n", "\r\n") if self.has_returns else self.text
+        return (codecs.BOM_UTF8 if self.has_mark else b"") + text.encode("utf-8")
+
+
+def replace_text(text: str, old: str, new: str, *, everywhere: bool) -> str:
+    count = text.count(old)
+    if count == 0:
+        raise ToolError(_not_found(text, old))
+    if count > 1 and not everywhere:
+        lines = ", ".join(str(line) for line in _lines_of(text, old, 5))
+        more = " and further down" if count > 5 else ""
+        raise ToolError(
+            f"ERROR: `old_text` occurs {count:,} times (lines {lines}{more}).",
+            "Give more of the lines around it, or set `replace_all` to true.",
+        )
+    return text.replace(old, new)
+
+
+def _lines_of(text: str, old: str, most: int) -> Iterator[int]:
+    at = -1
+    line, counted = 1, 0
+    for _ in range(most):
+        at = text.find(old, at + 1 if at < 0 else at + len(old))
+        if at < 0:
+            return
+        line += text.count("\n", counted, at)
+        counted = at
+        yield line
+
+
+def _not_found(text: str, old: str) -> str:
+    what = "ERROR: `old_text` was not found; it has to match exactly."
+    wanted = next((line for line in old.split("\n") if line.strip()), "")[:_LONGEST_LINE]
+    if not wanted:
+        return f"{what} It holds nothing but white space."
+    lines = text.split("\n")[:_LOOKED_AT]
+    plain = wanted.strip()
+    for number, line in enumerate(lines, 1):
+        if line.strip() == plain:
+            if line == wanted:
+                return f"{what} Its first line is line {number}, but what follows differs."
+            return (
+                f"{what} Line {number} has the same words with other white space: {_shown(line)!r}"
+            )
+    best, closest = 0.6, 0
+    matcher = difflib.SequenceMatcher(b=plain, autojunk=False)
+    for number, line in enumerate(lines, 1):
+        matcher.set_seq1(line.strip()[:_LONGEST_LINE])
+        # The quick ones are upper bounds.
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            ratio = matcher.ratio()
+            if ratio > best:
+                best, closest = ratio, number
+    if closest:
+        return f"{what} The closest line is {closest}: {_shown(lines[closest - 1])!r}"
+    return f"{what} Nothing in the file is like it; read the file again."
+
+
+def difference(old: str, new: str) -> str:
+    """A short unified diff: enough to see what became of it."""
+    before, after = old.split("\n"), new.split("\n")
+    start = 0
+    while start < min(len(before), len(after)) and before[start] == after[start]:
+        start += 1
+    end = 0
+    most = min(len(before), len(after)) - start
+    while end < most and before[-1 - end] == after[-1 - end]:
+        end += 1
+    first = max(0, start - _CONTEXT)
+    last = max(0, end - _CONTEXT)
+    cut_old, cut_new = before[first : len(before) - last], after[first : len(after) - last]
+    if len(cut_old) * len(cut_new) <= _COMPARABLE:
+        lines = list(difflib.unified_diff(cut_old, cut_new, lineterm="", n=_CONTEXT))[2:]
+        lines = [_moved(line, first) for line in lines]
+    else:
+        head = f"@@ -{first + 1},{len(cut_old)} +{first + 1},{len(cut_new)} @@"
+        lines = [head, *(f"-{line}" for line in cut_old), *(f"+{line}" for line in cut_new)]
+    shown = [_shown(line) for line in lines[:_MOST_LINES]]
+    if len(lines) > len(shown):
+        shown.append(f"[... {len(lines) - len(shown):,} more lines]")
+    return "\n".join(shown)
+
+
+def _moved(line: str, by: int) -> str:
+    """A header's line numbers count from where the comparison began."""
+    if not by or not line.startswith("@@ -"):
+        return line
+    _, old, new, _ = line.split(" ", 3)
+    return f"@@ -{_add(old[1:], by)} +{_add(new[1:], by)} @@"
+
+
+def _add(place: str, by: int) -> str:
+    start, comma, count = place.partition(",")
+    return f"{int(start) + by}{comma}{count}"
+
+
+def _shown(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."

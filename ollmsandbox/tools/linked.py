@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Folders outside the project that its links lead to: writable once a person has agreed."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import ProjectError
+from ..project.recorder import linked_roots
+from ..sandbox.hidden import hidden_paths
+from ..sandbox.host import below, in_any
+from ..sandbox.places import find_project
+from .workbench import Workbench
+
+
+def new_root(bench: Workbench, project: str, working_dir: str) -> str:
+    """The folder that would have to become one, for a command that starts there; "" if none has."""
+    if not working_dir or working_dir == "playground":
+        return ""
+    path = os.path.normpath(os.path.join(project, working_dir))
+    if not below(path, project) or below(os.path.realpath(path), project):
+        return ""
+    # Step by step to the link that leaves the project.
+    here = project
+    for name in path[len(project) + 1 :].split("/"):
+        here = f"{here}/{name}"
+        real = os.path.realpath(here)
+        if not below(real, project):
+            return real if _may_be_asked(bench, project, real) else ""
+    return ""
+
+
+def _may_be_asked(bench: Workbench, project: str, folder: str) -> bool:
+    """Nobody is asked for what is refused anyway, nor for a folder that holds secrets."""
+    from ..project.manager import ProjectManager
+
+    if in_any(folder, linked_roots(bench.paths, project)):
+        return False
+    try:
+        find_project(folder, bench.paths)
+    except ProjectError:
+        return False
+    hidden = hidden_paths(bench.profile(), bench.paths, bench.environ)
+    if any(below(folder, name) or _is_in(name, folder) for name in hidden):
+        return False
+    return ProjectManager(bench.paths).may_be_root(project, folder)
+
+
+def _is_in(name: str, folder: str) -> bool:
+    return below(name, folder) and os.path.lexists(name)
+
+
+def agree(bench: Workbench, project: str, root: str) -> None:
+    from ..project.manager import ProjectManager
+
+    manager = ProjectManager(bench.paths)
+    try:
+        manager.agree(manager.project_for(project), root)
+    finally:
+        manager.close()

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parameters of a tool, declared once as the fields of a dataclass: from them come the JSON schema
+that a model is told, and the reading of what it sends."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from .base import ToolError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Given = TypeVar("Given", bound=DataclassInstance)
+else:
+    Given = TypeVar("Given")
+
+Value = str | bool | int
+
+_LARGEST_CALL = 8 << 20
+_KINDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
+_EXCERPT = 40
+_DIGITS = re.compile(r"\s*-?[0-9]{1,18}\s*")
+
+
+@dataclass(frozen=True)
+class _About:
+    description: str
+    # The longest text, in bytes of UTF-8; the smallest number.
+    longest: int
+    smallest: int
+
+
+def parameter(
+    description: str,
+    *,
+    default: Value | None = None,
+    may_be_absent: bool = False,
+    longest: int = 1 << 16,
+    smallest: int = 0,
+) -> typing.Any:  # noqa: ANN401 - as dataclasses.field: it stands where the value will be
+    """A field of a dataclass of parameters; required if it has no default. One that may be absent
+    is None then."""
+    about = {"about": _About(description, longest, smallest)}
+    if default is None and not may_be_absent:
+        return dataclasses.field(metadata=about)
+    return dataclasses.field(default=default, metadata=about)
+
+
+class Parameters(Generic[Given]):
+    def __init__(self, tool: str, declared: type[Given]) -> None:
+        self._tool = tool
+        self._declared = declared
+        hints = typing.get_type_hints(declared)
+        self._fields = {field.name: field for field in dataclasses.fields(declared)}
+        # Of `str | None` it is the first.
+        self._types: dict[str, type] = {
+            name: next(iter(typing.get_args(hints[name])), hints[name]) for name in self._fields
+        }
+
+    def schema(self) -> Mapping[str, object]:
+        properties: dict[str, object] = {}
+        for name, field in self._fields.items():
+            known: dict[str, object] = {"type": _KINDS[self._types[name]]}
+            known["description"] = _about(field).description
+            if field.default not in (dataclasses.MISSING, None, ""):
+                known["default"] = field.default
+            properties[name] = known
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": [name for name in self._fields if self._is_required(name)],
+            "additionalProperties": False,
+        }
+
+    def read(self, arguments: object) -> Given:
+        """Raises ToolError with a sentence that a model can act on."""
+        given = parse(arguments) if isinstance(arguments, str) else arguments
+        if not isinstance(given, Mapping):
+            raise ToolError(f"The arguments must be a JSON object, not {_kind(given)}.")
+        for name in given:
+            if name not in self._fields:
+                raise ToolError(self._unknown(str(name)))
+        values: dict[str, Value] = {}
+        for name, field in self._fields.items():
+            value = given.get(name)
+            if value is None:
+                if self._is_required(name):
+                    raise ToolError(
+                        f"`{name}` is missing: {_about(field).description}", self._takes()
+                    )
+                continue
+            values[name] = self._value(name, field, value)
+        return self._declared(**values)
+
+    def _is_required(self, name: str) -> bool:
+        return self._fields[name].default is dataclasses.MISSING
+
+    def _takes(self) -> str:
+        names = [n if self._is_required(n) else f"{n} (optional)" for n in self._fields]
+        return f"{self._tool} takes: {', '.join(names)}."
+
+    def _unknown(self, name: str) -> str:
+        close = difflib.get_close_matches(name[:100], self._fields, n=1)
+        meant = f" Did you mean `{close[0]}`?" if close else ""
+        return f"There is no parameter `{_shown(name)}`.{meant} {self._takes()}"
+
+    def _value(self, name: str, field: dataclasses.Field[object], value: object) -> Value:
+        kind, about = self._types[name], _about(field)
+        if kind is bool:
+            return _flag(name, value)
+        if kind is int:
+            return _number(name, value, about.smallest)
+        return _text(name, value, about.longest)
+
+
+def parse(text: str) -> Mapping[str, object]:
+    """A JSON object from the text that a model wrote."""
+    if len(text) > _LARGEST_CALL:
+        raise ToolError(f"The arguments are too large: {len(text):,} characters.")
+    if not text.strip():
+        return {}
+    try:
+        found: object = json.loads(text, strict=False)
+        # Some servers pack them twice.
+        if isinstance(found, str):
+            found = json.loads(found, strict=False)
+    except json.JSONDecodeError as error:
+        start = max(0, error.pos - _EXCERPT)
+        near = error.doc[start : error.pos + _EXCERPT // 2]
+        raise ToolError(
+            f"The arguments are not valid JSON: {error.msg} at character {error.pos}, "
+            f"near {_shown(near)!r}.",
+            "Send one JSON object with the parameters.",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise ToolError(
+            "The arguments are not valid JSON: too deep, or a number too long.",
+            "Send one JSON object with the parameters.",
+        ) from error
+    if not isinstance(found, dict):
+        raise ToolError(f"The arguments must be a JSON object, not {_kind(found)}.")
+    return found
+
+
+def _about(field: dataclasses.Field[object]) -> _About:
+    about = field.metadata["about"]
+    assert isinstance(about, _About)
+    return about
+
+
+def _flag(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else value
+    if word in ("true", 1):
+        return True
+    if word in ("false", 0, ""):
+        return False
+    raise ToolError(f"`{name}` must be true or false, not {_quoted(value)}.")
+
+
+def _number(name: str, value: object, smallest: int) -> int:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    is_whole |= isinstance(value, float) and value.is_integer()
+    is_whole |= isinstance(value, str) and _DIGITS.fullmatch(value) is not None
+    if not is_whole or not isinstance(value, int | float | str):
+        raise ToolError(f"`{name}` must be a whole number, not {_quoted(value)}.")
+    number = int(value)
+    if number < smallest:
+        raise ToolError(f"`{name}` must be {smallest} or more, not {_shown(str(number))}.")
+    # No file and no page is larger, and no other program would take the number.
+    return min(number, 1 << 53)
+
+
+def _text(name: str, value: object, longest: int) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ToolError(f"`{name}` must be text, not {_kind(value)}.")
+    try:
+        size = len(value.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise ToolError(f"`{name}` holds half a character (a lone surrogate).") from error
+    if size > longest:
+        raise ToolError(f"`{name}` is too long: {size:,} bytes, and {longest:,} are allowed.")
+    if "\0" in value:
+        raise ToolError(f"`{name}` holds a NUL character, which is not allowed there.")
+    return value
+
+
+def _quoted(value: object) -> str:
+    return f'"{_shown(value)}"' if isinstance(value, str) else _kind(value)
+
+
+def _kind(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a list" if isinstance(value, list | tuple) else "an object"
+
+
+def _shown(text: str) -> str:
+    """Short, and without half characters, which no other program could be sent."""
+    cut = text if len(text) <= 80 else f"{text[:80]}..."
+    return cut.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which well-known programs a command finds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ..paths import Paths
+from ..sandbox.hidden import hidden_paths
+from ..sandbox.host import below, in_any
+from ..sandbox.places import EMPTY
+from ..sandbox.profile import Profile
+
+_KNOWN = (
+    *("bash", "python3", "pip", "uv", "pytest", "node", "npm", "pnpm", "yarn", "deno", "bun"),
+    *("git", "gcc", "g++", "clang", "make", "cmake", "meson", "ninja", "cargo", "rustc", "go"),
+    *("java", "javac", "mvn", "gradle", "kotlinc", "dotnet", "ruby", "bundle", "php", "composer"),
+    *("perl", "lua", "ghc", "valac", "zig", "sqlite3", "psql", "jq", "rg", "fd", "curl", "wget"),
+    *("patch", "tar", "unzip", "gdb", "strace", "shellcheck", "pandoc", "convert", "ffmpeg"),
+)
+
+
+def find_programs(
+    profile: Profile, paths: Paths, environ: Mapping[str, str], project: str | None
+) -> list[str]:
+    """Looked for in those folders of the PATH that are seen inside."""
+    unseen = (*EMPTY, *hidden_paths(profile, paths, environ))
+    folders = []
+    for folder in profile.environment(environ).get("PATH", os.defpath).split(":"):
+        real = os.path.realpath(folder)
+        in_project = project is not None and below(real, project)
+        in_home = below(real, paths.real_home) and not in_any(real, unseen[len(EMPTY) :])
+        if folder.startswith("/") and (in_project or in_home or not in_any(real, unseen)):
+            folders.append(folder)
+    return [name for name in _KNOWN if any(_is_program(f"{f}/{name}") for f in folders)]
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

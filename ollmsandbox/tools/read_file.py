@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""read_file: lines of a text file, or the names in a folder, as a command would see them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import OllmSandboxError
+from ..permission.request import Verdict
+from ..sandbox.output import harmless
+from . import asking
+from .base import Outcome, RequestBase, Tool, ToolError, Watcher
+from .inside import Inside, Said
+from .parameters import Parameters, parameter
+from .wording import plain
+from .workbench import Workbench
+
+NAME = "read_file"
+
+# What is read at most, in bytes; then what of it a model is shown, in characters.
+_LIMIT = 256 << 10
+_MOST = 60_000
+_LINES = 2_000
+_LONGEST_LINE = 2_000
+_MOST_NAMES = 1_000
+
+_SCRIPT = """\
+if [ -d "$1" ]; then
+    cd "$1" || exit 1
+    set -- * .[!.]* ..?*
+    printf 'folder\\n'
+    most=1000
+    for name do
+        [ -e "$name" ] || [ -h "$name" ] || continue
+        kind=f
+        if [ -h "$name" ]; then kind=l; elif [ -d "$name" ]; then kind=d; fi
+        printf '%s%s\\0' "$kind" "$name"
+        most=$((most - 1))
+        [ "$most" -gt 0 ] || break
+    done
+    printf '#%s' "$#"
+elif [ ! -e "$1" ]; then printf 'missing\\n'
+elif [ ! -f "$1" ]; then printf 'special\\n'
+elif [ ! -r "$1" ]; then printf 'closed\\n'
+else
+    size=$(stat -Lc %s "$1") || exit 1
+    lines=-1
+    [ "$size" -gt 67108864 ] || lines=$(wc -l <"$1")
+    printf 'file %s %s\\n' "$size" $lines
+    tail -n "+$2" "$1" | head -n "$3" | head -c "$4"
+fi
+"""
+
+
+@dataclass(frozen=True)
+class Given:
+    path: str = parameter(
+        "The file to read: absolute, or relative to the project. Below `playground/` is the "
+        "playground. A folder lists what is in it.",
+        longest=4096,
+    )
+    first_line: int = parameter("The line to begin with.", default=1, smallest=1)
+    line_count: int = parameter("How many lines to read.", default=_LINES, smallest=1)
+
+
+class ReadFile(Tool):
+    name = NAME
+    description = (
+        "Read a text file, or list a folder. Files of the project, of the playground, and those "
+        "of the system that commands can see. Long files come in parts: use `first_line` and "
+        "`line_count`. Changes that wait for review are seen as if they were applied."
+    )
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._parameters = Parameters(NAME, Given)
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        return self._parameters.schema()
+
+    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ReadRequest:
+        given = self._parameters.read(arguments)
+        if not given.path.strip():
+            raise ToolError("`path` is empty.", "Name a file.")
+        return ReadRequest(self._bench, given, self._bench.folder(), call_id)
+
+
+class ReadRequest(RequestBase):
+    def __init__(self, bench: Workbench, given: Given, project: str, call_id: str) -> None:
+        self._bench = bench
+        self._given = given
+        self._project = project
+        self._call_id = call_id
+
+    def describe(self) -> str:
+        return plain(self._given.path)
+
+    @property
+    def is_independent(self) -> bool:
+        return True
+
+    async def execute(self, watcher: Watcher) -> Outcome:
+        verdict: Verdict | None = None
+        try:
+            bench, given = self._bench, self._given
+            found = await asyncio.to_thread(bench.capabilities)
+            file = Inside(bench, self._project, given.path, sandboxed=found.can_wrap)
+            if not found.can_wrap:
+                self.one_time_only = True
+                self.permission_question = f"Read file: {given.path}?"
+                request = asking.make_request(
+                    bench,
+                    NAME,
+                    "Read a file without a sandbox?",
+                    file.path,
+                    sandboxed=False,
+                    sees=asking.without_sandbox(found, "it is read with all your rights."),
+                    call_id=self._call_id,
+                )
+                verdict = await asking.ask(bench, watcher, request)
+                if not verdict.allowed:
+                    return Outcome(asking.denial(verdict, "Reading"), ok=False, verdict=verdict)
+            numbers = (given.first_line, given.line_count, _LIMIT)
+            said = await file.read(_SCRIPT, [str(n) for n in numbers], _LIMIT + 1024)
+            return Outcome(_told(given, said), ok=True, verdict=verdict)
+        except (OllmSandboxError, OSError) as error:
+            return Outcome(str(error), ok=False, verdict=verdict)
+
+
+def _told(given: Given, said: Said) -> str:
+    name = plain(given.path)
+    match said.words:
+        case ["folder"]:
+            return _folder(name, said.rest)
+        case ["file", size, lines]:
+            return _file(given, name, said.rest, int(size), int(lines))
+        case ["closed"]:
+            raise ToolError(f"ERROR: {name} cannot be read: permission denied.")
+        case ["special"]:
+            raise ToolError(f"ERROR: {name} is a pipe, a socket or a device, not a file.")
+        case _:
+            raise ToolError(
+                f"ERROR: There is no file {name} here.",
+                "Look at the folder around it: read_file lists folders.",
+            )
+
+
+def _folder(name: str, rest: bytes) -> str:
+    *entries, count = rest.decode("utf-8", "surrogateescape").split("\0")
+    marks = {"d": "/", "l": "@"}
+    names = sorted(plain(entry[1:]) + marks.get(entry[:1], "") for entry in entries)
+    # Patterns that match nothing were counted too: at most three.
+    more = int(count[1:]) - len(names) if count.startswith("#") and count[1:].isdecimal() else 0
+    title = f"{name} is a folder with {len(names):,} names (/ folder, @ link):"
+    if not names:
+        return f"{name} is an empty folder."
+    left = [f"... and {more:,} more"] if len(names) >= _MOST_NAMES and more > 0 else []
+    return "\n".join([title, *names, *left])
+
+
+def _file(given: Given, name: str, data: bytes, size: int, lines: int) -> str:
+    if b"\0" in data:
+        raise ToolError(
+            f"ERROR: {name} is not a text file; it has {size:,} bytes.",
+            "Look at it with a command, such as `file` or `xxd`.",
+        )
+    text = harmless(data.decode("utf-8", "replace").removeprefix("\ufeff"))
+    if not text:
+        if given.first_line > 1 and size:
+            raise ToolError(f"ERROR: {name} has only {lines:,} lines.")
+        return f"{name} is empty."
+    shown: list[str] = []
+    room = _MOST
+    for line in text.removesuffix("\n").split("\n"):
+        cut = line
+        if len(line) > _LONGEST_LINE:
+            cut = f"{line[:_LONGEST_LINE]} [... {len(line) - _LONGEST_LINE:,} more characters]"
+        room -= len(cut) + 1
+        if room < 0 and shown:
+            break
+        shown.append(cut)
+    last = given.first_line + len(shown) - 1
+    # wc counts line ends; the last line need not have one.
+    total = max(lines, last) if lines >= 0 else -1
+    if given.first_line == 1 and last >= total >= 0 and len(data) < _LIMIT:
+        return f"{name} ({_count(total)}):\n" + "\n".join(shown)
+    of = f" of {total:,}" if total >= 0 else f"; the file has {size:,} bytes"
+    more = f" More with first_line={last + 1}." if total < 0 or last < total else ""
+    return f"{name} (lines {given.first_line:,} to {last:,}{of}).{more}\n" + "\n".join(shown)
+
+
+def _count(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines:,} lines"

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""run_command: a shell command in the sandbox, or where there is none, as the person allows it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..errors import DeniedError, OllmSandboxError
+from ..permission.request import Fact, PermissionRequest, Verdict
+from ..project.recorder import Recorder
+from ..sandbox.bubble import Bubble
+from ..sandbox.plain import PlainRunner
+from ..sandbox.plan import Plan
+from ..sandbox.process import Sinks
+from ..sandbox.result import Result
+from . import asking
+from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
+from .linked import agree, new_root
+from .parameters import Parameters, parameter
+from .programs import find_programs
+from .wording import changes_text, output_text, plain, together
+from .workbench import Workbench, loop_has_glib
+
+NAME = "run_command"
+
+_DESCRIPTION = """\
+Run a terminal command in the project's root directory (or specified working directory) and return \
+the output.
+
+File System Permissions:
+- The Run command tool normally works in the project directory and has read-write access to:
+  - The project directory
+  - $HOME/playground (playground directory for experiments, where $HOME is the user's home \
+directory)
+- Everything else is read-only
+
+Network Access:
+- By default, this tool does not have access to the network.
+- If you require access to the network, you must set the `network` parameter to `true`.
+- For fetching websites or web content, you should use the `web_fetch` tool instead of this tool.
+
+If the command fails, you should handle the error gracefully and provide a helpful error message \
+to the user."""
+_SANDBOXED = """\
+Each command runs in a sandbox of its own with /bin/sh. /tmp is empty at the start and forgotten \
+at the end, nothing goes on running after the command, and there is no terminal to answer \
+questions. Secrets and other programs of the user are not there. What changed in the project is \
+listed after the output."""
+_PLAIN = """\
+There is no sandbox on this machine: the user is asked before each command, and it runs with all \
+rights of the user. Keep commands few and careful."""
+
+_MEANING = "it can do all that you can, and what it changes is not recorded."
+
+
+@dataclass(frozen=True)
+class Given:
+    command: str = parameter("The terminal command to run.", longest=120_000)
+    working_dir: str = parameter(
+        "The working directory where the command will be executed. Should be an absolute path. "
+        'Defaults to the project directory. Special case: "playground" is normalized to '
+        "`$HOME/playground` (user's home directory).",
+        default="",
+        longest=4096,
+    )
+    network: bool = parameter(
+        "Whether to allow network access. Defaults to false. For fetching websites or web "
+        "content, use the `web_fetch` tool instead.",
+        default=False,
+    )
+
+
+class RunCommand(Tool):
+    name = NAME
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._parameters = Parameters(NAME, Given)
+
+    @property
+    def description(self) -> str:
+        bench = self._bench
+        try:
+            rules = _SANDBOXED if bench.can_wrap() else _PLAIN
+            found = find_programs(bench.profile(), bench.paths, bench.environ, bench.project)
+        except OllmSandboxError:
+            # It is told to who runs a command; the description has less to say.
+            return _DESCRIPTION
+        offers = f"Programs found here: {', '.join(found)}." if found else ""
+        return f"{_DESCRIPTION}\n\n{together(rules, offers)}"
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        return self._parameters.schema()
+
+    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RunRequest:
+        given = self._parameters.read(arguments)
+        if not given.command.strip():
+            raise ToolError("The command is empty.", "Name a command to run.")
+        return RunRequest(self._bench, given, self._bench.folder(), call_id)
+
+
+class RunRequest(RequestBase):
+    def __init__(self, bench: Workbench, given: Given, project: str, call_id: str) -> None:
+        self._bench = bench
+        self._given = given
+        self._project = project
+        self._call_id = call_id
+        self._verdict: Verdict | None = None
+        self.one_time_only = given.network
+        if given.network:
+            self.permission_question = f"Run command with network access: {given.command}?"
+            self.permission_target_path = f"network:{uuid.uuid4().hex}"
+        elif bench.ask_every_command:
+            self.permission_question = f"Run command: {given.command}?"
+
+    def describe(self) -> str:
+        return plain(self._given.command)
+
+    @property
+    def is_independent(self) -> bool:
+        # Each has a layer of its own over the same project, and no change is written over another.
+        return self._bench.can_wrap()
+
+    async def execute(self, watcher: Watcher) -> Outcome:
+        try:
+            if await asyncio.to_thread(self._bench.can_wrap):
+                return await self._in_sandbox(watcher)
+            return await self._without(watcher)
+        except (OllmSandboxError, OSError) as error:
+            return Outcome(str(error), ok=False, verdict=self._verdict)
+
+    async def _in_sandbox(self, watcher: Watcher) -> Outcome:
+        bench, given = self._bench, self._given
+        root = new_root(bench, self._project, given.working_dir)
+        if root and not await self._allowed(watcher, self._root_question(root)):
+            return self._denied(f"Writing to {root}")
+        if root:
+            await asyncio.to_thread(agree, bench, self._project, root)
+        recorder = Recorder(
+            self._project,
+            bench.paths,
+            mode=bench.mode,
+            command=given.command,
+            session_id=bench.session_id,
+            call_id=self._call_id,
+        )
+        bubble = Bubble(
+            self._project,
+            given.network,
+            working_dir=given.working_dir or None,
+            profile=bench.profile(),
+            timeout=bench.timeout,
+            environ=bench.environ,
+            keeper=recorder,
+            live=watcher.changed if loop_has_glib() else None,
+        )
+        plan = self.plan = await asyncio.to_thread(lambda: bubble.plan)
+        if self.permission_question and not given.network:
+            # Where it runs is part of what is remembered.
+            self.permission_target_path = plan.working_dir
+        if self.permission_question and not await self._allowed(watcher, self._question(plan)):
+            return self._denied("The command with network" if given.network else "The command")
+        if list(bubble.overlay.roots) != recorder.roots():
+            # What was approved is what runs, and nothing else does.
+            text = "ERROR: What waits for review changed while the question waited. Try again."
+            return Outcome(text, ok=False, verdict=self._verdict)
+        sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan))
+        try:
+            result = await bubble.exec(given.command, sinks=sinks)
+        except asyncio.CancelledError:
+            self.partial = self._told(None, recorder, "The command was stopped.")
+            raise
+        except OllmSandboxError as error:
+            return self._told(None, recorder, str(error))
+        notices = plan.notices()
+        try:
+            await asyncio.to_thread(recorder.note_exit, result.exit_code)
+        except OllmSandboxError as error:
+            # What it printed and changed is worth more than how its end is remembered.
+            notices.append(str(error))
+        return self._told(result, recorder, *notices)
+
+    async def _without(self, watcher: Watcher) -> Outcome:
+        bench, given = self._bench, self._given
+        self.one_time_only = True
+        self.permission_question = f"Run command without a sandbox: {given.command}?"
+        self.permission_target_path = f"plain:{uuid.uuid4().hex}"
+        found = await asyncio.to_thread(bench.capabilities)
+
+        async def ask(_question: str) -> bool:
+            request = asking.make_request(
+                bench,
+                NAME,
+                "Run command without a sandbox?",
+                given.command,
+                sandboxed=False,
+                network=True,
+                facts=asking.plain_facts(bench, given.working_dir or self._project),
+                sees=asking.without_sandbox(found, _MEANING),
+                call_id=self._call_id,
+            )
+            return await self._allowed(watcher, request)
+
+        runner = PlainRunner(
+            self._project,
+            ask=ask,
+            working_dir=given.working_dir or None,
+            profile=bench.profile(),
+            timeout=bench.timeout,
+            environ=bench.environ,
+        )
+        sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
+        try:
+            result = await runner.exec(given.command, sinks=sinks)
+        except DeniedError:
+            return self._denied("The command")
+        return Outcome(output_text(result), _went_well(result), result, verdict=self._verdict)
+
+    async def _allowed(self, watcher: Watcher, request: PermissionRequest) -> bool:
+        self._verdict = await asking.ask(self._bench, watcher, request)
+        return self._verdict.allowed
+
+    def _question(self, plan: Plan) -> PermissionRequest:
+        network = plan.network
+        return asking.make_request(
+            self._bench,
+            NAME,
+            "Run command with network access?" if network else "Run command?",
+            self._given.command,
+            target="" if network else self.permission_target_path,
+            network=network,
+            facts=asking.facts_of(self._bench, plan),
+            sees=plan.describe(),
+            call_id=self._call_id,
+        )
+
+    def _root_question(self, root: str) -> PermissionRequest:
+        return asking.make_request(
+            self._bench,
+            "agree_root",
+            "Let commands of this project change a folder outside it?",
+            root,
+            facts=[
+                Fact("linked from", self._bench.shown(self._project)),
+                Fact("lasts", "for this project, until you take it back"),
+                Fact("first command", plain(self._given.command)),
+            ],
+            call_id=self._call_id,
+        )
+
+    def _denied(self, what: str) -> Outcome:
+        assert self._verdict is not None
+        return Outcome(asking.denial(self._verdict, what), ok=False, verdict=self._verdict)
+
+    def _told(self, result: Result | None, recorder: Recorder, *notices: str) -> Outcome:
+        text = together(
+            output_text(result) if result else "",
+            changes_text(recorder.report, self._project),
+            *notices,
+        )
+        ok = result is not None and _went_well(result)
+        return Outcome(text, ok, result, recorder.report, self._verdict)
+
+
+def _went_well(result: Result) -> bool:
+    return result.exit_code == 0 and result.stop is None
+
+
+def _sinks(watcher: Watcher, started: Callable[[int], None]) -> Sinks:
+    async def stdout(data: bytes) -> None:
+        watcher.output(Stream.STDOUT, data)
+        # Others have their turn: a window has to show what was printed.
+        await asyncio.sleep(0)
+
+    async def stderr(data: bytes) -> None:
+        watcher.output(Stream.STDERR, data)
+        await asyncio.sleep(0)
+
+    return Sinks(stdout, stderr, started)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""web_fetch: a web page as text, once the person has allowed its host."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..errors import OllmSandboxError
+from ..permission.request import Fact, Verdict
+from ..sandbox.output import harmless
+from . import asking
+from .addresses import Address, Resolver, proxy_for, public_addresses, resolve
+from .base import Outcome, RequestBase, Tool, ToolError, Watcher
+from .fetching import MOST, Answer, Fetch, in_thread
+from .html_text import html_to_text
+from .parameters import Parameters, parameter
+from .wording import plain
+from .workbench import Workbench
+
+NAME = "web_fetch"
+
+_SECONDS = 30.0
+_REDIRECTS = 5
+_SHOWN = 40_000
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+_TEXT = re.compile(
+    r"text/|[\w.+/-]*(?:json|xml|javascript|yaml|toml|x-sh|sql|csv)\b", re.IGNORECASE
+)
+_HTML = re.compile(r"text/html|application/xhtml", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Given:
+    url: str = parameter("The address of the page: http or https.", longest=8192)
+    offset: int = parameter(
+        "How many characters of the text to leave out at the beginning, to read on in a long page.",
+        default=0,
+    )
+
+
+class WebFetch(Tool):
+    name = NAME
+    description = (
+        "Fetch a web page and return it as text (HTML is converted; JSON and text come as they "
+        "are). The user is asked for each new host. Pages of this machine and of private networks "
+        "are not fetched."
+    )
+
+    def __init__(self, bench: Workbench, resolver: Resolver = resolve) -> None:
+        self._bench = bench
+        self._resolver = resolver
+        self._parameters = Parameters(NAME, Given)
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        return self._parameters.schema()
+
+    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> FetchRequest:
+        given = self._parameters.read(arguments)
+        address = Address.parse(given.url)
+        return FetchRequest(self._bench, self._resolver, address, given.offset, call_id)
+
+
+@dataclass
+class FetchRequest(RequestBase):
+    bench: Workbench
+    resolver: Resolver
+    address: Address
+    offset: int
+    call_id: str
+    _verdict: Verdict | None = None
+    _allowed: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.permission_question = f"Fetch a web page from {self.address.target}?"
+        self.permission_target_path = self.address.target
+
+    def describe(self) -> str:
+        return plain(self.address.text)
+
+    @property
+    def is_independent(self) -> bool:
+        return True
+
+    async def execute(self, watcher: Watcher) -> Outcome:
+        try:
+            text = await self._follow(watcher)
+            return Outcome(text, ok=True, verdict=self._verdict)
+        except (OllmSandboxError, OSError) as error:
+            return Outcome(str(error), ok=False, verdict=self._verdict)
+
+    async def _follow(self, watcher: Watcher) -> str:
+        address, came_from = self.address, ""
+        left = _SECONDS
+        clock = asyncio.get_running_loop().time
+        for _ in range(_REDIRECTS + 1):
+            await self._ask(watcher, address, came_from)
+            began = clock()
+            answer = await self._fetch(address, left)
+            left -= clock() - began
+            if not answer.location:
+                return await self._told(address, answer)
+            came_from = address.host
+            address = address.leads_to(answer.location)
+        raise ToolError(f"ERROR: The address leads on more than {_REDIRECTS} times.")
+
+    async def _ask(self, watcher: Watcher, address: Address, came_from: str) -> None:
+        if address.target in self._allowed:
+            return
+        led = [Fact("led here by", came_from)] if came_from else []
+        request = asking.make_request(
+            self.bench,
+            NAME,
+            f"Fetch a web page from {address.target}?",
+            address.text,
+            target=address.target,
+            network=True,
+            facts=[Fact("host", address.target), *led],
+            sees=["Only this page is fetched. The host learns the address that is asked for."],
+            call_id=self.call_id,
+        )
+        self._verdict = await asking.ask(self.bench, watcher, request)
+        if not self._verdict.allowed:
+            raise ToolError(asking.denial(self._verdict, f"Fetching from {address.target}"))
+        self._allowed.add(address.target)
+
+    async def _fetch(self, address: Address, seconds: float) -> Answer:
+        bench = self.bench
+        proxy = proxy_for(address, bench.environ)
+        late = ToolError(f"ERROR: {address.host} took too long.")
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        try:
+            async with asyncio.timeout(seconds):
+                numbers = await in_thread(
+                    lambda: public_addresses(
+                        address,
+                        self.resolver,
+                        allow_private=bench.allow_private,
+                        may_be_unknown=bool(proxy),
+                    )
+                )
+        except TimeoutError as error:
+            raise late from error
+        bundle = bench.environ.get("REQUESTS_CA_BUNDLE") or bench.environ.get("CURL_CA_BUNDLE")
+        fetch = Fetch(address, numbers, proxy=proxy, verify=bundle or True)
+        if until <= clock():
+            raise late
+        return await fetch.run(until - clock(), _is_text)
+
+    async def _told(self, address: Address, answer: Answer) -> str:
+        text = await in_thread(lambda: _as_text(answer, address))
+        part = text[self.offset : self.offset + _SHOWN]
+        lines = [plain(address.text)]
+        if answer.status >= 400:
+            lines.append(f"The server answered {answer.status} {plain(answer.reason[:80])}.")
+        if answer.is_cut:
+            lines.append(f"Only the first {MOST:,} bytes of the page were read.")
+        if len(part) < len(text):
+            last = self.offset + len(part)
+            more = f" Read on with offset={last}." if last < len(text) else ""
+            lines.append(f"Characters {self.offset:,} to {last:,} of {len(text):,}.{more}")
+        body = "\n".join([*lines, "", part or "The page has no text."])
+        if answer.status >= 400:
+            raise ToolError(f"ERROR: {body}")
+        return body
+
+
+def _is_text(kind: str) -> bool:
+    """Who says nothing about it mostly sends text; what it is shows when it is read."""
+    start = kind.strip()[:200]
+    return not start or _TEXT.match(start) is not None
+
+
+def _as_text(answer: Answer, address: Address) -> str:
+    body = answer.body
+    is_wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if not _is_text(answer.kind) or (b"\0" in body and not is_wide):
+        kind = plain(answer.kind.partition(";")[0].strip()[:80]) or "of unknown type"
+        size = f"{answer.size:,} bytes" if answer.size is not None else "of unknown size"
+        raise ToolError(
+            f"ERROR: {address.text} is not text: {kind}, {size}.",
+            "To download a file, use run_command with `network`.",
+        )
+    text = body.decode(_charset(answer), "replace")
+    is_html = _HTML.match(answer.kind.strip()) or (
+        not answer.kind.strip() and re.match(r"\s*<(!doctype html|html)", text, re.IGNORECASE)
+    )
+    if is_html:
+        text = html_to_text(text, address.text)
+    return harmless(text.removeprefix("\ufeff"))
+
+
+def _charset(answer: Answer) -> str:
+    if answer.body.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    head = answer.body[:2048].decode("latin-1")
+    named = _CHARSET.search(answer.kind) or (_CHARSET.search(head) if "<" in head else None)
+    if named is not None:
+        try:
+            # Not everything that Python calls an encoding makes text of bytes.
+            "a".encode(named[1]).decode(named[1])
+            b"a".decode(named[1])
+        except (LookupError, ValueError):
+            return "utf-8"
+        return named[1]
+    return "utf-8"

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a model is told of a run: what was printed, then what changed, within bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ..project.apply import Recorded, State
+from ..project.changes import Flag, Kind, Type
+from ..project.recorder import Report
+from ..sandbox.output import Capture
+from ..sandbox.result import Result
+
+# Bytes of each stream, at its beginning and at its end.
+_OUTPUT = 12_000
+_ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
+# A model has to know of these, but not of a hundred thousand.
+_IN_FULL = (Kind.DELETED, Kind.REPLACED)
+_MANY, _FEW = 400, 40
+_STATES = {
+    State.CONFLICT: "NOT applied: somebody else changed it meanwhile",
+    State.FAILED: "NOT applied",
+}
+_FLAGS = {
+    Flag.OUTSIDE: "leads out of the project",
+    Flag.STRIPPED: "its setuid or setgid bit was removed",
+}
+
+
+def output_text(result: Result) -> str:
+    """Standard output, then errors, then the status if it is not 0."""
+    small = replace(result, stdout=_shortened(result.stdout), stderr=_shortened(result.stderr))
+    return small.for_model() or "The command printed nothing."
+
+
+def _shortened(capture: Capture) -> Capture:
+    small = Capture(_OUTPUT, _OUTPUT)
+    small.feed(capture.text.encode("utf-8"))
+    if small.truncated:
+        small.total = max(small.total, capture.total)
+    return small
+
+
+def changes_text(report: Report | None, project: str) -> str:
+    """Counts, then paths: what is gone or replaced first. Empty if nothing changed."""
+    if report is None:
+        return ""
+    return "\n".join(_lines(report, project))
+
+
+def _lines(report: Report, project: str) -> Iterator[str]:
+    items = report.changes
+    if items:
+        counts = Counter(item.change.kind for item in items)
+        told = ", ".join(f"{counts[kind]:,} {kind.value}" for kind in _ORDER if counts[kind])
+        yield f"Changes: {told}."
+    for kind in _ORDER:
+        of_kind = [item for item in items if item.change.kind is kind]
+        yield from _listed(of_kind, project, _MANY if kind in _IN_FULL else _FEW)
+    for skip in report.skipped[:_FEW]:
+        name = skip.path if skip.root == project else f"{skip.root}/{skip.path}"
+        yield f"  left out {plain(name)} (it is {skip.what})"
+    yield from (f"Problem: {error}" for error in report.errors)
+    yield from _afterwards(items)
+
+
+def _listed(items: Sequence[Recorded], project: str, most: int) -> Iterator[str]:
+    """The first and the last of them, and between them those with something special."""
+    half = most // 2
+    left_out = special = 0
+    for number, item in enumerate(items):
+        is_near = number < half or number >= len(items) - half
+        line = _line(item, project)
+        special += line.endswith("]")
+        if is_near or len(items) <= most or (line.endswith("]") and special <= _MANY):
+            if left_out:
+                yield f"  ... {left_out:,} more {item.change.kind.value} ..."
+                left_out = 0
+            yield line
+        else:
+            left_out += 1
+
+
+def _line(item: Recorded, project: str) -> str:
+    change = item.change
+    name = change.path if change.root == project else f"{change.root}/{change.path}"
+    name = plain(name) + ("/" if change.type is Type.FOLDER else "")
+    if change.target is not None:
+        name += f" -> {plain(change.target)}"
+    remarks = [_STATES[item.state]] if item.state in _STATES else []
+    if item.state is State.PENDING and item.is_held:
+        remarks.append("waits for the person's yes: it acts outside the sandbox")
+    remarks += [_FLAGS[flag] for flag in change.flags if flag in _FLAGS]
+    if item.note:
+        remarks.append(plain(item.note.rstrip(".")))
+    return f"  {change.kind.value} {name}" + (f" [{'; '.join(remarks)}]" if remarks else "")
+
+
+def _afterwards(items: Iterable[Recorded]) -> Iterator[str]:
+    states = {item.state for item in items}
+    if State.CONFLICT in states:
+        yield (
+            "What is in conflict was left as the other one made it, and your version is kept "
+            "for the person to choose. Your next commands see your version."
+        )
+    if State.PENDING in states:
+        yield (
+            "What waits is not in the project's folder yet; the person looks at it first. "
+            "Your next commands see it as if it were."
+        )
+    if State.DISCARDED in states:
+        yield "This was a dry run: nothing was kept."
+
+
+def plain(text: str) -> str:
+    """On one line, without any effect on a terminal, and nothing left out."""
+    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown
+    )
+
+
+def together(*parts: str) -> str:
+    return "\n".join(part for part in parts if part)

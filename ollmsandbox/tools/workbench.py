@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the tools of a session work with: its project, its rules, who is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..permission.request import PermissionRequest, Verdict
+from ..project.recorder import Mode
+from ..sandbox import profile_file
+from ..sandbox.places import find_project
+from ..sandbox.probe import Capabilities, probe
+from ..sandbox.profile import Profile
+from .base import Tool, ToolError
+
+
+class Permissions(Protocol):
+    """Decides by a rule, or asks the person."""
+
+    async def decide(self, request: PermissionRequest) -> Verdict: ...
+
+
+@dataclass
+class Workbench:
+    """May be changed between two calls; a call that has begun keeps what it was asked with."""
+
+    project: str | None
+    paths: Paths
+    environ: Mapping[str, str]
+    permissions: Permissions
+    mode: Mode = Mode.AUTO
+    profile_name: str = profile_file.DEFAULT
+    ask_every_command: bool = False
+    timeout: float | None = None
+    # Whether web pages may come from this machine and its neighbours.
+    allow_private: bool = False
+    session_id: str = ""
+
+    def folder(self) -> str:
+        """The project, links resolved."""
+        if not self.project:
+            raise ToolError("No project is open, so there is nothing to work on.")
+        try:
+            return find_project(self.project, self.paths)
+        except OllmSandboxError as error:
+            raise ToolError(error.message, error.remedy) from error
+
+    def profile(self) -> Profile:
+        return profile_file.load(self.profile_name, self.paths.profiles, self.paths.cache)
+
+    def capabilities(self) -> Capabilities:
+        """Found by trying: the first time takes a while."""
+        writable = (os.path.realpath(self.project),) if self.project else ()
+        return probe(self.paths, self.environ, writable=writable)
+
+    def can_wrap(self) -> bool:
+        return self.capabilities().can_wrap
+
+    def shown(self, path: str) -> str:
+        """As people write it: with ~ for their home."""
+        home = self.paths.real_home
+        if path == home or path.startswith(f"{home}/"):
+            return f"~{path[len(home) :]}"
+        return path
+
+
+def loop_has_glib() -> bool:
+    """Whether files can be watched by the loop that runs."""
+    events = sys.modules.get("gi.events")
+    return events is not None and isinstance(asyncio.get_running_loop(), events.GLibEventLoop)
+
+
+def all_tools(bench: Workbench) -> list[Tool]:
+    from .edit_file import EditFile
+    from .read_file import ReadFile
+    from .run_command import RunCommand
+    from .web_fetch import WebFetch
+
+    return [RunCommand(bench), ReadFile(bench), EditFile(bench), WebFetch(bench)]

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which addresses are fetched, and which machines are left alone."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from ollmsandbox.tools.addresses import Address, is_public, proxy_for, public_addresses
+from ollmsandbox.tools.base import ToolError
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "target"),
+    [
+        ("https://Example.COM", "https://example.com/", "example.com"),
+        ("http://example.com:80/a?b=c#d", "http://example.com/a?b=c", "example.com"),
+        ("https://example.com:8443/", "https://example.com:8443/", "example.com:8443"),
+        ("example.com/a", "https://example.com/a", "example.com"),
+        ("https://example.com./x", "https://example.com/x", "example.com"),
+        ("http://[2606:4700::1]/x", "http://[2606:4700::1]/x", "[2606:4700::1]"),
+        (
+            "https://bücher.example/ä",
+            "https://xn--bcher-kva.example/%C3%A4",
+            "xn--bcher-kva.example",
+        ),
+        ("https://example.com/%41?a=%20", "https://example.com/%41?a=%20", "example.com"),
+    ],
+)
+def test_an_address_is_taken_apart_once(given: str, text: str, target: str) -> None:
+    address = Address.parse(given)
+    assert address.text == text
+    assert address.target == target
+    assert Address.parse(address.text) == address
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "   ",
+        "file:///etc/passwd",
+        "ftp://example.com/",
+        "gopher://example.com/",
+        "data:text/plain,x",
+        "javascript:alert(1)",
+        "http://",
+        "http:///path",
+        "http://user:password@example.com/",
+        "http://user@example.com/",
+        "http://example.com\\@127.0.0.1/",
+        "http://example.com /",
+        "http://exa\nmple.com/",
+        "http://example.com:99999/",
+        "http://example.com:x/",
+        "http://[::1/",
+        "http://exa%6dple.com/",
+        "http://[fe80::1%25eth0]/",
+        "http://" + "ü" * 70 + ".example/",
+    ],
+)
+def test_what_is_no_plain_web_address_is_refused(given: str) -> None:
+    with pytest.raises(ToolError):
+        Address.parse(given)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255"),
+        *("192.168.1.1", "169.254.169.254", "100.64.0.1", "100.100.100.200", "192.0.0.1"),
+        *("198.18.0.1", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255"),
+        *("168.63.129.16", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254"),
+        *("fec0::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1"),
+        *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "2002:7f00:1::"),
+        *("2002:c0a8:101::1", "2001:db8::1", "100::1", "2001:0:0:0:0:0:80ff:fffe"),
+    ],
+)
+def test_machines_nearby_are_not_public(number: str) -> None:
+    assert not is_public(ipaddress.ip_address(number))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *("1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "169.253.1.1"),
+        *("2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"),
+    ],
+)
+def test_machines_far_away_are_public(number: str) -> None:
+    assert is_public(ipaddress.ip_address(number))
+
+
+def test_one_private_number_among_public_ones_is_enough() -> None:
+    address = Address.parse("https://example.com/")
+    with pytest.raises(ToolError, match=r"at 127\.0\.0\.1, an address of this machine"):
+        public_addresses(address, lambda *_: ["8.8.8.8", "127.0.0.1"], allow_private=False)
+    found = public_addresses(address, lambda *_: ["8.8.8.8", "1.1.1.1"], allow_private=False)
+    assert found == ["8.8.8.8", "1.1.1.1"]
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::1]", "[::ffff:7f00:1]"]
+)
+def test_the_own_machine_is_recognised_in_every_spelling(host: str) -> None:
+    from ollmsandbox.tools.addresses import resolve
+
+    with pytest.raises(ToolError, match="ERROR"):
+        public_addresses(Address.parse(f"http://{host}/"), resolve, allow_private=False)
+
+
+def test_a_name_that_nobody_knows_is_said() -> None:
+    def unknown(_host: str, _port: int) -> list[str]:
+        raise OSError("no such name")
+
+    address = Address.parse("https://example.com/")
+    with pytest.raises(ToolError, match="was not found"):
+        public_addresses(address, unknown, allow_private=False)
+    assert public_addresses(address, unknown, allow_private=False, may_be_unknown=True) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "address", "proxy"),
+    [
+        ({}, "http://a.example/", ""),
+        ({"http_proxy": "http://p:1"}, "http://a.example/", "http://p:1"),
+        ({"HTTPS_PROXY": "p:1"}, "https://a.example/", "http://p:1"),
+        ({"http_proxy": "http://p:1"}, "https://a.example/", ""),
+        ({"ALL_PROXY": "http://p:1"}, "https://a.example/", "http://p:1"),
+        ({"http_proxy": "http://p:1", "no_proxy": "b.example"}, "http://a.example/", "http://p:1"),
+        ({"http_proxy": "http://p:1", "no_proxy": "x, example"}, "http://a.example/", ""),
+        ({"http_proxy": "http://p:1", "NO_PROXY": ".a.example"}, "http://a.example/", ""),
+        ({"http_proxy": "http://p:1", "no_proxy": "*"}, "http://a.example/", ""),
+        ({"http_proxy": "http://p:1", "no_proxy": "ample"}, "http://a.example/", "http://p:1"),
+        (
+            {"http_proxy": "http://p:1", "no_proxy": "a.example:81"},
+            "http://a.example/",
+            "http://p:1",
+        ),
+    ],
+)
+def test_proxies_are_read_as_every_program_does(
+    environ: dict[str, str], address: str, proxy: str
+) -> None:
+    assert proxy_for(Address.parse(address), environ) == proxy
+
+
+def test_a_redirect_is_read_from_where_it_stands() -> None:
+    address = Address.parse("https://example.com/a/b")
+    assert address.leads_to("../c").text == "https://example.com/c"
+    assert address.leads_to("//other.example/").target == "other.example"
+    assert address.leads_to("/gr\xc3\xb6\xc3\x9fe").path == "/gr%C3%B6%C3%9Fe"
+    for bad in ("file:///etc/passwd", "http://u:p@x.example/", "http://[", "javascript:1"):
+        with pytest.raises(ToolError):
+            address.leads_to(bad)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a model sends is read, or refused in words that it can act on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from ollmsandbox.tools.base import ToolError
+from ollmsandbox.tools.parameters import Parameters, parameter
+
+pytestmark = pytest.mark.anybody
+
+
+@dataclass(frozen=True)
+class Given:
+    command: str = parameter("What to run.", longest=100)
+    network: bool = parameter("Whether with network.", default=False)
+    count: int = parameter("How many.", default=1, smallest=1)
+    folder: str = parameter("Where.", default="")
+
+
+WANTED = Parameters("tool", Given)
+
+
+def error(arguments: object) -> str:
+    with pytest.raises(ToolError) as caught:
+        WANTED.read(arguments)
+    return str(caught.value)
+
+
+def test_the_schema_is_made_of_the_declaration() -> None:
+    assert WANTED.schema() == {
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "What to run."},
+            "network": {
+                "type": "boolean",
+                "description": "Whether with network.",
+                "default": False,
+            },
+            "count": {"type": "integer", "description": "How many.", "default": 1},
+            "folder": {"type": "string", "description": "Where."},
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    }
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    assert WANTED.read({"command": "ls"}) == Given("ls", False, 1, "")
+    assert WANTED.read({"command": "ls", "network": None, "folder": None}) == Given("ls")
+
+
+@pytest.mark.parametrize("value", [True, "true", "True", " TRUE ", 1])
+def test_yes_is_read_in_any_spelling(value: object) -> None:
+    assert WANTED.read({"command": "x", "network": value}).network is True
+
+
+@pytest.mark.parametrize("value", [False, "false", "FALSE", 0, ""])
+def test_no_is_read_in_any_spelling(value: object) -> None:
+    assert WANTED.read({"command": "x", "network": value}).network is False
+
+
+@pytest.mark.parametrize("value", [7, "7", 7.0, " 7 "])
+def test_a_number_is_read_in_any_spelling(value: object) -> None:
+    assert WANTED.read({"command": "x", "count": value}).count == 7
+
+
+def test_a_number_may_stand_for_text() -> None:
+    assert WANTED.read({"command": 5}).command == "5"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "`command` is missing: What to run."),
+        ({"command": "x", "network": "maybe"}, '`network` must be true or false, not "maybe".'),
+        ({"command": "x", "network": []}, "`network` must be true or false, not a list."),
+        ({"command": "x", "count": "many"}, '`count` must be a whole number, not "many".'),
+        ({"command": "x", "count": "--5"}, '`count` must be a whole number, not "--5".'),
+        ({"command": "x", "count": 1.5}, "`count` must be a whole number, not a number."),
+        ({"command": "x", "count": True}, "`count` must be a whole number, not true."),
+        ({"command": "x", "count": 0}, "`count` must be 1 or more, not 0."),
+        ({"command": ["ls", "-l"]}, "`command` must be text, not a list."),
+        ({"command": {"a": 1}}, "`command` must be text, not an object."),
+        ({"command": "x" * 101}, "`command` is too long: 101 bytes, and 100 are allowed."),
+        ({"command": "a\0b"}, "`command` holds a NUL character"),
+        ({"command": "a\ud800"}, "`command` holds half a character"),
+        ({"command": "x", "commnad": "y"}, "no parameter `commnad`. Did you mean `command`?"),
+        ({"command": "x", "zzz": 1}, "tool takes: command, network (optional), count"),
+    ],
+)
+def test_what_is_wrong_is_named(arguments: object, words: str) -> None:
+    assert words in error(arguments)
+
+
+def test_text_of_json_is_read() -> None:
+    assert WANTED.read('{"command": "ls", "count": 2}') == Given("ls", count=2)
+
+
+def test_json_that_was_packed_twice_is_read() -> None:
+    assert WANTED.read(json.dumps(json.dumps({"command": "ls"}))) == Given("ls")
+
+
+def test_a_line_end_inside_json_text_is_read() -> None:
+    assert WANTED.read('{"command": "a\nb"}').command == "a\nb"
+
+
+def test_broken_json_is_quoted_with_what_is_wrong() -> None:
+    words = error('{"command": "ls" "count": 2}')
+    assert "not valid JSON: Expecting ',' delimiter at character 17" in words
+    assert '"ls" "count' in words
+
+
+@pytest.mark.parametrize("text", ["[1]", "5", "null", '"ls"', "[" * 100_000, "9" * 10_000, "{"])
+def test_text_that_is_no_object_is_refused(text: str) -> None:
+    assert "JSON" in error(text)
+
+
+@pytest.mark.parametrize("arguments", [None, [], 5, True])
+def test_what_is_no_object_is_refused(arguments: object) -> None:
+    assert "must be a JSON object" in error(arguments)
+
+
+def test_huge_arguments_are_refused_before_they_are_read() -> None:
+    assert "too large" in error('{"command": "' + "x" * (9 << 20) + '"}')
+
+
+def test_no_text_at_all_is_no_arguments() -> None:
+    assert "`command` is missing" in error("")
+
+
+def test_what_a_model_is_told_can_be_sent() -> None:
+    for arguments in ({"a\ud800": 1}, {"command": "x", "network": "\ud800"}):
+        error(arguments).encode("utf-8")

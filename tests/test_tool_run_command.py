@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""run_command: what runs, what is asked, what the model is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from conftest import Person
+from tool_helper import Agent, Looking, until
+
+from ollmsandbox import loop
+from ollmsandbox.permission.request import Answer, PermissionRequest, Source
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.review import Review
+from ollmsandbox.tools.base import Stream, ToolError
+from ollmsandbox.tools.run_command import RunCommand
+from ollmsandbox.tools.workbench import all_tools
+
+
+@pytest.fixture
+def agent(person: Person) -> Agent:
+    return Agent(person)
+
+
+# --- what runs ---------------------------------------------------------------------------------
+
+
+def test_a_command_runs_in_the_project_without_a_question(agent: Agent) -> None:
+    outcome = agent.run("pwd; echo problem >&2")
+    assert outcome.ok
+    assert outcome.text == f"{agent.person.project}\nproblem"
+    assert agent.asked == []
+
+
+def test_what_it_prints_is_seen_while_it_comes(agent: Agent) -> None:
+    agent.run("printf one; printf two >&2")
+    assert agent.looking.printed == {Stream.STDOUT: b"one", Stream.STDERR: b"two"}
+    [(pid, plan)] = agent.looking.starts
+    assert pid > 0
+    assert plan is not None
+    assert not plan.network
+
+
+def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
+    # It goes on until the live view has told of its file.
+    wait = (
+        'touch seen; for i in $(seq 600); do [ -e "$HOME/playground/go" ] && exit; sleep .1; done'
+    )
+
+    async def run() -> None:
+        task = asyncio.ensure_future(
+            RunCommand(agent.bench).read({"command": wait}).execute(agent.looking)
+        )
+        await until(lambda: bool(agent.looking.events), task)
+        (agent.person.playground / "go").touch()
+        await task
+
+    loop.run(run())
+    assert agent.looking.events[0].path.endswith("seen")
+
+
+def test_it_runs_on_a_loop_without_glib_too(agent: Agent) -> None:
+    request = RunCommand(agent.bench).read({"command": "touch a"})
+    outcome = asyncio.run(request.execute(agent.looking))
+    assert outcome.ok
+    assert (agent.person.project / "a").exists()
+
+
+def test_changes_are_listed_and_what_is_gone_comes_first(agent: Agent) -> None:
+    project = agent.person.project
+    (project / "old").write_text("1")
+    (project / "same").write_text("1")
+    outcome = agent.run("rm old; echo 2 > same; mkdir new; echo 3 > new/file")
+    assert outcome.text.splitlines() == [
+        "The command printed nothing.",
+        "Changes: 1 deleted, 1 modified, 2 added.",
+        "  deleted old",
+        "  modified same",
+        "  added new/",
+        "  added new/file",
+    ]
+    assert outcome.report is not None
+    assert not (project / "old").exists()
+
+
+def test_many_new_files_are_counted_and_every_deletion_is_told(agent: Agent) -> None:
+    for number in range(120):
+        (agent.person.project / f"old{number}").touch()
+    lines = agent.run("rm old*; seq 500 | xargs touch").text.splitlines()
+    assert "Changes: 120 deleted, 500 added." in lines
+    assert sum(line.startswith("  deleted") for line in lines) == 120
+    assert sum(line.startswith("  added") for line in lines) == 40
+    assert "  ... 460 more added ..." in lines
+
+
+def test_the_run_is_recorded_with_its_call(agent: Agent) -> None:
+    outcome = agent.run("touch a; exit 3")
+    assert not outcome.ok
+    assert "Exit status: 3" in outcome.text
+    manager = ProjectManager(agent.person.paths)
+    run = manager.run(outcome.run_id)
+    assert (run.session_id, run.call_id, run.exit_code) == ("the-session", "the-call", 3)
+    assert run.command == "touch a; exit 3"
+    manager.close()
+
+
+def test_long_output_is_cut_in_the_middle_for_the_model(agent: Agent) -> None:
+    outcome = agent.run("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo last")
+    assert len(outcome.text) < 30_000
+    assert outcome.text.startswith("first\n")
+    assert outcome.text.endswith("last")
+    total = 3_000_000 + len("first\nlast\n")
+    assert f"[... {total - 24_000} bytes left out ...]" in outcome.text
+
+
+def test_output_cannot_play_with_a_terminal(agent: Agent) -> None:
+    text = agent.run(
+        r"printf '\033[31mred\033]0;title\007\342\200\256'; touch $(printf 'a\033b')"
+    ).text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "added a\\x1bb" in text
+
+
+def test_a_held_file_is_told_with_the_reason(agent: Agent) -> None:
+    (agent.person.project / ".git").mkdir()
+    outcome = agent.run("mkdir .git/hooks; echo x > .git/hooks/pre-commit")
+    assert "waits for the person's yes" in outcome.text
+    assert "Your next commands see it" in outcome.text
+    assert not (agent.person.project / ".git/hooks/pre-commit").exists()
+    assert agent.run("cat .git/hooks/pre-commit").text == "x"
+
+
+def test_a_conflict_is_told(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_text("before")
+    tool = RunCommand(agent.bench)
+    playground = agent.person.playground
+
+    async def run() -> str:
+        wait = 'echo theirs > a; touch "$HOME/playground/on"; while [ ! -e "$HOME/playground/go" ];'
+        request = tool.read({"command": f"{wait} do sleep .05; done"})
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await until((playground / "on").exists, task)
+        file.write_text("the person's")
+        (playground / "go").touch()
+        return (await task).text
+
+    text = loop.run(run())
+    assert "modified a [NOT applied: somebody else changed it meanwhile" in text
+    assert file.read_text() == "the person's"
+
+
+def test_in_review_mode_changes_wait(person: Person) -> None:
+    agent = Agent(person, mode=Mode.REVIEW)
+    assert "the person looks at it first" in agent.run("touch a").text
+    assert not (person.project / "a").exists()
+    assert agent.run("ls").text == "a"
+
+
+def test_a_dry_run_keeps_nothing(person: Person) -> None:
+    agent = Agent(person, mode=Mode.NEVER)
+    assert "nothing was kept" in agent.run("touch a").text
+    assert agent.run("ls").text == "The command printed nothing."
+
+
+def test_the_time_limit_is_told(person: Person) -> None:
+    agent = Agent(person, timeout=0.3)
+    outcome = agent.run("echo begun; sleep 600")
+    assert not outcome.ok
+    assert "longer than the time limit" in outcome.text
+
+
+# --- where -------------------------------------------------------------------------------------
+
+
+def test_the_playground_is_found_by_its_name(agent: Agent) -> None:
+    outcome = agent.run("pwd; touch here", working_dir="playground")
+    assert outcome.text == f"{agent.person.home}/playground"
+    assert (agent.person.playground / "here").exists()
+
+
+def test_a_relative_folder_is_taken_from_the_project(agent: Agent) -> None:
+    (agent.person.project / "src").mkdir()
+    assert agent.run("pwd", working_dir="src").text == f"{agent.person.project}/src"
+
+
+def test_a_folder_that_is_not_there_is_named(agent: Agent) -> None:
+    outcome = agent.run("touch a", working_dir="/no/where")
+    assert outcome.text == "ERROR: Working directory does not exist: /no/where"
+    assert not outcome.ok
+
+
+@pytest.mark.parametrize("command", ["", "  ", "\n"])
+def test_an_empty_command_is_an_error(agent: Agent, command: str) -> None:
+    with pytest.raises(ToolError, match="empty"):
+        agent.run(command)
+
+
+def test_without_a_project_there_is_an_error(person: Person) -> None:
+    with pytest.raises(ToolError, match="No project"):
+        Agent(person, project=None).run("ls")
+
+
+def test_a_project_that_vanished_is_an_error(person: Person) -> None:
+    with pytest.raises(ToolError, match="does not exist"):
+        Agent(person, project=str(person.home / "gone")).run("ls")
+
+
+# --- asking ------------------------------------------------------------------------------------
+
+
+def test_network_is_asked_for_every_time(agent: Agent) -> None:
+    agent.asker.answer = Answer.ALLOW
+    for _ in range(2):
+        assert agent.run("echo ok", network=True).ok
+    one, two = agent.asked
+    assert one.one_time_only
+    assert one.network
+    assert one.target_path != two.target_path
+    assert one.answers == (Answer.DENY, Answer.ALLOW)
+    assert one.question == "Run command with network access?"
+    assert one.subject == "echo ok"
+
+
+def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
+    agent.asker.answer = Answer.ALLOW
+    agent.run("true", network=True)
+    [request] = agent.asked
+    facts = {fact.label: fact.value for fact in request.facts}
+    assert facts["in"] == "~/project"
+    assert facts["network"] == "ON for this command"
+    assert facts["writes"] == "~/project, playground"
+    assert "every time" in facts["asked"]
+    [(_, plan)] = agent.looking.starts
+    assert plan is not None
+    assert request.sees == tuple(plan.describe())
+    assert (request.session_id, request.call_id) == ("the-session", "the-call")
+
+
+def test_the_wording_of_the_documents_is_there(agent: Agent) -> None:
+    request = RunCommand(agent.bench).read({"command": "pip list", "network": True})
+    assert request.permission_question == "Run command with network access: pip list?"
+    assert request.one_time_only
+    assert request.permission_target_path
+
+
+def test_a_denied_network_runs_nothing(agent: Agent) -> None:
+    outcome = agent.run("touch a", network=True)
+    assert not outcome.ok
+    assert outcome.text.startswith("ERROR: The command with network was denied by the person")
+    assert outcome.verdict is not None
+    assert outcome.verdict.source is Source.PERSON
+    assert agent.looking.starts == []
+    assert not (agent.person.project / "a").exists()
+
+
+def test_what_was_approved_runs_or_nothing_does(person: Person) -> None:
+    agent = Agent(person, mode=Mode.REVIEW)
+    agent.run("touch waiting")
+
+    def discard_then_allow(_request: PermissionRequest) -> Answer:
+        manager = ProjectManager(person.paths)
+        [run] = manager.runs()
+        manager.close()
+        Review(person.paths).discard(run)
+        return Answer.ALLOW
+
+    agent.asker.answer = discard_then_allow
+    outcome = agent.run("touch a", network=True)
+    assert not outcome.ok
+    assert "Try again" in outcome.text
+    assert len(agent.looking.starts) == 1
+    assert agent.run("ls").text == "The command printed nothing."
+
+
+def test_the_whole_command_is_shown(agent: Agent) -> None:
+    command = "echo one\n" + "x" * 5000 + "\nrm -rf everything"
+    agent.run(command, network=True)
+    assert agent.asked[0].subject == command
+    assert "\n" not in agent.asked[0].question
+
+
+def test_every_command_asks_where_the_person_wants_that(person: Person) -> None:
+    agent = Agent(person, ask_every_command=True)
+    assert "denied" in agent.run("ls").text
+    assert agent.asked[0].target_path == str(person.project)
+    assert not agent.asked[0].one_time_only
+    agent.asker.answer = Answer.ALLOW_SESSION
+    assert agent.run("ls").ok
+    assert agent.run("ls").ok
+    assert len(agent.asked) == 2
+    agent.asker.answer = Answer.DENY
+    assert not agent.run("ls; rm x").ok
+
+
+def test_a_linked_folder_is_asked_for_once_and_then_writable(agent: Agent, tmp_path: Path) -> None:
+    other = agent.person.home / "other"
+    other.mkdir()
+    (agent.person.project / "link").symlink_to(other)
+    assert "denied" in agent.run("touch a", working_dir="link").text
+    assert agent.asked[0].subject == str(other)
+    assert agent.asked[0].tool == "agree_root"
+    agent.asker.answer = Answer.ALLOW
+    assert f"added {other}/a" in agent.run("touch a", working_dir="link").text
+    assert (other / "a").exists()
+    assert agent.run("touch b", working_dir="link").ok
+    assert len(agent.asked) == 2
+
+
+@pytest.mark.parametrize("target", ["/etc", "~", "~/.ssh", "~/.config"])
+def test_nobody_is_asked_to_open_a_folder_of_secrets(agent: Agent, target: str) -> None:
+    agent.asker.answer = Answer.ALLOW
+    place = target.replace("~", str(agent.person.home))
+    if target.startswith("~/"):
+        os.makedirs(f"{agent.person.home}/.ssh")
+        os.makedirs(f"{agent.person.home}/.config/gh")
+    (agent.person.project / "link").symlink_to(place)
+    agent.run("touch a", working_dir="link")
+    assert agent.asked == []
+    assert not os.path.lexists(f"{place}/a")
+
+
+# --- stopping ----------------------------------------------------------------------------------
+
+
+def test_a_stopped_command_is_dead_and_what_it_wrote_is_settled(agent: Agent) -> None:
+    request = RunCommand(agent.bench).read({"command": "echo x > a; echo on; sleep 1000"})
+
+    async def run() -> None:
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await until(lambda: bool(agent.looking.printed[Stream.STDOUT]), task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    loop.run(run())
+    assert (agent.person.project / "a").read_text() == "x\n"
+    assert request.partial is not None
+    assert "added a" in request.partial.text
+    [(pid, _)] = agent.looking.starts
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_stopping_while_asking_runs_nothing(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_request: object) -> Answer:
+        await asyncio.Event().wait()
+        return Answer.ALLOW
+
+    monkeypatch.setattr(agent.asker, "ask", never)
+    request = RunCommand(agent.bench).read({"command": "touch a", "network": True})
+
+    async def run() -> None:
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await until(lambda: bool(agent.looking.requests), task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    loop.run(run())
+    assert agent.looking.starts == []
+    assert not (agent.person.project / "a").exists()
+
+
+def test_several_run_side_by_side(agent: Agent) -> None:
+    tool = RunCommand(agent.bench)
+    # Each waits for the other: one after the other would never end.
+    meet = 'touch "$HOME/playground/{0}"; while [ ! -e "$HOME/playground/{1}" ]; do sleep .05; done'
+
+    async def run() -> list[bool]:
+        commands = [meet.format("a", "b") + "; touch a", meet.format("b", "a") + "; touch b"]
+        requests = [tool.read({"command": command}) for command in commands]
+        assert all(request.is_independent for request in requests)
+        done = await asyncio.gather(*(request.execute(Looking()) for request in requests))
+        return [outcome.ok for outcome in done]
+
+    assert loop.run(run()) == [True, True]
+    assert sorted(os.listdir(agent.person.project)) == ["a", "b"]
+
+
+# --- without a sandbox -------------------------------------------------------------------------
+
+
+def test_without_a_sandbox_every_command_asks(person: Person) -> None:
+    agent = Agent(person, environ={"FLATPAK_ID": "x"})
+    assert "denied" in agent.run("touch a").text
+    [request] = agent.asked
+    assert not request.sandboxed
+    assert request.one_time_only
+    assert request.question == "Run command without a sandbox?"
+    assert "not sandboxed" in request.sees[0]
+    assert not (person.project / "a").exists()
+    agent.asker.answer = Answer.ALLOW
+    assert agent.run("touch a; echo done").text == "done"
+    assert (person.project / "a").exists()
+    assert len(agent.asked) == 2
+    assert agent.looking.starts[0][1] is None
+
+
+# --- what a model is told of it ----------------------------------------------------------------
+
+
+def test_the_description_tells_the_rules_and_the_programs(agent: Agent) -> None:
+    tool = RunCommand(agent.bench)
+    for words in ("read-write access", "playground", "`web_fetch`", "Everything else is read-only"):
+        assert words in tool.description
+    programs = tool.description.split("Programs found here: ")[1].rstrip(".").split(", ")
+    assert "bash" in programs
+    looked_for = agent.run(f"for name in {' '.join(programs)}; do command -v $name || exit 1; done")
+    assert looked_for.ok
+
+
+def test_a_program_that_only_the_host_sees_is_not_told_of(person: Person, tmp_path: Path) -> None:
+    for folder in (person.home / ".ssh", person.home / "bin"):
+        folder.mkdir()
+        (folder / "zig").write_text("#!/bin/sh\n")
+        (folder / "zig").chmod(0o755)
+    tool = RunCommand(Agent(person, environ={"PATH": f"{person.home}/.ssh:/usr/bin:/bin"}).bench)
+    assert "zig" not in tool.description
+    tool = RunCommand(Agent(person, environ={"PATH": f"{person.home}/bin:/usr/bin:/bin"}).bench)
+    assert "zig" in tool.description
+
+
+def test_all_tools_can_be_told_to_a_model(agent: Agent) -> None:
+    tools = all_tools(agent.bench)
+    assert [tool.name for tool in tools] == ["run_command", "read_file", "edit_file", "web_fetch"]
+    for tool in tools:
+        assert tool.description
+        assert tool.parameters["type"] == "object"
