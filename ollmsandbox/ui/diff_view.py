@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two versions of a text in one column or in two, put there piece by piece."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from gettext import gettext as _
+from gettext import ngettext
+from itertools import pairwise
+
+from gi.repository import Adw, Gdk, GLib, GObject, Gtk
+
+from .diff_header import Folded, fill_header
+from .diff_model import Diff, Fold, Hunk, Line, compare, pairs
+from .diff_pane import DiffPane, side, unified
+from .diff_syntax import Syntax
+from .template import template
+from .weakly import weakly
+
+# Below this many pixels two columns are too narrow to read.
+_NARROW = 700
+# Lines in a piece; and how long pieces are put in before others have their turn.
+_PIECE, _BUDGET, _PAUSE = 30, 0.004, 12
+# Each has widgets. The rest comes when it is asked for.
+_MOST_HUNKS = 100
+# Lines of a fold that come at once.
+_UNFOLDED, _UNFOLD_BUDGET = 200, 0.05
+
+
+@Gtk.Template(filename=template("diff_view"))
+class DiffView(Gtk.Box):
+    __gtype_name__ = "OllmDiffView"
+
+    bar = Gtk.Template.Child()
+    previous = Gtk.Template.Child()
+    next = Gtk.Template.Child()
+    summary = Gtk.Template.Child()
+    side_toggle = Gtk.Template.Child()
+    stack = Gtk.Template.Child()
+    spinner = Gtk.Template.Child()
+    same_label = Gtk.Template.Child()
+    panes = Gtk.Template.Child()
+
+    @GObject.Signal(name="hunk-action", arg_types=(int, str))
+    def hunk_action(self, index: int, action: str):
+        """A button of a change was pressed."""
+
+    @GObject.Signal(name="loaded")
+    def loaded(self):
+        """Everything that will be shown for now is there."""
+
+    def __init__(self, most_hunks: int = _MOST_HUNKS) -> None:
+        super().__init__()
+        self._most_hunks = most_hunks
+        self.diff: Diff | None = None
+        self._path = ""
+        self._actions: tuple[tuple[str, str], ...] = ()
+        self._ticket = 0
+        self._timer = 0
+        self._check = 0
+        self._columns: list[DiffPane] = []
+        self._syntax: Syntax | None = None
+        self._waiting: deque[Hunk | Fold | tuple[Line, ...]] = deque()
+        # Where each change begins: marks move with the text.
+        self._hunk_marks: list[Gtk.TextMark] = []
+        self._folded: list[Folded] = []
+        self._folds_before: dict[int, Fold] = {}
+        self._left = most_hunks
+        self._current = -1
+        self._is_moving = False
+        self._style_handler = 0
+        self.previous.connect("clicked", weakly(self._go), -1)
+        self.next.connect("clicked", weakly(self._go), 1)
+        self.side_toggle.connect("toggled", weakly(self._relayout))
+        keys = Gtk.ShortcutController(propagation_phase=Gtk.PropagationPhase.CAPTURE)
+        press = weakly(self._key)
+
+        def go(widget: Gtk.Widget, arguments: GLib.Variant | None, by: int) -> bool:
+            return bool(press(widget, arguments, by))
+
+        for trigger, by in (("<Alt>Up", -1), ("<Alt>Down", 1)):
+            action = Gtk.CallbackAction.new(go, by)
+            keys.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(trigger), action))
+        self.add_controller(keys)
+
+    # --- for the owner -------------------------------------------------------------------------
+
+    def set_hunk_actions(self, actions: Sequence[tuple[str, str]]) -> None:
+        """Names and labels of the buttons that each change has."""
+        self._actions = tuple(actions)
+        if self.diff is not None:
+            self._rebuild()
+
+    def show_texts(self, old: str, new: str, path: str) -> None:
+        """Compared on another thread, since it may take seconds."""
+        self._ticket += 1
+        self._path = path
+        self.diff = None
+        self._stop()
+        self.summary.set_label("")
+        self.stack.set_visible_child_name("waiting")
+        self.spinner.start()
+        done = weakly(self._compared)
+        ticket = self._ticket
+
+        def work() -> None:
+            diff = compare(old, new)
+            GLib.timeout_add(0, done, ticket, diff)
+
+        threading.Thread(target=work, name="diff", daemon=True).start()
+
+    @property
+    def is_loaded(self) -> bool:
+        return self.diff is not None and not self._timer
+
+    @property
+    def is_side_by_side(self) -> bool:
+        return len(self._columns) == 2
+
+    @property
+    def current(self) -> int:
+        """The number of the change that was gone to last; -1 at first."""
+        return self._current
+
+    def go_to_change(self, index: int) -> None:
+        if not 0 <= index < len(self._hunk_marks):
+            return
+        self._current = index
+        column = self._columns[-1]
+        line = column.buffer.get_iter_at_mark(self._hunk_marks[index]).get_line()
+        for each in self._columns:
+            each.scroll_to(line)
+        self._show_summary()
+
+    # --- what is shown -------------------------------------------------------------------------
+
+    def _compared(self, ticket: int, diff: Diff) -> bool:
+        if ticket == self._ticket:
+            self.diff = diff
+            self.spinner.stop()
+            self._rebuild()
+        return GLib.SOURCE_REMOVE
+
+    def _stop(self) -> None:
+        if self._timer:
+            GLib.source_remove(self._timer)
+            self._timer = 0
+        self._waiting.clear()
+
+    def _rebuild(self) -> None:
+        diff = self.diff
+        if diff is None:
+            return
+        self._stop()
+        for column in self._columns:
+            self.panes.remove(column.widget)
+        self._columns = []
+        self._hunk_marks = []
+        self._folded = []
+        self._current = -1
+        self._left = self._most_hunks
+        self._show_summary()
+        self.previous.set_sensitive(bool(diff.hunks))
+        self.next.set_sensitive(bool(diff.hunks))
+        if not diff.hunks:
+            empty = _("The file is empty.") if not diff.new else _("The text is the same.")
+            self.same_label.set_label(empty)
+            self.stack.set_visible_child_name("same")
+            self.emit("loaded")
+            return
+        self._make_columns(diff)
+        self.stack.set_visible_child_name("diff")
+        self._plan(diff)
+        self._timer = GLib.timeout_add(_PAUSE, weakly(self._load))
+
+    def _plan(self, diff: Diff) -> None:
+        """A fold before a change is shown in the same row as its buttons."""
+        parts = diff.parts
+        self._folds_before = {
+            after.index: fold
+            for fold, after in pairwise(parts)
+            if isinstance(fold, Fold) and isinstance(after, Hunk)
+        }
+        last = parts[-1]
+        self._waiting.extend(diff.hunks)
+        if isinstance(last, Fold):
+            self._waiting.append(last)
+
+    def _make_columns(self, diff: Diff) -> None:
+        self._syntax = syntax = Syntax(diff, self._path)
+        self._digits = len(str(max(len(diff.old), len(diff.new), 1)))
+        if self._wants_two():
+            digits = self._digits + 2
+            self._columns = [
+                DiffPane(syntax, digits, _("Before")),
+                DiffPane(syntax, digits, _("After")),
+            ]
+            self._tie()
+        else:
+            self._columns = [DiffPane(syntax, 2 * self._digits + 3, _("Changes"))]
+        for column in self._columns:
+            self.panes.append(column.widget)
+            width = column.widget.get_hadjustment()
+            width.connect("notify::page-size", weakly(self._width_changed))
+
+    def _wants_two(self) -> bool:
+        return self.side_toggle.get_active() and self.get_width() >= _NARROW
+
+    def _load(self) -> bool:
+        until = time.monotonic() + _BUDGET
+        while self._waiting and time.monotonic() < until:
+            part = self._waiting.popleft()
+            at = len(self._columns[0])
+            if isinstance(part, tuple):
+                if self._syntax and not self._syntax.is_ready(part[:_PIECE], until):
+                    self._waiting.appendleft(part)
+                    break
+                self._put(at, part[:_PIECE])
+                if len(part) > _PIECE:
+                    self._waiting.appendleft(part[_PIECE:])
+            elif isinstance(part, Fold):
+                self._put_header(at, None, part)
+            elif self._left:
+                self._left -= 1
+                self._put_header(at, part, self._folds_before.get(part.index))
+                self._waiting.appendleft(part.lines)
+            else:
+                self._waiting.appendleft(part)
+                self._put_more(at)
+                return self._end_load()
+        return GLib.SOURCE_CONTINUE if self._waiting else self._end_load()
+
+    def _end_load(self) -> bool:
+        self._timer = 0
+        self.emit("loaded")
+        return GLib.SOURCE_REMOVE
+
+    def _put(self, at: int, lines: Sequence[Line]) -> None:
+        if len(self._columns) == 1:
+            self._columns[0].insert(at, [unified(line, self._digits) for line in lines])
+            return
+        both = list(pairs(lines))
+        self._columns[0].insert(at, [side(old, self._digits, is_new=False) for old, _n in both])
+        self._columns[1].insert(at, [side(new, self._digits, is_new=True) for _o, new in both])
+
+    def _put_header(self, at: int, hunk: Hunk | None, fold: Fold | None) -> None:
+        """A row above a change, with what is folded before it; or only that, at the end."""
+        folded = Folded(fold) if fold else None
+        for column in self._columns:
+            row = Gtk.Box(spacing=6, css_classes=["hunk"])
+            if folded:
+                button = Gtk.Button(css_classes=["flat", "caption", "fold"])
+                button.set_tooltip_text(_("Show them"))
+                button.connect("clicked", weakly(self._unfold), len(self._folded))
+                folded.buttons.append(button)
+                row.append(button)
+            if hunk:
+                is_last = column is self._columns[-1]
+                act = weakly(self._act)
+                fill_header(row, hunk, self._actions, act, is_last=is_last)
+            column.insert_widget(at, row)
+        buffer = self._columns[-1].buffer
+        mark = buffer.create_mark(None, buffer.get_iter_at_line(at)[1], left_gravity=False)
+        if hunk:
+            self._hunk_marks.append(mark)
+        if folded:
+            folded.mark = mark
+            folded.is_alone = hunk is None
+            folded.show()
+            self._folded.append(folded)
+
+    def _put_more(self, at: int) -> None:
+        for column in self._columns:
+            button = Gtk.Button(label=_("Show more changes"), css_classes=["flat", "caption"])
+            button.connect("clicked", weakly(self._show_more))
+            column.insert_widget(at, button)
+
+    # --- what the person does --------------------------------------------------------------------
+
+    def _act(self, _button: Gtk.Button, index: int, action: str) -> None:
+        self.emit("hunk-action", index, action)
+
+    def _unfold(self, _button: Gtk.Button, number: int) -> None:
+        folded = self._folded[number]
+        if self.diff is None or folded.mark is None:
+            return
+        fold, last = folded.fold, self._columns[-1]
+        size = min(fold.size, _UNFOLDED)
+        lines = self.diff.unfold(Fold(fold.old_start, fold.new_start, size))
+        if self._syntax:
+            self._syntax.is_ready(lines, time.monotonic() + _UNFOLD_BUDGET)
+        last.view.grab_focus()
+        self._put(last.buffer.get_iter_at_mark(folded.mark).get_line(), lines)
+        if fold.size > size:
+            folded.fold = Fold(fold.old_start + size, fold.new_start + size, fold.size - size)
+            folded.show()
+        elif folded.is_alone:
+            at = last.buffer.get_iter_at_mark(folded.mark).get_line()
+            for column in self._columns:
+                column.remove(at)
+        else:
+            folded.remove()
+
+    def _show_more(self, _button: Gtk.Button) -> None:
+        self._columns[-1].view.grab_focus()
+        for column in self._columns:
+            column.remove(len(column) - 1)
+        self._left = self._most_hunks
+        self._timer = self._timer or GLib.timeout_add(_PAUSE, weakly(self._load))
+
+    def _go(self, _widget: Gtk.Widget | None, by: int) -> None:
+        count = len(self._hunk_marks)
+        if count:
+            self.go_to_change(max(0, min(count - 1, self._current + by)))
+
+    def _key(self, _widget: Gtk.Widget, _arguments: GLib.Variant | None, by: int) -> bool:
+        self._go(None, by)
+        return Gdk.EVENT_STOP
+
+    def _show_summary(self) -> None:
+        diff = self.diff
+        if diff is None:
+            return
+        counts = f"+{diff.added:,} \N{MINUS SIGN}{diff.removed:,}"
+        if self._current >= 0:
+            place = _("Change {number} of {count}").format(
+                number=self._current + 1, count=len(diff.hunks)
+            )
+        else:
+            count = len(diff.hunks)
+            place = ngettext("{count} change", "{count} changes", count).format(count=count)
+        parts = [place, counts]
+        if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
+            parts.append(_("lines end as on Windows"))
+        self.summary.set_label(" · ".join(parts))
+
+    # --- two columns -----------------------------------------------------------------------------
+
+    def _tie(self) -> None:
+        for number, column in enumerate(self._columns):
+            other = self._columns[1 - number]
+            for here, there in (
+                (column.widget.get_vadjustment(), other.widget.get_vadjustment()),
+                (column.widget.get_hadjustment(), other.widget.get_hadjustment()),
+            ):
+                here.connect("value-changed", weakly(self._scrolled), there)
+
+    def _scrolled(self, here: Gtk.Adjustment, there: Gtk.Adjustment) -> None:
+        if not self._is_moving:
+            self._is_moving = True
+            there.set_value(here.get_value())
+            self._is_moving = False
+
+    def _width_changed(self, *_args: object) -> None:
+        # Later: this comes in the middle of laying out.
+        if not self._check:
+            self._check = GLib.timeout_add(0, weakly(self._relayout_later))
+
+    def _relayout_later(self) -> bool:
+        self._check = 0
+        self._relayout()
+        return GLib.SOURCE_REMOVE
+
+    def _relayout(self, *_args: object) -> None:
+        is_wide = self.get_width() >= _NARROW
+        if self._columns and self._wants_two() != self.is_side_by_side:
+            self._rebuild()
+        self.side_toggle.set_sensitive(is_wide)
+
+    # --- the theme -----------------------------------------------------------------------------
+
+    def do_realize(self) -> None:
+        Gtk.Box.do_realize(self)
+        manager = Adw.StyleManager.get_default()
+        self._style_handler = manager.connect("notify::dark", weakly(self._theme_changed))
+        self._theme_changed()
+
+    def do_unrealize(self) -> None:
+        Adw.StyleManager.get_default().disconnect(self._style_handler)
+        Gtk.Box.do_unrealize(self)
+
+    def _theme_changed(self, *_args: object) -> None:
+        for column in self._columns:
+            column.tags.repaint()
+        if self._syntax is not None:
+            self._syntax.repaint()

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a widget has under way. Whatever goes wrong in it is told, never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+
+from ..errors import OllmSandboxError
+
+
+class Tasks:
+    """`tell` shows a sentence to the person."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+        self._running: set[asyncio.Task[object]] = set()
+
+    def start(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
+        task = asyncio.get_event_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._running
+
+    def cancel(self) -> None:
+        for task in tuple(self._running):
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._running.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, OllmSandboxError):
+            self.tell(str(error))
+        elif error is not None:
+            self.tell(f"Something went wrong: {error}")
+            # A mistake of ours: seen on the console, and by the tests.
+            sys.excepthook(type(error), error, error.__traceback__)

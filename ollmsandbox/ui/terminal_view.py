@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A command's output as it comes, with little work in each frame however much there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from gettext import ngettext
+
+from gi.repository import Adw, Gdk, GLib, GObject, Gtk, Pango
+
+from .nested_scroll import NestedScroller
+from .template import template
+from .terminal import MOST_LINES, Screen
+from .terminal_backlog import Backlog
+from .terminal_colours import theme
+from .terminal_find import Finder
+from .terminal_follow import Follower
+from .terminal_tags import Tags
+from .weakly import weakly
+
+# For reading new output, each time: the rest is for everybody else, and for drawing.
+_BUDGET = 0.004
+# Milliseconds from one update to the next; nobody reads faster.
+_PAUSE = 33
+# Each line that is new has to be laid out; one can have hundreds of runs.
+_LINES, _RUNS = 60, 150
+_COMPACT, _MOST = 12, 30
+_MARGINS = 12
+
+
+@Gtk.Template(filename=template("terminal_view"))
+class TerminalView(Gtk.Box):
+    __gtype_name__ = "OllmTerminalView"
+
+    earlier = Gtk.Template.Child()
+    earlier_label = Gtk.Template.Child()
+    open_all = Gtk.Template.Child()
+    search_bar = Gtk.Template.Child()
+    search_entry = Gtk.Template.Child()
+    search_count = Gtk.Template.Child()
+    search_previous = Gtk.Template.Child()
+    search_next = Gtk.Template.Child()
+    scroller: NestedScroller = Gtk.Template.Child()
+    text_view = Gtk.Template.Child()
+
+    @GObject.Signal(name="open-all")
+    def open_all_signal(self):
+        """The person wants to see all of the output, also what is only on disk."""
+
+    def __init__(self, most_lines: int = MOST_LINES) -> None:
+        super().__init__()
+        self._most_lines = most_lines
+        self._buffer = self.text_view.get_buffer()
+        # Every piece would be kept a second time.
+        self._buffer.set_enable_undo(False)
+        self._tags = Tags(self._buffer)
+        self._finder = Finder(self._buffer)
+        self._compact = True
+        self._timer = 0
+        self._next_search = 0.0
+        self._follower = Follower(self.scroller)
+        self._style_handlers: list[int] = []
+        self._restart()
+        self.open_all.connect("clicked", weakly(self._ask_for_all))
+        self.search_bar.connect_entry(self.search_entry)
+        self.search_bar.connect("notify::search-mode-enabled", weakly(self._search_toggled))
+        self.search_entry.connect("search-changed", weakly(self._search))
+        for signal, by in (("next-match", 1), ("previous-match", -1), ("activate", 1)):
+            self.search_entry.connect(signal, weakly(self._step), by)
+        self.search_next.connect("clicked", weakly(self._step), 1)
+        self.search_previous.connect("clicked", weakly(self._step), -1)
+        self._add_shortcuts()
+
+    # --- for the owner -------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Cheap: what it means is found out when there is time."""
+        self._backlog.add(data)
+        self._wake()
+
+    def feed_lines(self, lines: Iterable[str]) -> None:
+        self.feed("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+
+    def finish(self) -> None:
+        """Nothing more will come."""
+        self._is_finished = True
+        self._wake()
+
+    def clear(self) -> None:
+        self._buffer.set_text("")
+        self._restart()
+        self._show_earlier()
+
+    @property
+    def is_up_to_date(self) -> bool:
+        return not self._is_behind
+
+    @property
+    def text(self) -> str:
+        """What is shown, as plain text."""
+        return self._buffer.get_text(*self._buffer.get_bounds(), True)
+
+    @property
+    def is_following(self) -> bool:
+        return self._follower.is_following
+
+    def copy_all(self) -> None:
+        self.get_clipboard().set(self.text)
+
+    def find(self) -> None:
+        self.search_bar.set_search_mode(True)
+        self.search_entry.grab_focus()
+
+    def fill(self) -> None:
+        """As high as there is room, for a page of its own."""
+        self.scroller.set_vexpand(True)
+        self.scroller.set_propagate_natural_height(False)
+
+    @GObject.Property(type=bool, default=True)
+    def compact(self) -> bool:
+        """Only as high as its last lines."""
+        return self._compact
+
+    @compact.setter  # type: ignore[no-redef]
+    def compact(self, value: bool) -> None:
+        self._compact = value
+        self._set_height()
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def _restart(self) -> None:
+        self._screen = Screen(self._most_lines)
+        self._backlog = Backlog(self._screen)
+        self._first = self._end = self._changed = 0
+        self._is_finished = False
+        self._is_behind = False
+
+    def _wake(self) -> None:
+        self._is_behind = True
+        # Not in a frame's own callback: a text view that was changed there finds out while it is
+        # drawn how high it is, too late for its scrollbar. And what nobody sees can wait.
+        if not self._timer and self.get_mapped():
+            self._timer = GLib.timeout_add(_PAUSE, weakly(self._update))
+
+    def _update(self) -> bool:
+        """Whether there is more to do."""
+        now = time.monotonic()
+        self._backlog.work(now + _BUDGET)
+        if self._is_finished and not self._backlog:
+            self._screen.finish()
+            self._is_finished = False
+        self._changed = min(self._changed, self._screen.take_changed())
+        self._remove_old()
+        self._add_new()
+        self._show_earlier()
+        is_behind = bool(self._backlog) or self._end < self._screen.end or self._is_finished
+        if not is_behind and self._first > self._screen.dropped:
+            self._add_above()
+            is_behind = True
+        # While it grows only now and then, and once more at the end.
+        if self._finder.is_active and (not is_behind or now >= self._next_search):
+            self._search_again()
+        self._is_behind = is_behind
+        if not is_behind or not self.get_mapped():
+            self._timer = 0
+            return GLib.SOURCE_REMOVE
+        return GLib.SOURCE_CONTINUE
+
+    def _remove_old(self) -> None:
+        end, dropped = self._screen.end, self._screen.dropped
+        is_far_behind = end - self._end > _LINES and self._follower.is_following
+        if dropped >= self._end or is_far_behind:
+            # What would run past unseen is put above the end when there is time.
+            self._buffer.set_text("")
+            self._first = self._end = max(dropped, end - _LINES)
+            self._changed = self._end
+            return
+        if dropped > self._first:
+            _found, start = self._buffer.get_iter_at_line(dropped - self._first)
+            self._buffer.delete(self._buffer.get_start_iter(), start)
+            self._first = dropped
+        changed = max(self._changed, self._first)
+        if changed < self._end:
+            _found, start = self._buffer.get_iter_at_line(changed - self._first)
+            if changed > self._first:
+                start.backward_char()
+            self._buffer.delete(start, self._buffer.get_end_iter())
+            self._end = changed
+        self._changed = self._end
+
+    def _add_new(self) -> None:
+        last = self._screen.end
+        if self._end < last:
+            start = self._buffer.get_char_count()
+            self._end = self._insert(start, self._end, min(last, self._end + _LINES))
+            self._changed = self._end
+
+    def _add_above(self) -> None:
+        start = max(self._screen.dropped, self._first - _LINES)
+        # Whole, or the lines would not join those below.
+        self._insert(0, start, self._first, is_whole=True)
+        self._first = start
+
+    def _insert(self, offset: int, start: int, end: int, *, is_whole: bool = False) -> int:
+        """Lines of the screen into the buffer, and how far it came."""
+        pieces: list[str] = []
+        marks: list[tuple[int, int, tuple[Gtk.TextTag, ...]]] = []
+        begin = offset
+        number = start
+        while number < end and (is_whole or len(marks) < _RUNS):
+            if number > self._first:
+                pieces.append("\n")
+                offset += 1
+            for run in self._screen.line(number):
+                pieces.append(run.text)
+                tags = self._tags.of(run.style)
+                if tags:
+                    marks.append((offset, offset + len(run.text), tags))
+                offset += len(run.text)
+            if is_whole:
+                pieces.append("\n")
+                offset += 1
+            number += 1
+        at = self._buffer.get_iter_at_offset
+        self._buffer.insert(at(begin), "".join(pieces))
+        self._buffer.apply_tag(self._tags.base, at(begin), at(offset))
+        for first, last, tags in marks:
+            bounds = at(first), at(last)
+            for tag in tags:
+                self._buffer.apply_tag(tag, *bounds)
+        return number
+
+    def _show_earlier(self) -> None:
+        count = self._screen.dropped
+        if self.earlier.get_visible() != (count > 0):
+            self.earlier.set_visible(count > 0)
+        if count:
+            words = ngettext(
+                "{count} earlier line is on disk", "{count} earlier lines are on disk", count
+            )
+            self.earlier_label.set_label(words.format(count=f"{count:,}"))
+
+    def _ask_for_all(self, _button: Gtk.Button) -> None:
+        self.emit("open-all")
+
+    # --- height and scrolling ------------------------------------------------------------------
+
+    def _set_height(self) -> None:
+        metrics = self.text_view.get_pango_context().get_metrics(None, None)
+        line = (metrics.get_ascent() + metrics.get_descent()) / Pango.SCALE
+        lines = _COMPACT if self._compact else _MOST
+        self.scroller.set_max_content_height(round(line * lines) + _MARGINS)
+
+    # --- finding -------------------------------------------------------------------------------
+
+    def _add_shortcuts(self) -> None:
+        find = weakly(self.find)
+
+        def act(*_: object) -> bool:
+            find()
+            return Gdk.EVENT_STOP
+
+        controller = Gtk.ShortcutController()
+        keys = Gtk.ShortcutTrigger.parse_string("<Control>f")
+        controller.add_shortcut(Gtk.Shortcut.new(keys, Gtk.CallbackAction.new(act)))
+        self.add_controller(controller)
+
+    def _search_toggled(self, bar: Gtk.SearchBar, _property: GObject.ParamSpec) -> None:
+        if not bar.get_search_mode():
+            self._finder.search("")
+            self.search_count.set_label("")
+            self.text_view.grab_focus()
+
+    def _search(self, entry: Gtk.SearchEntry) -> None:
+        self._finder.search(entry.get_text())
+        self._show_found()
+
+    def _step(self, _widget: Gtk.Widget, by: int) -> None:
+        self._finder.step(by)
+        self._show_found()
+
+    def _search_again(self) -> None:
+        self._finder.again()
+        self.search_count.set_label(self._finder.words)
+        self._next_search = time.monotonic() + 0.5
+
+    def _show_found(self) -> None:
+        self.search_count.set_label(self._finder.words)
+        place = self._finder.current
+        if place is not None:
+            self._follower.is_following = False
+            start = self._buffer.get_iter_at_offset(place)
+            self.text_view.scroll_to_iter(start, 0.1, False, 0, 0)
+
+    def do_map(self) -> None:
+        Gtk.Box.do_map(self)
+        self._wake()
+
+    # --- the theme -----------------------------------------------------------------------------
+
+    def do_realize(self) -> None:
+        Gtk.Box.do_realize(self)
+        self._set_height()
+        manager = Adw.StyleManager.get_default()
+        self._style_handlers = [
+            manager.connect(f"notify::{name}", weakly(self._theme_changed))
+            for name in ("dark", "high-contrast")
+        ]
+        self._theme_changed(manager)
+
+    def do_unrealize(self) -> None:
+        for handler in self._style_handlers:
+            Adw.StyleManager.get_default().disconnect(handler)
+        self._style_handlers = []
+        Gtk.Box.do_unrealize(self)
+
+    def _theme_changed(self, manager: Adw.StyleManager, *_args: object) -> None:
+        self._tags.set_theme(
+            theme(dark=manager.get_dark(), high_contrast=manager.get_high_contrast())
+        )

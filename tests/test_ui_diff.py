@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two versions of a text, as data."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ollmsandbox.ui.diff_lines import matching_blocks
+from ollmsandbox.ui.diff_model import Diff, Fold, Hunk, Kind, compare, decode, pairs
+from ollmsandbox.ui.diff_words import word_changes
+
+pytestmark = pytest.mark.anybody
+
+SIGNS = {Kind.SAME: " ", Kind.ADDED: "+", Kind.REMOVED: "-"}
+
+
+def numbered(count: int) -> list[str]:
+    return [f"line {number}\n" for number in range(1, count + 1)]
+
+
+def written(diff: Diff) -> list[str]:
+    result: list[str] = []
+    for part in diff.parts:
+        if isinstance(part, Fold):
+            result.append(f"... {part.size}")
+        else:
+            result += [SIGNS[line.kind] + line.text for line in part.lines]
+    return result
+
+
+def test_a_change_has_three_lines_around_it_and_the_rest_is_folded() -> None:
+    old = numbered(20)
+    new = [*old[:9], "other\n", *old[10:]]
+    diff = compare("".join(old), "".join(new))
+    assert written(diff) == [
+        "... 6",
+        " line 7",
+        " line 8",
+        " line 9",
+        "-line 10",
+        "+other",
+        " line 11",
+        " line 12",
+        " line 13",
+        "... 7",
+    ]
+    assert (diff.added, diff.removed) == (1, 1)
+    fold = diff.parts[0]
+    assert isinstance(fold, Fold)
+    assert [line.text for line in diff.unfold(fold)] == [f"line {n}" for n in range(1, 7)]
+    assert [line.old for line in diff.hunks[0].lines] == [7, 8, 9, 10, None, 11, 12, 13]
+
+
+def test_changes_that_are_close_are_one() -> None:
+    old = numbered(30)
+    near = [*old[:9], "x\n", *old[10:14], "y\n", *old[15:]]
+    far = [*old[:4], "x\n", *old[5:24], "y\n", *old[25:]]
+    assert len(compare("".join(old), "".join(near)).hunks) == 1
+    assert len(compare("".join(old), "".join(far)).hunks) == 2
+
+
+def test_one_change_can_be_taken_back_or_made_alone() -> None:
+    old = numbered(30)
+    new = ["first\n", *old[:14], *old[16:], "last"]
+    diff = compare("".join(old), "".join(new))
+    first, middle, last = diff.hunks
+    assert diff.without(first) == "".join([*old[:14], *old[16:], "last"])
+    assert diff.without(middle) == "".join(["first\n", *old, "last"])
+    assert diff.with_only(last) == "".join([*old, "last"])
+    assert diff.with_only(first) == "".join(["first\n", *old])
+
+
+def test_a_missing_line_end_is_told() -> None:
+    assert written(compare("a\nb", "a\nb\n")) == [
+        " a",
+        "-b",
+        "-No newline at end of file",
+        "+b",
+    ]
+    same = compare("x\na", "y\na").hunks[0].lines
+    assert same[-1].is_note
+    assert same[-1].kind is Kind.SAME
+
+
+def test_what_cannot_be_seen_is_marked() -> None:
+    diff = compare("a\r\nb\n", "a\nb\n")
+    assert written(diff) == ["-a^M", "+a", " b"]
+    assert written(compare("x\n", "x\u202e\u200b\n")) == ["-x", "+x<U+202E><U+200B>"]
+    windows = compare("a\r\nb\r\n", "a\r\nc\r\n")
+    assert windows.has_crlf
+    assert written(windows) == [" a", "-b", "+c"]
+
+
+def test_new_and_deleted_and_equal_files() -> None:
+    assert written(compare("", "a\nb\n")) == ["+a", "+b"]
+    assert written(compare("a\n", "")) == ["-a"]
+    assert compare("a\n", "a\n").hunks == ()
+    assert compare("", "").parts == ()
+
+
+def test_two_columns_have_removed_beside_added() -> None:
+    (hunk,) = compare("same\na\nb\nc\nend\n", "same\nA\nend\n").hunks
+    assert [(left and left.text, right and right.text) for left, right in pairs(hunk.lines)] == [
+        ("same", "same"),
+        ("a", "A"),
+        ("b", None),
+        ("c", None),
+        ("end", "end"),
+    ]
+
+
+def test_the_words_that_differ_are_known() -> None:
+    old, new = "result = compute(first, second)", "result = compute(first, third)"
+    removed, added = word_changes(old, new)
+    assert [old[a:b] for a, b in removed] == ["second"]
+    assert [new[a:b] for a, b in added] == ["third"]
+    assert word_changes("something else entirely", "nothing = at_all(1)") == ((), ())
+
+
+def test_of_a_long_line_the_part_that_differs_is_shown() -> None:
+    old = "word " * 40_000
+    new = old[:100_000] + "HERE " + old[100_000:]
+    (hunk,) = compare(f"{old}\n", f"{new}\n").hunks
+    line = hunk.lines[1]
+    assert len(line.text) < 2100
+    assert [line.text[a:b].strip() for a, b in line.spans] == ["HERE"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (numbered(50_000), [f"other {n}\n" if n % 2 else f"line {n}\n" for n in range(50_000)]),
+        (["}\n" if n % 3 else "{\n" for n in range(50_000)], ["}\n"] * 50_000),
+        (numbered(50_000), numbered(50_000)[::-1]),
+    ],
+    ids=["every second line", "always the same lines", "turned around"],
+)
+def test_a_large_file_is_compared_in_bounded_steps(old: list[str], new: list[str]) -> None:
+    diff = compare("".join(old), "".join(new))
+    (hunk, *_rest) = diff.hunks
+    assert diff.without(hunk) != "".join(new)
+    assert len(diff.new) == 50_000
+
+
+def test_binary_files_are_no_text() -> None:
+    assert decode("grün\n".encode()) == "grün\n"
+    assert decode(b"a\0b") is None
+    assert decode(b"\xff\xfe") is None
+
+
+_LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "\n", "{\n", "}\n", "x"]), max_size=60)
+
+
+@settings(max_examples=80, deadline=None)
+@given(_LINES, _LINES)
+def test_both_versions_can_be_read_from_the_parts(old: list[str], new: list[str]) -> None:
+    diff = compare("".join(old), "".join(new))
+    lines = [
+        line
+        for part in diff.parts
+        for line in (part.lines if isinstance(part, Hunk) else diff.unfold(part))
+        if not line.is_note
+    ]
+    assert [line.text for line in lines if line.kind is not Kind.ADDED] == [
+        line.rstrip("\n") for line in diff.old
+    ]
+    assert [line.text for line in lines if line.kind is not Kind.REMOVED] == [
+        line.rstrip("\n") for line in diff.new
+    ]
+    text = "".join(new)
+    # From the last on, so that the places of the others stay.
+    for hunk in reversed(diff.hunks):
+        text = compare("".join(old), text).without(hunk)
+    assert text == "".join(old)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_LINES, _LINES)
+def test_blocks_are_the_same_lines_in_rising_order(old: list[str], new: list[str]) -> None:
+    at_old = at_new = 0
+    for block in matching_blocks(old, new):
+        assert block.old >= at_old
+        assert block.new >= at_new
+        assert old[block.old : block.old + block.size] == new[block.new : block.new + block.size]
+        at_old, at_new = block.old + block.size, block.new + block.size
