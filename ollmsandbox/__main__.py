@@ -1,15 +1,35 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox`: with a sub-command it is the command line."""
+"""`ollmsandbox` opens the window; with a sub-command it is the command line."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping, Sequence
 
 
 def main() -> int:
+    arguments = sys.argv[1:]
+    if wants_window(arguments, os.environ):
+        from .ui.application import main as window
+
+        return window(sys.argv)
     from .cli import main as command_line
 
-    return command_line(sys.argv[1:])
+    return command_line(arguments)
+
+
+def wants_window(arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Without a display, no argument shows the help."""
+    if not arguments:
+        backend = environ.get("GDK_BACKEND", "")
+        return bool(
+            environ.get("WAYLAND_DISPLAY") or environ.get("DISPLAY") or backend == "broadway"
+        )
+    # A folder, as a file manager names it: with a slash, so that none is taken for a sub-command.
+    return arguments[0] == "--gapplication-service" or all(
+        argument in (".", "..") or "/" in argument for argument in arguments
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program with a window: one instance, its actions, its notifications."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from gettext import gettext as _
+
+from gi.repository import Adw, Gdk, Gio, GLib, Gtk
+
+from ..chat.desk import Desk
+from ..errors import OllmSandboxError
+from ..loop import run_application
+from ..paths import Paths
+from ..permission.request import PermissionRequest
+from . import permission_words
+from .asking import WindowAsker
+from .model_choice import ModelChoice
+from .sessions import Sessions
+from .settings import SCHEMA, Settings
+from .template import stylesheet
+from .window import Window
+
+_SHORTCUTS = {
+    "app.quit": ["<Control>q"],
+    "win.new-session": ["<Control>n"],
+    "win.open-project": ["<Control>o"],
+    "win.preferences": ["<Control>comma"],
+    "win.show-help-overlay": ["<Control>question"],
+    "win.toggle-changes": ["F9", "<Control><Shift>c"],
+    "win.back": ["<Alt>Left"],
+    "win.stop": ["<Control>period"],
+    "win.compose": ["<Control>l"],
+    "win.next-question": ["<Control>j"],
+    "window.close": ["<Control>w"],
+}
+
+
+class Application(Adw.Application):
+    __gtype_name__ = "OllmApplication"
+
+    def __init__(self, environ: Mapping[str, str], application_id: str = SCHEMA) -> None:
+        super().__init__(application_id=application_id, flags=Gio.ApplicationFlags.HANDLES_OPEN)
+        self._environ = environ
+        self.window: Window | None = None
+        self.asker = WindowAsker()
+
+    def do_startup(self) -> None:
+        Adw.Application.do_startup(self)
+        Gtk.Window.set_default_icon_name(SCHEMA)
+        display = Gdk.Display.get_default()
+        assert display is not None
+        provider = Gtk.CssProvider()
+        provider.load_from_path(stylesheet())
+        Gtk.StyleContext.add_provider_for_display(
+            display, provider, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION
+        )
+        _find_icons(display)
+        paths = Paths.from_environ(self._environ)
+        self.settings = Settings(paths)
+        self.desk = Desk(paths, self._environ, self.asker)
+        self.choice = ModelChoice(self.desk.connections)
+        self.sessions = Sessions(self.desk, self.choice, self.settings)
+        quit_ = Gio.SimpleAction.new("quit", None)
+        quit_.connect("activate", lambda *_: self._quit())
+        self.add_action(quit_)
+        question = Gio.SimpleAction.new("show-question", GLib.VariantType.new("(ss)"))
+        question.connect("activate", lambda _action, target: self._show_question(*target.unpack()))
+        self.add_action(question)
+        for action, keys in _SHORTCUTS.items():
+            self.set_accels_for_action(action, keys)
+        self.asker.connect("asked", lambda _asker, request: self._announce(request))
+        self.asker.connect(
+            "settled", lambda _asker, request: self.withdraw_notification(request.id)
+        )
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            GLib.unix_signal_add(GLib.PRIORITY_DEFAULT, number, self._on_signal)
+
+    def do_activate(self) -> None:
+        self._present()
+
+    def do_open(self, files: Sequence[Gio.File], _count: int, _hint: str) -> None:
+        window = self._present()
+        for file in files:
+            path = file.get_path()
+            if path is None or not os.path.isdir(path):
+                name = file.get_parse_name()
+                window.tell(_("{} is not a folder that can be opened.").format(name))
+            else:
+                window.open_project(path)
+
+    def do_shutdown(self) -> None:
+        self.desk.close()
+        Adw.Application.do_shutdown(self)
+
+    def _present(self) -> Window:
+        if self.window is None:
+            self.window = Window(
+                self, self.desk, self.sessions, self.choice, self.asker, self.settings
+            )
+            self.window.connect("closed", self._on_closed)
+        self.window.present()
+        return self.window
+
+    def _on_closed(self, _window: Window) -> None:
+        self.window = None
+        self.quit()
+
+    def _quit(self) -> None:
+        if self.window is None:
+            self.quit()
+        else:
+            # It asks first, if something would be cut off.
+            self.window.close()
+
+    def _on_signal(self) -> bool:
+        """Nobody can be asked any more; what runs is ended in order."""
+        if self.window is not None:
+            self.window.close_at_once()
+        else:
+            self.quit()
+        return GLib.SOURCE_CONTINUE
+
+    def _announce(self, request: PermissionRequest) -> None:
+        """Only if the person looks elsewhere."""
+        if not self.settings.boolean("notifications"):
+            return
+        if self.window is not None and self.window.shows_question(request):
+            return
+        title, body = permission_words.notification(request)
+        notification = Gio.Notification.new(title)
+        notification.set_body(body)
+        notification.set_priority(Gio.NotificationPriority.HIGH)
+        target = GLib.Variant("(ss)", (request.session_id, request.call_id))
+        notification.set_default_action_and_target("app.show-question", target)
+        notification.add_button_with_target(_("Show the Question"), "app.show-question", target)
+        self.send_notification(request.id, notification)
+
+    def _show_question(self, session_id: str, call_id: str) -> None:
+        self._present().show_question(session_id, call_id)
+
+
+def _find_icons(display: Gdk.Display) -> None:
+    """In a checkout they are not installed."""
+    icons = os.path.join(os.path.dirname(stylesheet()), "icons")
+    if os.path.isdir(icons):
+        Gtk.IconTheme.get_for_display(display).add_search_path(icons)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`arguments` with the program's name first."""
+    if not Gtk.init_check() or Gdk.Display.get_default() is None:
+        print("ollmsandbox: There is no display to open a window on.", file=sys.stderr)
+        print("Use a sub-command (`ollmsandbox --help`), or build-aux/run.", file=sys.stderr)
+        return 1
+    try:
+        application = Application(dict(os.environ))
+        return run_application(application, arguments)
+    except OllmSandboxError as error:
+        print(f"ollmsandbox: {error}", file=sys.stderr)
+        return 1

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs and the files they changed, as items of a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gi.repository import GObject
+
+from ..project import records
+from ..project.apply import Recorded, State
+from ..project.changes import Type
+from ..project.manager import ProjectManager
+
+WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+
+
+@dataclass(frozen=True)
+class RunData:
+    id: str
+    command: str
+    started_at: float
+    items: tuple[Recorded, ...]
+
+    def count(self, *states: State) -> int:
+        return sum(item.state in states for item in self.items)
+
+    @property
+    def waiting(self) -> int:
+        return self.count(*WAITS)
+
+    @property
+    def is_held(self) -> bool:
+        return any(item.is_held and item.state is State.PENDING for item in self.items)
+
+
+def load(manager: ProjectManager, project: str, limit: int, text: str = "") -> list[RunData]:
+    """The newest first, but what waits before all else. Not for the main thread."""
+    found = manager.find_project(project)
+    if found is None:
+        return []
+    runs = [
+        RunData(run.id, run.command, run.started_at, tuple(_files_last(manager, run)))
+        for run in manager.runs(found, limit, text=text)
+    ]
+    return sorted(runs, key=lambda run: not run.waiting)
+
+
+def _files_last(manager: ProjectManager, run: object) -> list[Recorded]:
+    """In the order of a file manager, and folders only where nothing in them tells of them."""
+    items = records.read_changes(manager, run)  # type: ignore[arg-type]
+    inner = {item.change.path.rpartition("/")[0] for item in items}
+    shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
+    return sorted(shown, key=lambda item: (not item.is_held, item.change.path))
+
+
+class RunItem(GObject.Object):
+    __gtype_name__ = "OllmRunItem"
+
+    def __init__(self, data: RunData) -> None:
+        super().__init__()
+        self.data = data
+        self.is_open = False
+
+
+class FileItem(GObject.Object):
+    __gtype_name__ = "OllmFileItem"
+
+    def __init__(self, run: RunData, recorded: Recorded) -> None:
+        super().__init__()
+        self.run = run
+        self.recorded = recorded

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One changed file: what it was and what it is, and what can be done about it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from gettext import gettext as _
+
+from gi.repository import Adw, Gtk
+
+from ..permission.visible import visible, visible_line
+from ..project.apply import Recorded, State
+from ..project.changes import Kind, Type
+from ..project.manager import ProjectManager
+from . import change_words as words
+from .change_items import RunData
+from .change_work import Shown, act_on_part, look
+from .diff_view import DiffView
+from .earlier_versions import EarlierVersions
+from .image_pair import ImagePair
+from .settings import Settings
+from .signals import signals
+from .tasks import Tasks
+from .template import template
+from .weakly import weakly
+
+
+@Gtk.Template(filename=template("change_page"))
+class ChangePage(Gtk.Box):
+    __gtype_name__ = "OllmChangePage"
+
+    __gsignals__ = signals({"back": (), "act": (str,), "changed": ()})
+
+    back_button: Gtk.Button = Gtk.Template.Child()
+    path: Gtk.Label = Gtk.Template.Child()
+    about: Gtk.Label = Gtk.Template.Child()
+    conflict: Gtk.Label = Gtk.Template.Child()
+    versions_button: Gtk.MenuButton = Gtk.Template.Child()
+    verbs: Gtk.Box = Gtk.Template.Child()
+    place: Adw.Bin = Gtk.Template.Child()
+
+    def __init__(
+        self,
+        manager: ProjectManager,
+        settings: Settings,
+        run: RunData,
+        recorded: Recorded,
+        tasks: Tasks,
+    ) -> None:
+        super().__init__()
+        self._manager = manager
+        self._settings = settings
+        self.run = run
+        self.recorded = recorded
+        self._tasks = tasks
+        self._shown: Shown | None = None
+        self.diff: DiffView | None = None
+        self._earlier = EarlierVersions(manager, run, recorded, tasks)
+        self._earlier.connect("restored", weakly(self._on_restored))
+        self._earlier.connect("counted", weakly(self._on_counted))
+        self.versions_button.set_popover(self._earlier)
+        self._show_about()
+        tasks.start(self.look())
+        self._earlier.refresh()
+
+    def focus(self) -> None:
+        self.back_button.grab_focus()
+
+    async def look(self) -> None:
+        """At how it stands now."""
+        shown = await asyncio.to_thread(look, self._manager, self.run, self.recorded.number)
+        if shown is None:
+            self.emit("back")
+            return
+        self._shown = shown
+        self.recorded = shown.recorded
+        self._show_about()
+        self._show_versions(shown)
+
+    def _show_about(self) -> None:
+        item = self.recorded
+        self.path.set_label(visible_line(item.change.path))
+        self.about.set_label(visible_line(words.about(item)))
+        self.conflict.set_visible(item.state is State.CONFLICT)
+        while (child := self.verbs.get_first_child()) is not None:
+            self.verbs.remove(child)
+        for verb, label in words.verbs({item.state}):
+            button = Gtk.Button(label=label)
+            if verb in ("apply", "take"):
+                button.add_css_class("suggested-action")
+            button.connect("clicked", weakly(self._on_verb), verb)
+            self.verbs.append(button)
+
+    def _show_versions(self, shown: Shown) -> None:
+        item = shown.recorded
+        notes = [version.note for version in (shown.before, shown.after) if version.note]
+        self.diff = None
+        if item.change.type is not Type.FILE and item.change.kind is not Kind.REPLACED:
+            self.place.set_child(_sentence(_what_it_is(item)))
+        elif notes:
+            self.place.set_child(_sentence(notes[0]))
+        elif (texts := shown.texts) is not None:
+            self._show_diff(shown.recorded, *texts)
+        else:
+            pair = ImagePair()
+            pair.show_files(shown.old_data, shown.new_data)
+            self.place.set_child(pair)
+
+    def _show_diff(self, item: Recorded, old: str, new: str) -> None:
+        self.diff = DiffView()
+        self.diff.set_hunk_actions(self._part_verbs(item))
+        self.diff.connect("hunk-action", weakly(self._on_part))
+        self.diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
+        self.place.set_child(self.diff)
+        self.diff.show_texts(old, new, item.change.path)
+
+    def _part_verbs(self, item: Recorded) -> list[tuple[str, str]]:
+        if item.change.kind is not Kind.MODIFIED or item.state is State.CONFLICT:
+            return []
+        return [(v, label) for v, label in words.verbs({item.state}) if v != "redo"]
+
+    def _on_part(self, diff: DiffView, index: int, verb: str) -> None:
+        shown = self._shown
+        if shown is None or diff.diff is None:
+            return
+        part = diff.diff.hunks[index]
+
+        async def work() -> None:
+            done = await asyncio.to_thread(
+                partial(act_on_part, self._manager, verb, shown, self.run, part)
+            )
+            for problem in done.problems:
+                self._tasks.tell(problem)
+            self.emit("changed")
+            await self.look()
+
+        self._tasks.start(work())
+
+    def _on_verb(self, _button: Gtk.Button, verb: str) -> None:
+        self.verbs.set_sensitive(False)
+        self.emit("act", verb)
+        self.verbs.set_sensitive(True)
+
+    def _on_restored(self, _versions: EarlierVersions) -> None:
+        self.emit("changed")
+        self._tasks.start(self.look())
+
+    def _on_counted(self, _versions: EarlierVersions, count: int) -> None:
+        self.versions_button.set_visible(count > 0)
+
+    @Gtk.Template.Callback()
+    def _on_back(self, _button: Gtk.Button) -> None:
+        self.emit("back")
+
+
+def _sentence(text: str) -> Gtk.Widget:
+    label = Gtk.Label(label=visible(text), wrap=True, justify=Gtk.Justification.CENTER)
+    label.add_css_class("dim-label")
+    for side in ("start", "end"):
+        getattr(label, f"set_margin_{side}")(18)
+    return label
+
+
+def _what_it_is(item: Recorded) -> str:
+    change = item.change
+    if change.type is Type.LINK:
+        return _("A link to {}").format(change.target)
+    if change.mode is not None and change.old_mode is not None:
+        return _("A folder, its mode was {old:04o} and is {new:04o} now.").format(
+            old=change.old_mode & 0o7777, new=change.mode & 0o7777
+        )
+    return _("A folder.")

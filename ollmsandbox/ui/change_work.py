@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is done with changes, off the main thread: verbs on runs, files and parts of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..project import records
+from ..project.apply import Recorded, State
+from ..project.manager import ProjectManager
+from ..project.recorder import Report
+from ..project.review import Review
+from ..project.rewriting import apply_hunks, discard_hunks, texts, undo_hunks
+from ..project.versions import Version, Versions
+from .change_items import RunData
+from .diff_model import Hunk, decode
+
+_WANTED = {
+    "apply": State.APPLIED,
+    "take": State.APPLIED,
+    "redo": State.APPLIED,
+    "discard": State.DISCARDED,
+    "keep": State.DISCARDED,
+    "undo": State.UNDONE,
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    count: int
+    # Why something was not done, in sentences.
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Both versions of a file, as far as they can be shown."""
+
+    recorded: Recorded
+    before: Version
+    after: Version
+    # None where there is no file.
+    old_data: bytes | None
+    new_data: bytes | None
+
+    @property
+    def texts(self) -> tuple[str, str] | None:
+        """Both as text, if both are."""
+        old, new = decode(self.old_data or b""), decode(self.new_data or b"")
+        return None if old is None or new is None else (old, new)
+
+
+_LARGEST = 8 << 20
+
+
+def act(review: Review, verb: str, run: RunData, paths: Sequence[str] = ()) -> Done:
+    """`paths` in full; without any, all of the run."""
+    row = review.manager.run(run.id)
+    does: dict[str, Callable[[], Report]] = {
+        "apply": lambda: review.apply(row, paths, only_waiting=True),
+        "take": lambda: review.apply(row, paths),
+        "redo": lambda: review.apply(row, paths),
+        "discard": lambda: review.discard(row, paths),
+        "keep": lambda: review.discard(row, paths),
+        "undo": lambda: review.undo(row, paths),
+    }
+    report = does[verb]()
+    done = [item for item in report.changes if item.state is _WANTED[verb]]
+    missed = [item for item in report.changes if item.state is not _WANTED[verb]]
+    problems = [f"{item.change.path}: {item.note}" for item in missed if item.note]
+    return Done(len(done), tuple(problems))
+
+
+def act_on_part(manager: ProjectManager, verb: str, shown: Shown, run: RunData, part: Hunk) -> Done:
+    """On changes that stand close together and are shown as one."""
+    row = manager.run(run.id)
+    does = {"undo": undo_hunks, "apply": apply_hunks, "discard": discard_hunks}[verb]
+    found = texts(manager, row, shown.recorded)
+    chosen = [
+        hunk
+        for hunk in (found.hunks if found else ())
+        if part.old_start <= hunk.old_start
+        and hunk.old_end <= part.old_end
+        and part.new_start <= hunk.new_start
+        and hunk.new_end <= part.new_end
+    ]
+    if not chosen:
+        return Done(0, (f"{shown.recorded.change.path} was changed in the meantime.",))
+    report = does(manager, row, shown.recorded, chosen)
+    return Done(1, tuple(item.note for item in report.changes if item.note))
+
+
+def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
+    """The change as it stands now; None if it is not known any more."""
+    row = manager.run(run.id)
+    recorded = next((i for i in records.read_changes(manager, row) if i.number == number), None)
+    if recorded is None:
+        return None
+    versions = Versions(manager)
+    before, after = versions.before(row, recorded), versions.after(row, recorded)
+    old = before.read(_LARGEST) if before.seen else None
+    new = after.read(_LARGEST) if after.seen else None
+    return Shown(recorded, before, after, old, new)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The changes of a project: by run, newest first, with what waits on top."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from gettext import gettext as _
+from gettext import ngettext
+
+from gi.repository import Adw, Gio, GLib, GObject, Gtk
+
+from ..project.manager import ProjectManager
+from ..project.review import Review
+from . import change_words as words
+from .change_items import FileItem, RunData, RunItem, load
+from .change_page import ChangePage
+from .change_rows import FileRow, RunRow
+from .change_work import Done, act
+from .dialogs import Choice, choose
+from .settings import Settings
+from .signals import signals
+from .tasks import Tasks
+from .template import template
+from .weakly import weakly
+
+# Without a filter; with one all are looked through.
+_NEWEST = 40
+_MOST = 500
+# Items that are put into the list at once.
+_CHUNK = 400
+_PULSE = 100
+
+
+@Gtk.Template(filename=template("changes_view"))
+class ChangesView(Gtk.Box):
+    __gtype_name__ = "OllmChangesView"
+
+    # How many changes wait.
+    __gsignals__ = signals({"count-changed": (int,), "undone": (str,)})
+
+    pages: Gtk.Stack = Gtk.Template.Child()
+    filter: Gtk.SearchEntry = Gtk.Template.Child()
+    waiting_box: Gtk.Box = Gtk.Template.Child()
+    waiting: Gtk.Label = Gtk.Template.Child()
+    progress: Gtk.ProgressBar = Gtk.Template.Child()
+    lists: Gtk.Stack = Gtk.Template.Child()
+    list_view: Gtk.ListView = Gtk.Template.Child()
+    empty: Adw.StatusPage = Gtk.Template.Child()
+    file_place: Adw.Bin = Gtk.Template.Child()
+
+    def __init__(
+        self, manager: ProjectManager, settings: Settings, tell: Callable[[str], None]
+    ) -> None:
+        super().__init__()
+        self._manager = manager
+        self._settings = settings
+        self._tell = tell
+        self._tasks = Tasks(tell)
+        self._project: str | None = None
+        self._wanted_run = ""
+        self._open_runs: set[str] = set()
+        self._loading: asyncio.Task[object] | None = None
+        self._runs: list[RunData] = []
+        self._store = Gio.ListStore.new(GObject.Object)
+        factory = Gtk.SignalListItemFactory()
+        factory.connect("bind", weakly(self._on_bind))
+        factory.connect("unbind", lambda _factory, item: item.set_child(None))
+        self.list_view.set_model(Gtk.NoSelection.new(self._store))
+        self.list_view.set_factory(factory)
+        self.page: ChangePage | None = None
+
+    def show_project(self, project: str | None) -> None:
+        if project != self._project:
+            self._project = project
+            self._open_runs = set()
+            self.filter.set_text("")
+            self.show_list()
+        self.refresh()
+
+    @property
+    def items(self) -> list[GObject.Object]:
+        """Of the list, from top to bottom."""
+        return list(self._store)
+
+    def refresh(self) -> None:
+        """Reads them anew; the last call counts."""
+        if self._loading is not None:
+            self._loading.cancel()
+        self._loading = self._tasks.start(self._load())
+
+    def select_run(self, run_id: str) -> None:
+        self._wanted_run = run_id
+        self._open_runs.add(run_id)
+        self.filter.set_text("")
+        self.show_list()
+        self.refresh()
+
+    def show_list(self) -> None:
+        self.pages.set_visible_child_name("list")
+        self.file_place.set_child(None)
+        self.page = None
+
+    # --- the list ------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        if self._project is None:
+            runs: list[RunData] = []
+        else:
+            text = self.filter.get_text().strip()
+            limit = _MOST if text else _NEWEST
+            runs = await asyncio.to_thread(load, self._manager, self._project, limit, text)
+        if runs and not self._open_runs:
+            self._open_runs.add(runs[0].id)
+        self._runs = runs
+        self._show_waiting()
+        items: list[GObject.Object] = []
+        for run in runs:
+            items += self._items_of(run)
+        await self._fill(items)
+        filtered = bool(self.filter.get_text())
+        self.empty.set_title(_("Nothing Found") if filtered else _("No Changes Yet"))
+        self.lists.set_visible_child_name("runs" if items else "empty")
+        self._go_to_wanted()
+
+    def _items_of(self, run: RunData) -> list[GObject.Object]:
+        item = RunItem(run)
+        item.is_open = run.id in self._open_runs
+        files = [FileItem(run, recorded) for recorded in run.items] if item.is_open else []
+        return [item, *files]
+
+    async def _fill(self, items: list[GObject.Object]) -> None:
+        """In pieces: a run may have changed very many files."""
+        self._store.splice(0, self._store.get_n_items(), items[:_CHUNK])
+        for start in range(_CHUNK, len(items), _CHUNK):
+            await asyncio.sleep(0.01)
+            self._store.splice(start, 0, items[start : start + _CHUNK])
+
+    def _go_to_wanted(self) -> None:
+        wanted, self._wanted_run = self._wanted_run, ""
+        for place in range(self._store.get_n_items() if wanted else 0):
+            item = self._store.get_item(place)
+            if isinstance(item, RunItem) and item.data.id == wanted:
+                target = GLib.Variant.new_uint32(place)
+                self.list_view.activate_action("list.scroll-to-item", target)
+                return
+
+    def _show_waiting(self) -> None:
+        count = sum(run.waiting for run in self._runs)
+        self.waiting_box.set_visible(count > 0)
+        text = ngettext("{} change waits", "{} changes wait", count)
+        self.waiting.set_label(text.format(count))
+        self.emit("count-changed", count)
+
+    def _on_bind(self, _factory: Gtk.SignalListItemFactory, item: Gtk.ListItem) -> None:
+        shown = item.get_item()
+        if isinstance(shown, RunItem):
+            item.set_child(RunRow(shown, weakly(self._act_on_run)))
+        elif isinstance(shown, FileItem):
+            item.set_child(FileRow(shown))
+
+    @Gtk.Template.Callback()
+    def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
+        item = self._store.get_item(place)
+        if isinstance(item, FileItem):
+            self._open_file(item)
+        elif isinstance(item, RunItem):
+            self._toggle(item, place)
+
+    def _toggle(self, item: RunItem, place: int) -> None:
+        run = item.data
+        old = 1 + (len(run.items) if item.is_open else 0)
+        (self._open_runs.discard if item.is_open else self._open_runs.add)(run.id)
+        self._store.splice(place, old, self._items_of(run))
+
+    @Gtk.Template.Callback()
+    def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
+        self.refresh()
+
+    # --- one file --------------------------------------------------------------------------------
+
+    def _open_file(self, item: FileItem) -> None:
+        page = ChangePage(self._manager, self._settings, item.run, item.recorded, self._tasks)
+        page.connect("back", lambda _page: self.show_list())
+        page.connect("act", weakly(self._on_page_act))
+        page.connect("changed", lambda _page: self.refresh())
+        self.page = page
+        self.file_place.set_child(page)
+        self.pages.set_visible_child_name("file")
+        page.focus()
+
+    def _on_page_act(self, page: ChangePage, verb: str) -> None:
+        change = page.recorded.change
+        full = f"{change.root}/{change.path}"
+
+        async def work() -> None:
+            await self._do(verb, partial(self._act, verb, page.run, full))
+            await page.look()
+
+        self._tasks.start(work())
+
+    # --- verbs -----------------------------------------------------------------------------------
+
+    def _act_on_run(self, verb: str, item: RunItem) -> None:
+        self._tasks.start(self._do(verb, partial(self._act, verb, item.data)))
+
+    def _act(self, verb: str, run: RunData, *paths: str) -> Done:
+        review = Review(self._manager.paths)
+        try:
+            done = act(review, verb, run, paths)
+        finally:
+            review.close()
+        return done
+
+    async def _do(self, verb: str, work: Callable[[], Done]) -> None:
+        """Shows that it is at work, and tells what came of it."""
+        pulse = GLib.timeout_add(_PULSE, weakly(self._pulse))
+        self.progress.set_visible(True)
+        try:
+            done = await asyncio.to_thread(work)
+        finally:
+            GLib.source_remove(pulse)
+            self.progress.set_visible(False)
+        told = {"take": "apply", "keep": "discard"}.get(verb, verb)
+        self._tell(words.done(told, done.count, list(done.problems)))
+        self.refresh()
+
+    def _pulse(self) -> bool:
+        self.progress.pulse()
+        return GLib.SOURCE_CONTINUE
+
+    def _all(self, verb: str) -> Done:
+        review = Review(self._manager.paths)
+        try:
+            project = review.manager.find_project(self._project or "")
+            if project is None:
+                return Done(0)
+            does = review.apply_all if verb == "apply" else review.discard_all
+            items = [item for report in does(project) for item in report.changes]
+            problems = [f"{i.change.path}: {i.note}" for i in items if i.note]
+            return Done(len(items) - len(problems), tuple(problems))
+        finally:
+            review.close()
+
+    @Gtk.Template.Callback()
+    def _on_apply_all(self, _button: Gtk.Button) -> None:
+        self._tasks.start(self._do("apply", partial(self._all, "apply")))
+
+    @Gtk.Template.Callback()
+    def _on_discard_all(self, _button: Gtk.Button) -> None:
+        async def discard() -> None:
+            window = self.get_root()
+            assert isinstance(window, Gtk.Window)
+            answer = await choose(
+                window,
+                _("Discard All That Waits?"),
+                _("The project stays as it is. What was discarded can be applied file by file."),
+                (
+                    Choice("cancel", _("_Cancel")),
+                    Choice("discard", _("_Discard"), is_destructive=True),
+                ),
+            )
+            if answer == "discard":
+                await self._do("discard", partial(self._all, "discard"))
+
+        self._tasks.start(discard())

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the person does in the chat, on its way to the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from gettext import gettext as _
+
+from gi.repository import Gtk
+
+from ..permission.request import Answer
+from ..project.manager import ProjectManager
+from ..project.review import Review
+from .asking import WindowAsker
+from .changes_view import ChangesView
+from .chat_view import ChatView
+from .entries import CallEntry
+from .links import open_link, open_output
+from .tasks import Tasks
+from .weakly import weakly
+
+
+class ChatController:
+    """The session is the one that the view shows."""
+
+    def __init__(
+        self,
+        window: Gtk.Window,
+        view: ChatView,
+        changes: ChangesView,
+        asker: WindowAsker,
+        manager: ProjectManager,
+        tasks: Tasks,
+    ) -> None:
+        self._window = window
+        self._view = view
+        self._changes = changes
+        self._asker = asker
+        self._manager = manager
+        self._tasks = tasks
+        heard: tuple[tuple[str, Callable[..., object]], ...] = (
+            ("send", self._on_send),
+            ("run", self._on_run),
+            ("stop", self._on_stop),
+            ("answer", self._on_answer),
+            ("undo", self._on_undo),
+            ("open-link", self._on_open_link),
+            ("open-output", self._on_open_output),
+        )
+        for name, method in heard:
+            view.connect(name, weakly(method))
+
+    def stop(self) -> None:
+        if self._view.session is not None:
+            self._tasks.start(self._view.session.conversation.stop())
+
+    def _on_send(self, _view: ChatView, text: str) -> None:
+        if self._view.session is not None:
+            self._tasks.start(self._view.session.conversation.say(text))
+
+    def _on_run(self, _view: ChatView, command: str) -> None:
+        if self._view.session is not None:
+            self._tasks.start(self._view.session.conversation.run(command))
+
+    def _on_stop(self, _view: ChatView) -> None:
+        self.stop()
+
+    def _on_answer(self, view: ChatView, request_id: str, answer: Answer) -> None:
+        self._asker.answer(request_id, answer)
+        view.focus_composer()
+
+    def _on_undo(self, _view: ChatView, run_id: str) -> None:
+        self._tasks.start(self._undo(run_id))
+
+    async def _undo(self, run_id: str) -> None:
+        def undo() -> str:
+            review = Review(self._manager.paths)
+            try:
+                report = review.undo(review.manager.run(run_id))
+                notes = [item.note for item in report.changes if item.note]
+                return notes[0] if notes else ""
+            finally:
+                review.close()
+
+        problem = await asyncio.to_thread(undo)
+        self._tasks.tell(problem or _("Undone. The changes can be applied again."))
+        if not problem:
+            self._view.note_undone(run_id)
+        self._changes.refresh()
+
+    def _on_open_link(self, _view: ChatView, address: str) -> None:
+        self._tasks.start(open_link(self._window, address))
+
+    def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
+        open_output(self._window, entry)

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The conversation: what was said and done, and where the next message is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from gettext import gettext as _
+
+from gi.repository import Adw, Gio, Gtk
+
+from ..chat.messages import Role
+from ..permission.request import Answer
+from .composer import Composer
+from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
+from .lazy_column import LazyColumn
+from .message_row import MessageRow
+from .notice_row import NoticeRow
+from .open_session import OpenSession
+from .settings import Settings
+from .signals import signals
+from .tool_card import ToolCard
+from .waiting_bar import WaitingBar
+from .weakly import weakly
+
+_WIDTH = 860
+
+
+class ChatView(Gtk.Box):
+    __gtype_name__ = "OllmChatView"
+
+    __gsignals__ = signals(
+        {
+            "send": (str,),
+            "run": (str,),
+            "stop": (),
+            "answer": (str, object),
+            "show-changes": (str,),
+            "undo": (str,),
+            "open-link": (str,),
+            "open-output": (object,),
+        }
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(orientation=Gtk.Orientation.VERTICAL)
+        self.session: OpenSession | None = None
+        self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
+        # Calls that are under way.
+        self._watched: dict[CallEntry, int] = {}
+        # A question that gets the focus as soon as its card is there.
+        self._to_focus: CallEntry | None = None
+        self._empty = Adw.StatusPage(
+            icon_name="user-available-symbolic",
+            title=_("What Shall Be Done?"),
+            description=_(
+                "Commands run in a sandbox. What they change in the project is shown here, "
+                "and can be undone."
+            ),
+            vexpand=True,
+        )
+        self._empty.add_css_class("compact")
+        self.column = LazyColumn(self._make_row)
+        self.column.set_vexpand(True)
+        self.column.connect("notify::at-end", weakly(self._on_scrolled))
+        self.column.connect("scrolled", weakly(self._on_scrolled))
+        self.column.connect("row-dropped", weakly(self._on_dropped))
+        self._to_end = Gtk.Button(
+            icon_name="go-bottom-symbolic",
+            tooltip_text=_("Go to the End"),
+            halign=Gtk.Align.END,
+            valign=Gtk.Align.END,
+            margin_end=18,
+            margin_bottom=12,
+            visible=False,
+        )
+        for name in ("circular", "osd"):
+            self._to_end.add_css_class(name)
+        label = _("Go to the end")
+        self._to_end.update_property([Gtk.AccessibleProperty.LABEL], [label])
+        self._to_end.connect("clicked", weakly(self._on_to_end))
+        overlay = Gtk.Overlay(child=self.column)
+        overlay.add_overlay(self._to_end)
+        self._pages = Gtk.Stack(vexpand=True)
+        self._pages.add_named(self._empty, "empty")
+        self._pages.add_named(overlay, "chat")
+        self.append(self._pages)
+        self.waiting = WaitingBar()
+        self.waiting.connect("show-question", weakly(self._on_show_question))
+        self.append(Adw.Clamp(maximum_size=_WIDTH, child=self.waiting))
+        self.composer = Composer(settings)
+        self.composer.connect("send", weakly(self._pass_on), "send")
+        self.composer.connect("run", weakly(self._pass_on), "run")
+        self.composer.connect("stop", weakly(self._on_stop))
+        self._why_not = Gtk.Label(wrap=True, xalign=0, visible=False)
+        self._why_not.add_css_class("caption")
+        self._why_not.add_css_class("dim-label")
+        below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
+        below.append(self._why_not)
+        below.append(self.composer)
+        self.append(
+            Adw.Clamp(
+                maximum_size=_WIDTH,
+                child=below,
+                margin_start=12,
+                margin_end=12,
+                margin_top=6,
+                margin_bottom=12,
+            )
+        )
+
+    def show(self, session: OpenSession | None) -> None:  # type: ignore[override]
+        if session is self.session:
+            return
+        self._forget()
+        self.session = session
+        if session is None:
+            self.composer.text = ""
+            self.composer.set_busy(False)
+            self._show_page()
+            self.waiting.show_count(0)
+            return
+        self._listen(session.entries, "items-changed", self._on_entries)
+        self._listen(session, "state-changed", self._on_state)
+        self.column.set_items(list(session))
+        for entry in session:
+            self._watch(entry)
+        self.composer.text = session.draft
+        self.composer.set_history(_history(session))
+        self._on_state(session)
+        self._show_page()
+        self.column.scroll_to_end()
+        self._on_scrolled()
+
+    def set_can_send(self, why_not: str) -> None:
+        self.composer.set_can_send(why_not)
+        self._why_not.set_label(why_not)
+        self._why_not.set_visible(bool(why_not))
+
+    def focus_composer(self) -> None:
+        self.composer.focus()
+
+    def show_call(self, call_id: str) -> None:
+        """Its card is brought into view, and a question there gets the focus."""
+        entry = self.session.entry_of(call_id) if self.session else None
+        if entry is None:
+            return
+        self.column.scroll_to(entry)
+        card = self._card(entry)
+        if card is None:
+            return
+        if card.question is not None and card.question.is_open:
+            card.question.focus_deny()
+        else:
+            card.header.grab_focus()
+
+    def note_undone(self, run_id: str) -> None:
+        for entry in self.session or ():
+            if isinstance(entry, CallEntry) and entry.run_id == run_id:
+                entry.note_undone()
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def _make_row(self, entry: Entry) -> Gtk.Widget:
+        row: Gtk.Widget
+        if isinstance(entry, MessageEntry):
+            row = MessageRow(entry)
+            row.connect("open-link", weakly(self._pass_on), "open-link")
+        elif isinstance(entry, CallEntry):
+            row = ToolCard(entry, self.session.project if self.session else None)
+            row.connect("answered", weakly(self._on_answered))
+            row.connect("stop", weakly(self._on_stop))
+            for name in ("show-changes", "undo", "open-output"):
+                row.connect(name, weakly(self._pass_on), name)
+        else:
+            assert isinstance(entry, NoticeEntry)
+            row = NoticeRow(entry)
+        return Adw.Clamp(maximum_size=_WIDTH, child=row, css_classes=["chat-row"])
+
+    def _forget(self) -> None:
+        for source, handler in self._handlers:
+            source.disconnect(handler)
+        self._handlers = []
+        for entry in tuple(self._watched):
+            self._unwatch(entry)
+        self._to_focus = None
+        if self.session is not None:
+            self.session.draft = self.composer.text
+        self.column.set_items([])
+
+    def _listen(
+        self, source: Gio.ListStore | OpenSession, name: str, method: Callable[..., object]
+    ) -> None:
+        self._handlers.append((source, source.connect(name, weakly(method))))
+
+    def _watch(self, entry: Entry) -> None:
+        """A card that runs or asks stays built, wherever the person scrolls."""
+        if isinstance(entry, CallEntry) and entry.stage is not Stage.DONE:
+            self.column.pin(entry)
+            self._watched[entry] = entry.connect("changed", weakly(self._on_call_changed))
+            self._on_call_changed(entry)
+
+    def _unwatch(self, entry: CallEntry) -> None:
+        entry.disconnect(self._watched.pop(entry))
+
+    def _show_page(self) -> None:
+        filled = self.session is not None and self.session.entries.get_n_items() > 0
+        self._pages.set_visible_child_name("chat" if filled else "empty")
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    def _on_entries(self, entries: Gio.ListStore, place: int, removed: int, added: int) -> None:
+        for _number in range(removed):
+            self.column.remove_at(place)
+        new = [entries.get_item(number) for number in range(place, place + added)]
+        for number, entry in enumerate(new, place):
+            assert isinstance(entry, Entry)
+            self.column.insert(number, entry)
+            self._watch(entry)
+        self._show_page()
+        if any(isinstance(entry, MessageEntry) and entry.role is Role.USER for entry in new):
+            self.column.scroll_to_end()
+
+    def _on_call_changed(self, entry: CallEntry) -> None:
+        if entry.stage is Stage.DONE:
+            self.column.unpin(entry)
+            self._unwatch(entry)
+        if entry.stage is Stage.ASKING:
+            if self._to_focus is None and self.column.at_end and self._may_take_focus():
+                self._to_focus = entry
+        elif entry is self._to_focus:
+            self._to_focus = None
+        self._on_scrolled()
+
+    def _may_take_focus(self) -> bool:
+        """Not from somebody who is writing, or does something else by keyboard."""
+        root = self.get_root()
+        focus = root.get_focus() if root is not None else None
+        is_free = focus is None or focus.is_ancestor(self.composer)
+        return is_free and not self.composer.text
+
+    def _focus_question(self) -> None:
+        """Once its card is there: it is made in the next frame."""
+        entry = self._to_focus
+        card = self._card(entry) if entry is not None else None
+        if card is None or card.question is None or not card.get_mapped():
+            return
+        self._to_focus = None
+        if card.question.is_open and self._may_take_focus():
+            card.question.focus_deny()
+
+    def _card(self, entry: CallEntry) -> ToolCard | None:
+        row = self.column.row_of(entry)
+        card = row.get_child() if isinstance(row, Adw.Clamp) else None
+        return card if isinstance(card, ToolCard) else None
+
+    def _on_state(self, session: OpenSession) -> None:
+        self.composer.set_busy(session.is_busy)
+
+    def _on_scrolled(self, *_args: object) -> None:
+        self._focus_question()
+        self._to_end.set_visible(not self.column.at_end)
+        hidden = [
+            entry
+            for entry in (self.session.asking() if self.session else ())
+            if not self.column.is_in_view(entry)
+        ]
+        self.waiting.show_count(len(hidden))
+
+    def _on_dropped(self, _column: LazyColumn, _entry: Entry, row: Gtk.Widget) -> None:
+        shown = row.get_child() if isinstance(row, Adw.Clamp) else None
+        if isinstance(shown, MessageRow | ToolCard):
+            shown.forget()
+
+    def _on_show_question(self, _bar: WaitingBar) -> None:
+        asking = self.session.asking() if self.session is not None else []
+        hidden = [entry for entry in asking if not self.column.is_in_view(entry)]
+        if hidden:
+            self.show_call(hidden[0].call.id)
+
+    def _on_to_end(self, _button: Gtk.Button) -> None:
+        self.column.scroll_to_end()
+
+    def _on_answered(self, _card: ToolCard, request_id: str, answer: Answer) -> None:
+        self.emit("answer", request_id, answer)
+
+    def _on_stop(self, *_args: object) -> None:
+        self.emit("stop")
+
+    def _pass_on(self, _widget: Gtk.Widget, value: object, name: str) -> None:
+        self.emit(name, value)
+
+
+def _history(session: OpenSession) -> list[str]:
+    """What the person wrote, as they wrote it."""
+    found = []
+    for entry in session:
+        if isinstance(entry, MessageEntry) and entry.role is Role.USER:
+            found.append(entry.text)
+        elif isinstance(entry, CallEntry) and entry.own:
+            found.append(f"!{entry.description}")
+    return found

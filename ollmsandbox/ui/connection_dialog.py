@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A connection is made, changed and tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from gettext import gettext as _
+from gettext import ngettext
+
+from gi.repository import Adw, GLib, Gtk
+
+from ..chat.providers.connections import Connection, ConnectionStore, Kind
+from ..errors import OllmSandboxError
+from .signals import signals
+from .tasks import Tasks
+from .template import template
+from .weakly import weakly
+
+_KINDS = (Kind.OLLAMA, Kind.OPENAI)
+_USUAL = {Kind.OLLAMA: "http://localhost:11434", Kind.OPENAI: "http://localhost:8080/v1"}
+
+
+@Gtk.Template(filename=template("connection_dialog"))
+class ConnectionDialog(Adw.Window):
+    __gtype_name__ = "OllmConnectionDialog"
+
+    __gsignals__ = signals({"saved": (object,)})
+
+    kind: Adw.ComboRow = Gtk.Template.Child()
+    name: Adw.EntryRow = Gtk.Template.Child()
+    address: Adw.EntryRow = Gtk.Template.Child()
+    key: Adw.PasswordEntryRow = Gtk.Template.Child()
+    result: Adw.ActionRow = Gtk.Template.Child()
+    save_button: Gtk.Button = Gtk.Template.Child()
+    test_button: Gtk.Button = Gtk.Template.Child()
+
+    def __init__(self, parent: Gtk.Window, store: ConnectionStore, connection: Connection) -> None:
+        """An empty one is new. Without a name typed anew, the key stays as it is."""
+        super().__init__(transient_for=parent)
+        self._store = store
+        self._connection = connection
+        self._tasks = Tasks(self._show_problem)
+        self.kind.set_selected(_KINDS.index(connection.kind))
+        self.name.set_text(connection.name or "Ollama")
+        self.address.set_text(connection.address or _USUAL[connection.kind])
+        self.kind.connect("notify::selected", weakly(self._on_kind))
+        self._on_changed(None)
+
+    def _given(self) -> Connection:
+        return replace(
+            self._connection,
+            name=self.name.get_text().strip(),
+            kind=_KINDS[self.kind.get_selected()],
+            address=self.address.get_text().strip(),
+        )
+
+    def _new_key(self) -> str | None:
+        """None: nothing was typed, so the one there is stays."""
+        return self.key.get_text() or None
+
+    def _show_problem(self, text: str) -> None:
+        self.result.set_subtitle(GLib.markup_escape_text(text))
+        self.result.add_css_class("error")
+
+    def _on_kind(self, *_args: object) -> None:
+        kind = _KINDS[self.kind.get_selected()]
+        if self.address.get_text() in _USUAL.values():
+            self.address.set_text(_USUAL[kind])
+        if self.name.get_text() in ("Ollama", "llama.cpp"):
+            self.name.set_text("Ollama" if kind is Kind.OLLAMA else "llama.cpp")
+
+    async def _test(self) -> None:
+        self.result.remove_css_class("error")
+        self.result.set_subtitle(_("Asking…"))
+        self.test_button.set_sensitive(False)
+        try:
+            server = self._store.server(self._given(), key=self._new_key())
+            models = await server.models()
+            count = len(models)
+            text = ngettext("It works: {} model.", "It works: {} models.", count).format(count)
+            self.result.set_subtitle(text if count else _("It answers, but has no models."))
+        finally:
+            self.test_button.set_sensitive(True)
+
+    async def _save(self) -> None:
+        self.save_button.set_sensitive(False)
+        try:
+            before = self._connection.name
+            saved = await self._store.put(self._given(), key=self._new_key())
+            if before and before != saved.name and before in {c.name for c in self._store.all()}:
+                await self._store.remove(before)
+            self.emit("saved", saved)
+            self.close()
+        except OllmSandboxError:
+            self.save_button.set_sensitive(True)
+            raise
+
+    @Gtk.Template.Callback()
+    def _on_changed(self, _row: Adw.EntryRow | None) -> None:
+        whole = bool(self.name.get_text().strip() and self.address.get_text().strip())
+        self.save_button.set_sensitive(whole)
+        self.test_button.set_sensitive(whole)
+
+    @Gtk.Template.Callback()
+    def _on_test(self, _button: Gtk.Button) -> None:
+        self._tasks.start(self._test())
+
+    @Gtk.Template.Callback()
+    def _on_save(self, _button: Gtk.Button) -> None:
+        self._tasks.start(self._save())
+
+    @Gtk.Template.Callback()
+    def _on_cancel(self, _button: Gtk.Button) -> None:
+        self._tasks.cancel()
+        self.close()

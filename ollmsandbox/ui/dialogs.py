@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Questions of the program itself, and the file chooser, as something to await."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from gi.repository import Adw, Gio, Gtk
+
+
+@dataclass(frozen=True)
+class Choice:
+    id: str
+    label: str
+    is_destructive: bool = False
+    is_suggested: bool = False
+
+
+async def choose(parent: Gtk.Window, heading: str, body: str, choices: tuple[Choice, ...]) -> str:
+    """The id of the choice; the first one is what Escape and a closed dialog mean."""
+    dialog = Adw.MessageDialog(transient_for=parent, modal=True, heading=heading, body=body)
+    for choice in choices:
+        dialog.add_response(choice.id, choice.label)
+        if choice.is_destructive:
+            dialog.set_response_appearance(choice.id, Adw.ResponseAppearance.DESTRUCTIVE)
+        elif choice.is_suggested:
+            dialog.set_response_appearance(choice.id, Adw.ResponseAppearance.SUGGESTED)
+    dialog.set_close_response(choices[0].id)
+    dialog.set_default_response(choices[0].id)
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def answered(_dialog: Adw.MessageDialog, response: str) -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    dialog.connect("response", answered)
+    dialog.present()
+    try:
+        return await answer
+    finally:
+        dialog.destroy()
+
+
+async def choose_folder(parent: Gtk.Window, title: str) -> str | None:
+    chooser = Gtk.FileChooserNative.new(
+        title, parent, Gtk.FileChooserAction.SELECT_FOLDER, None, None
+    )
+    file = await _chosen(chooser)
+    return file.get_path() if file is not None else None
+
+
+async def choose_new_file(parent: Gtk.Window, title: str, name: str) -> Path | None:
+    chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.SAVE, None, None)
+    chooser.set_current_name(name)
+    file = await _chosen(chooser)
+    path = file.get_path() if file is not None else None
+    return Path(path) if path is not None else None
+
+
+async def _chosen(chooser: Gtk.FileChooserNative) -> Gio.File | None:
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def answered(_chooser: Gtk.FileChooserNative, response: int) -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    chooser.set_modal(True)
+    chooser.connect("response", answered)
+    chooser.show()
+    try:
+        accepted = await answer == Gtk.ResponseType.ACCEPT
+        return chooser.get_file() if accepted else None
+    finally:
+        chooser.destroy()

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The versions of a file that are kept, to be brought back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from gettext import gettext as _
+
+from gi.repository import GLib, Gtk
+
+from ..project.apply import Recorded
+from ..project.earlier import Earlier, backups_of
+from ..project.handmade import restore
+from ..project.manager import ProjectManager
+from .change_items import RunData
+from .signals import signals
+from .tasks import Tasks
+
+
+class EarlierVersions(Gtk.Popover):
+    __gtype_name__ = "OllmEarlierVersions"
+
+    __gsignals__ = signals({"restored": (), "counted": (int,)})
+
+    def __init__(
+        self, manager: ProjectManager, run: RunData, recorded: Recorded, tasks: Tasks
+    ) -> None:
+        super().__init__()
+        self._manager = manager
+        self._run = run
+        self._path = f"{recorded.change.root}/{recorded.change.path}"
+        self._tasks = tasks
+        self._list = Gtk.ListBox(selection_mode=Gtk.SelectionMode.NONE)
+        self._list.update_property([Gtk.AccessibleProperty.LABEL], [_("Earlier versions")])
+        self._list.add_css_class("navigation-sidebar")
+        self.set_child(
+            Gtk.ScrolledWindow(
+                child=self._list,
+                hscrollbar_policy=Gtk.PolicyType.NEVER,
+                propagate_natural_height=True,
+                propagate_natural_width=True,
+                max_content_height=320,
+            )
+        )
+
+    def refresh(self) -> None:
+        self._tasks.start(self._refresh())
+
+    async def _refresh(self) -> None:
+        found = await asyncio.to_thread(self._find)
+        while (row := self._list.get_row_at_index(0)) is not None:
+            self._list.remove(row)
+        for earlier in found:
+            self._list.append(self._row(earlier))
+        self.emit("counted", len(found))
+
+    def _find(self) -> list[Earlier]:
+        run = self._manager.run(self._run.id)
+        return backups_of(self._manager, run.project, self._path)
+
+    def _row(self, earlier: Earlier) -> Gtk.Widget:
+        form = "%Y-%m-%d %H:%M" if earlier.run_id else "%Y-%m-%d"
+        until = time.strftime(form, time.localtime(earlier.until))
+        text = _("Until {time}, {size}").format(
+            time=until, size=GLib.format_size(earlier.version.size)
+        )
+        box = Gtk.Box(spacing=12)
+        box.append(Gtk.Label(label=text, xalign=0, hexpand=True))
+        button = Gtk.Button(label=_("Restore"))
+        button.update_property([Gtk.AccessibleProperty.LABEL], [_("Restore: {}").format(text)])
+        button.connect("clicked", lambda _button: self._restore(earlier))
+        box.append(button)
+        row = Gtk.ListBoxRow(child=box, activatable=False, focusable=False)
+        row.update_property([Gtk.AccessibleProperty.LABEL], [text])
+        return row
+
+    def _restore(self, earlier: Earlier) -> None:
+        self.popdown()
+
+        def work() -> str:
+            project = self._manager.run(self._run.id).project.path
+            report = restore(self._manager.paths, project, self._path, earlier.version, agreed=True)
+            notes = [item.note for item in report.changes if item.note]
+            return notes[0] if notes else ""
+
+        async def do() -> None:
+            problem = await asyncio.to_thread(work)
+            self._tasks.tell(problem or _("The earlier version is back. This can be undone, too."))
+            self.emit("restored")
+            await self._refresh()
+
+        self._tasks.start(do())

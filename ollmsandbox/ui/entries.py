@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands in a chat, as objects that widgets show: messages, tool calls, notices.
+
+They live as long as the session is open, whether it is shown or not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from gi.repository import GObject
+
+from ..chat.messages import Message, Role, ToolCall
+from ..chat.stored import CallRecord
+from ..permission.request import PermissionRequest, Verdict
+from ..project.recorder import Report
+from ..sandbox.plan import Plan
+from ..tools.base import Outcome, Stream
+from .signals import signals
+from .terminal_store import TerminalStore
+
+# Of the output, as it came: what a view that is made later has to show.
+_KEPT = 4 << 20
+# More than this goes to a file, too. No view drops a line of less.
+_SMALL = 4 << 10
+
+
+class Entry(GObject.Object):
+    __gtype_name__ = "OllmEntry"
+
+    __gsignals__ = signals(
+        {
+            # Something of it is other than before.
+            "changed": (),
+        }
+    )
+
+
+class MessageEntry(Entry):
+    __gtype_name__ = "OllmMessageEntry"
+
+    __gsignals__ = signals(
+        {
+            "grew": (str,),
+            "thought": (str,),
+        }
+    )
+
+    def __init__(self, role: Role, *, model: str = "", at: float = 0.0) -> None:
+        super().__init__()
+        self.role = role
+        self.model = model
+        self.at = at or time.time()
+        self.is_growing = role is Role.ASSISTANT
+        self.partial = False
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+
+    @classmethod
+    def of(cls, message: Message) -> MessageEntry:
+        entry = cls(message.role, model=message.model, at=message.at)
+        entry.finish(message)
+        return entry
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    @property
+    def thinking(self) -> str:
+        return "".join(self._thinking)
+
+    def add_text(self, text: str) -> None:
+        self._text.append(text)
+        self.emit("grew", text)
+
+    def add_thinking(self, text: str) -> None:
+        self._thinking.append(text)
+        self.emit("thought", text)
+
+    def finish(self, message: Message) -> None:
+        self._text, self._thinking = [message.text], [message.thinking]
+        self.partial = message.partial
+        self.model = message.model or self.model
+        self.is_growing = False
+        self.emit("changed")
+
+
+class Stage(Enum):
+    WAITING = "waiting"
+    ASKING = "asking"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass
+class Asked:
+    """A question of a call, and what was said to it."""
+
+    request: PermissionRequest
+    verdict: Verdict | None = None
+    # Nobody needs an answer any more.
+    is_over: bool = False
+
+
+class CallEntry(Entry):
+    """A tool call, from its beginning to its end and after."""
+
+    __gtype_name__ = "OllmCallEntry"
+
+    __gsignals__ = signals({"output": (object,)})
+
+    def __init__(self, call: ToolCall, description: str, *, own: bool = False) -> None:
+        super().__init__()
+        self.call = call
+        self.description = description
+        self.own = own
+        self.stage = Stage.WAITING
+        # One after the other, if it asked several times.
+        self.asked: list[Asked] = []
+        self.verdict: Verdict | None = None
+        self.plan: Plan | None = None
+        self.pid = 0
+        self.outcome: Outcome | None = None
+        # Of a call that was stored: what the model was told, and how it ended.
+        self.stored_text = ""
+        self.record: CallRecord | None = None
+        self.began_at = 0.0
+        self.ended_at = 0.0
+        self.changed_count = 0
+        self.last_changed = ""
+        self._kept: deque[bytes] = deque()
+        self._size = 0
+        # All that was printed, whether it is kept or not.
+        self.printed = 0
+        self.run_id = ""
+        # What it changed was taken back.
+        self.is_undone = False
+        # All of the output, where it is much.
+        self.output_file: Path | None = None
+        # What the file does not hold, for the person.
+        self.output_note = ""
+        self._store: TerminalStore | None = None
+        self._new_store: Callable[[], TerminalStore] | None = None
+
+    @property
+    def request(self) -> PermissionRequest | None:
+        """The last one that was asked."""
+        return self.asked[-1].request if self.asked else None
+
+    @property
+    def report(self) -> Report | None:
+        return self.outcome.report if self.outcome else None
+
+    def kept_output(self) -> bytes:
+        return b"".join(self._kept)
+
+    def keep_output(self, new_store: Callable[[], TerminalStore]) -> None:
+        """In a file, if it becomes much."""
+        self._new_store = new_store
+
+    def ask(self, request: PermissionRequest) -> None:
+        self._end_questions()
+        self.asked.append(Asked(request))
+        self.verdict = None
+        self.stage = Stage.ASKING
+        self.emit("changed")
+
+    def answer(self, verdict: Verdict) -> None:
+        for asked in self.asked:
+            if asked.request.id == verdict.request.id:
+                asked.verdict, asked.is_over = verdict, True
+        self.verdict = verdict
+        if self.stage is Stage.ASKING and all(asked.is_over for asked in self.asked):
+            self.stage = Stage.WAITING
+        self.emit("changed")
+
+    def start(self, pid: int, plan: Plan | None) -> None:
+        self.pid, self.plan = pid, plan
+        self.began_at = time.time()
+        self.stage = Stage.RUNNING
+        self.emit("changed")
+
+    def add_output(self, _stream: Stream, data: bytes) -> None:
+        self._kept.append(data)
+        self._size += len(data)
+        self.printed += len(data)
+        if self._store is not None:
+            self._store.write(data)
+        elif self._new_store is not None and self.printed > _SMALL:
+            self._store_all(self._new_store)
+        while self._size > _KEPT and len(self._kept) > 1:
+            self._size -= len(self._kept.popleft())
+        self.emit("output", data)
+
+    def note_files(self, count: int, last: str) -> None:
+        self.changed_count, self.last_changed = count, last
+        self.emit("changed")
+
+    def end(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.run_id = outcome.run_id
+        if outcome.verdict is not None:
+            self.verdict = outcome.verdict
+        self._end_questions()
+        self.close_output()
+        self.ended_at = time.time()
+        self.stage = Stage.DONE
+        self.emit("changed")
+
+    def note_undone(self) -> None:
+        self.is_undone = True
+        self.emit("changed")
+
+    def settle(self, report: Report) -> None:
+        """What a call that was stopped had changed."""
+        if self.outcome is not None:
+            self.outcome = replace(self.outcome, report=report)
+        self.run_id = report.run_id
+        self.emit("changed")
+
+    def close_output(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self.output_note = self._store.note
+            self._store = None
+
+    def _end_questions(self) -> None:
+        for asked in self.asked:
+            asked.is_over = True
+
+    def _store_all(self, new_store: Callable[[], TerminalStore]) -> None:
+        self._new_store = None
+        try:
+            self._store = new_store()
+        except OSError as error:
+            self.output_note = f"The output could not be kept: {error.strerror}."
+            return
+        self.output_file = self._store.path
+        self._store.write(self.kept_output())
+
+    @classmethod
+    def stored(cls, call: ToolCall, text: str, record: CallRecord | None) -> CallEntry:
+        entry = cls(
+            call,
+            record.description if record and record.description else call.name,
+            own=record is not None and record.own,
+        )
+        entry.stored_text, entry.record = text, record
+        entry.run_id = record.run_id if record else ""
+        entry.stage = Stage.DONE
+        return entry
+
+
+class NoticeEntry(Entry):
+    """A sentence between messages; `is_error` where something went wrong."""
+
+    __gtype_name__ = "OllmNoticeEntry"
+
+    def __init__(self, text: str, *, is_error: bool = False) -> None:
+        super().__init__()
+        self.text = text
+        self.is_error = is_error

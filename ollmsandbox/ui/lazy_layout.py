@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lays out the rows of a lazy column that exist, around an anchor: the row at the upper edge.
+
+What is above it may turn out higher or lower than was guessed, and what is being read stays where
+it is. Or the anchor is the end, for as long as the person is there.
+"""
+
+from __future__ import annotations
+
+from gi.repository import GObject, Graphene, Gsk, Gtk
+
+from .lazy_rows import Row, Rows
+from .weakly import weakly
+
+# So near to the end, downwards, is at the end.
+_NEAR = 24
+
+
+class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject has both
+    __gtype_name__ = "OllmLazyLayout"
+
+    hscroll_policy = GObject.Property(
+        type=Gtk.ScrollablePolicy, default=Gtk.ScrollablePolicy.MINIMUM
+    )
+    vscroll_policy = GObject.Property(
+        type=Gtk.ScrollablePolicy, default=Gtk.ScrollablePolicy.MINIMUM
+    )
+    hadjustment = GObject.Property(type=Gtk.Adjustment)
+
+    def __init__(self, spacing: int) -> None:
+        self._vadjustment: Gtk.Adjustment | None = None
+        self._value_handler = 0
+        super().__init__(accessible_role=Gtk.AccessibleRole.LIST, overflow=Gtk.Overflow.HIDDEN)
+        self.rows: Rows = Rows(spacing)
+        self.following = True
+        self._anchor: Row | None = None
+        self._above = 0.0  # how much of the anchor is over the edge
+        self._last_value = 0.0
+        self._laying_out = False
+        self.connect("destroy", _unparent_all)
+
+    @GObject.Signal
+    def moved(self):
+        """Other rows may be in sight now. Comes in the middle of a layout: only to take note of."""
+
+    @GObject.Property(type=Gtk.Adjustment)
+    def vadjustment(self):
+        return self._vadjustment
+
+    @vadjustment.setter  # type: ignore[no-redef]
+    def vadjustment(self, adjustment):
+        if self._vadjustment is not None:
+            self._vadjustment.disconnect(self._value_handler)
+        self._vadjustment = adjustment
+        if adjustment is not None:
+            self._value_handler = adjustment.connect("value-changed", weakly(self._on_value))
+            self.queue_allocate()
+
+    @property
+    def value(self) -> float:
+        return self._vadjustment.get_value() if self._vadjustment else 0.0
+
+    # --- the anchor ------------------------------------------------------------------------------
+
+    def follow_end(self) -> None:
+        self.following = True
+        self.queue_allocate()
+
+    def hold(self, row: Row, above: float = 0.0) -> None:
+        """Brings it to the upper edge."""
+        self.following = False
+        self._anchor, self._above = row, above
+        self.queue_allocate()
+
+    def let_go(self, row: Row) -> None:
+        """Before it is removed."""
+        if row is self._anchor:
+            index = self.rows.rows.index(row)
+            others = (
+                self.rows.rows[index + 1 : index + 2] or self.rows.rows[max(0, index - 1) : index]
+            )
+            self._anchor, self._above = (others[0] if others else None), 0.0
+
+    def _hold_what_is_seen(self) -> None:
+        if self.rows.rows:
+            index = self.rows.index_at(self.value)
+            self._anchor = self.rows.rows[index]
+            self._above = self.value - self.rows.tops[index]
+
+    def _on_value(self, adjustment: Gtk.Adjustment) -> None:
+        value = adjustment.get_value()
+        upwards = value < self._last_value
+        self._last_value = value
+        if self._laying_out:
+            return
+        end = adjustment.get_upper() - adjustment.get_page_size()
+        # However little somebody moves up, they want to be there, and not be pulled back.
+        self.following = value >= end - (1 if upwards else _NEAR)
+        if not self.following:
+            self._hold_what_is_seen()
+        self.queue_allocate()
+        self.emit("moved")
+
+    # --- the layout ------------------------------------------------------------------------------
+
+    def do_get_request_mode(self) -> Gtk.SizeRequestMode:
+        return Gtk.SizeRequestMode.CONSTANT_SIZE
+
+    def do_measure(self, orientation: Gtk.Orientation, _for_size: int) -> tuple[int, int, int, int]:
+        if orientation is Gtk.Orientation.VERTICAL:
+            return 0, self.rows.total, -1, -1
+        sizes = [
+            row.widget.measure(orientation, -1)[:2]
+            for row in self.rows.rows
+            if row.widget is not None
+        ]
+        least = max((size[0] for size in sizes), default=0)
+        return least, max((size[1] for size in sizes), default=0), -1, -1
+
+    def measure_row(self, row: Row, width: int) -> int:
+        """Its height, which is remembered."""
+        assert row.widget is not None
+        least = row.widget.measure(Gtk.Orientation.HORIZONTAL, -1)[0]
+        height = row.widget.measure(Gtk.Orientation.VERTICAL, max(width, least))[1]
+        self.rows.set_height(row, height)
+        return max(width, least)
+
+    def do_size_allocate(self, width: int, height: int, _baseline: int) -> None:
+        if self._vadjustment is None:
+            return
+        self._laying_out = True
+        built = [row for row in self.rows.rows if row.widget is not None]
+        widths = [self.measure_row(row, width) for row in built]
+        total = self.rows.total
+        end = max(0, total - height)
+        value = self._wanted(end)
+        before = self.value, self._vadjustment.get_upper(), self._vadjustment.get_page_size()
+        self._vadjustment.configure(
+            value, 0, max(total, height), height * 0.1, height * 0.9, height
+        )
+        if self.hadjustment is not None:
+            self.hadjustment.configure(0, 0, width, width * 0.1, width * 0.9, width)
+        tops = self.rows.tops
+        place = 0
+        for index, row in enumerate(self.rows.rows):
+            if row.widget is None:
+                continue
+            point = Graphene.Point().init(0, round(tops[index] - value))
+            transform = Gsk.Transform.new().translate(point)
+            row.widget.allocate(widths[place], self.rows.height(row), -1, transform)
+            place += 1
+        complete = all(
+            row.widget is not None for row in self.rows.between(value, value + height - 1)
+        )
+        if complete and not self.following:
+            self.following = value >= end - 1
+            self._hold_what_is_seen()
+        self._laying_out = False
+        if not complete or before != (value, max(total, height), height):
+            self.emit("moved")
+
+    def do_snapshot(self, snapshot: Gtk.Snapshot) -> None:
+        # Without a graphics card, what is out of sight would be drawn as well.
+        for row in self.rows.between(self.value, self.value + self.get_height()):
+            if row.widget is not None:
+                self.snapshot_child(row.widget, snapshot)
+
+    def _wanted(self, end: int) -> float:
+        if self.following:
+            return end
+        if self._anchor is None:
+            return min(self.value, end)
+        return max(0.0, min(self.rows.top_of(self._anchor) + self._above, end))
+
+
+def _unparent_all(widget: Gtk.Widget) -> None:
+    while child := widget.get_first_child():
+        child.unparent()

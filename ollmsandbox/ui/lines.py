@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands in one line where there is room for it, and in several where there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gi.repository import GObject, Graphene, Gsk, Gtk
+
+_Line = Sequence[Gtk.Widget]
+
+
+class Lines(Gtk.Widget):
+    """Groups of widgets: all in a line, else a line for each group, else one for each widget."""
+
+    __gtype_name__ = "OllmLines"
+
+    spacing = GObject.Property(type=int, default=6)
+    row_spacing = GObject.Property(type=int, default=6)
+    # In one line: the first group at the start, the others at the end. Or all of them at the end.
+    spread = GObject.Property(type=bool, default=False)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._groups: list[_Line] = []
+        self.connect("destroy", _unparent_all)
+
+    def add_group(self, widgets: Sequence[Gtk.Widget]) -> None:
+        for widget in widgets:
+            widget.set_parent(self)
+        self._groups.append(tuple(widgets))
+
+    # --- the layout ------------------------------------------------------------------------------
+
+    @property
+    def _shown(self) -> list[_Line]:
+        """Children from a template are a group each."""
+        groups = self._groups or [(child,) for child in _children(self)]
+        shown = [[widget for widget in group if widget.should_layout()] for group in groups]
+        return [group for group in shown if group]
+
+    def _natural(self, line: _Line) -> int:
+        widths = [widget.measure(Gtk.Orientation.HORIZONTAL, -1)[1] for widget in line]
+        return sum(widths) + self.spacing * max(0, len(widths) - 1)
+
+    def lines_for(self, width: int) -> list[_Line]:
+        groups = self._shown
+        together = [widget for group in groups for widget in group]
+        if not together or width < 0 or self._natural(together) <= width:
+            return [together] if together else []
+        if all(len(group) == 1 or self._natural(group) <= width for group in groups):
+            return groups
+        return [[widget] for widget in together]
+
+    def do_get_request_mode(self) -> Gtk.SizeRequestMode:
+        return Gtk.SizeRequestMode.HEIGHT_FOR_WIDTH
+
+    def do_measure(self, orientation: Gtk.Orientation, for_size: int) -> tuple[int, int, int, int]:
+        widgets = [widget for group in self._shown for widget in group]
+        if orientation is Gtk.Orientation.HORIZONTAL:
+            least = max((widget.measure(orientation, -1)[0] for widget in widgets), default=0)
+            return least, max(least, self._natural(widgets)), -1, -1
+        lines = self.lines_for(for_size)
+        height = sum(map(_height, lines)) + self.row_spacing * max(0, len(lines) - 1)
+        return height, height, -1, -1
+
+    def do_size_allocate(self, width: int, _height_given: int, _baseline: int) -> None:
+        lines = self.lines_for(width)
+        y = 0
+        for line in lines:
+            height = _height(line)
+            place = self._places if len(lines) == 1 else self._shares
+            for widget, x, wide in place(line, width):
+                right = self.get_direction() is Gtk.TextDirection.RTL
+                point = Graphene.Point().init(width - x - wide if right else x, y)
+                widget.allocate(wide, height, -1, Gsk.Transform.new().translate(point))
+            y += height + self.row_spacing
+
+    def _places(self, line: _Line, width: int) -> Iterator[tuple[Gtk.Widget, int, int]]:
+        rest = max(0, width - self._natural(line))
+        gap_after = len(self._shown[0]) if self.spread else 0
+        x = 0
+        for number, widget in enumerate(line):
+            if number == gap_after:
+                x += rest
+            # A line that does not even fit alone has to take what there is.
+            wide = min(self._natural([widget]), width)
+            yield widget, x, wide
+            x += wide + self.spacing
+
+    def _shares(self, line: _Line, width: int) -> Iterator[tuple[Gtk.Widget, int, int]]:
+        """What is left over goes to all of them alike, so that the line is filled."""
+        rest = (width - self._natural(line)) / len(line)
+        x = 0.0
+        for widget in line:
+            wide = self._natural([widget]) + rest
+            yield widget, round(x), round(x + wide) - round(x)
+            x += wide + self.spacing
+
+
+def _height(line: _Line) -> int:
+    return max(widget.measure(Gtk.Orientation.VERTICAL, -1)[1] for widget in line)
+
+
+def _children(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
+    child = widget.get_first_child()
+    while child is not None:
+        yield child
+        child = child.get_next_sibling()
+
+
+def _unparent_all(widget: Gtk.Widget) -> None:
+    while child := widget.get_first_child():
+        child.unparent()

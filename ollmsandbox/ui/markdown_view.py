@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Markdown to be read, whole or while it is being written.
+
+What is still being written goes into a text view: a label that grows lays all of itself out again
+at each word. Only finished blocks become labels, a few in each turn of the main loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from gi.repository import Adw, GLib, GObject, Gtk
+
+from .code_block import CodeBlock
+from .markdown import Block, Code
+from .markdown_blocks import build
+from .markdown_column import MarkdownColumn
+from .markdown_inline import clean
+from .markdown_stream import Splitter
+from .weakly import weakly
+
+# Pieces that come within this time are shown together.
+_COALESCE = 30
+# So long at a time, and then a pause, in which frames are drawn and keys are heard. In seconds and
+# milliseconds.
+_SLICE = 0.006
+_PAUSE = 8
+# A message that takes no longer is there at once, with its height.
+_AT_ONCE = 0.012
+
+
+class MarkdownView(Adw.Bin):
+    __gtype_name__ = "OllmMarkdownView"
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self._column = MarkdownColumn()
+        self.set_child(self._column)
+        self._source = 0
+        self._start()
+        if text:
+            self.set_text(text)
+
+    @GObject.Signal(arg_types=(str,))
+    def open_link(self, address: str) -> None:
+        """Somebody wants to go there. Whether that happens is for the owner to decide."""
+
+    @GObject.Signal
+    def settled(self):
+        """All of the text is there as widgets, and no more will come."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    @property
+    def is_settled(self) -> bool:
+        return self._settled
+
+    def set_text(self, whole: str) -> None:
+        self._column.clear()
+        self._start()
+        self._pieces.append(whole)
+        self._splitter.feed(whole)
+        self._finished = True
+        if self._work(_AT_ONCE):
+            self._schedule(_PAUSE)
+
+    def append(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self._splitter.feed(piece)
+        self._settled = False
+        self._schedule(_COALESCE)
+
+    def finish(self) -> None:
+        """Nothing more will come."""
+        self._finished = True
+        self._schedule(0)
+
+    def _start(self) -> None:
+        self._pieces: list[str] = []
+        self._splitter = Splitter()
+        self._blocks: deque[Block] = deque()
+        self._building: Iterator[None] | None = None
+        self._finished = False
+        self._settled = True
+        self._tail: Gtk.TextView | None = None
+        self._code: CodeBlock | None = None
+
+    def _schedule(self, delay: int) -> None:
+        if not self._source:
+            self._source = GLib.timeout_add(delay, weakly(self._turn))
+
+    def _turn(self) -> bool:
+        self._source = 0
+        if self._work(_SLICE):
+            self._schedule(_PAUSE)
+        return GLib.SOURCE_REMOVE
+
+    def _work(self, seconds: float) -> bool:
+        """For so long; whether there is more to do."""
+        self._settled = False
+        end = time.monotonic() + seconds
+        while self._step():
+            if time.monotonic() >= end:
+                return True
+        self._show_tail()
+        if self._finished:
+            self._settled = True
+            self.emit("settled")
+        return False
+
+    def _step(self) -> bool:
+        if self._building is not None:
+            if next(self._building, self) is self:
+                self._building = None
+            return True
+        if self._blocks:
+            self._building = self._build(self._blocks.popleft())
+            return True
+        blocks = self._splitter.take()
+        if not blocks and self._finished:
+            blocks = self._splitter.finish()
+        self._blocks.extend(blocks)
+        return bool(blocks)
+
+    def _build(self, block: Block) -> Iterator[None]:
+        if self._code is not None:
+            code, self._code = self._code, None
+            if isinstance(block, Code) and code.text == block.text:
+                return iter(())  # it was there all the time
+            self._column.take(code)
+        return build(block, self._add, weakly(self._link_clicked))
+
+    def _add(self, widget: Gtk.Widget) -> None:
+        self._column.add(widget, before=self._tail)
+
+    def _show_tail(self) -> None:
+        if (open_code := self._splitter.open_code()) is not None:
+            self._show_code(*open_code)
+            text = ""
+        else:
+            text = clean(self._splitter.tail).strip("\n")
+        if not text:
+            if self._tail is not None:
+                self._column.take(self._tail)
+                self._tail = None
+            return
+        if self._tail is None:
+            self._tail = _tail_view()
+            self._column.add(self._tail)
+        buffer = self._tail.get_buffer()
+        start, end = buffer.get_bounds()
+        shown = buffer.get_text(start, end, include_hidden_chars=True)
+        if text.startswith(shown):
+            buffer.insert(end, text[len(shown) :])
+        else:
+            buffer.set_text(text)
+
+    def _show_code(self, language: str, code: str) -> None:
+        if self._code is None:
+            self._code = CodeBlock(clean(language))
+            self._column.add(self._code)
+        # The last line may become the fence that closes it.
+        lines, _, last = code.rpartition("\n")
+        if last.strip(" `~"):
+            lines = code
+        self._code.add_text(clean(lines[len(self._code.text) :]), follow=True)
+
+    def _link_clicked(self, _label: Gtk.Label, address: str) -> bool:
+        self.emit("open-link", address)
+        return True
+
+
+def _tail_view() -> Gtk.TextView:
+    view = Gtk.TextView(
+        editable=False,
+        cursor_visible=False,
+        accepts_tab=False,
+        wrap_mode=Gtk.WrapMode.WORD_CHAR,
+    )
+    view.add_css_class("markdown-tail")
+    return view

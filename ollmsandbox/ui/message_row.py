@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A message in the chat: who said it, and what, while it grows and after."""
+
+from __future__ import annotations
+
+import time
+from gettext import gettext as _
+
+from gi.repository import Gtk, Pango
+
+from ..chat.messages import Role
+from .entries import MessageEntry
+from .markdown_view import MarkdownView
+from .signals import signals
+from .weakly import weakly
+
+
+class MessageRow(Gtk.Box):
+    __gtype_name__ = "OllmMessageRow"
+
+    __gsignals__ = signals({"open-link": (str,)})
+
+    def __init__(self, entry: MessageEntry) -> None:
+        super().__init__(
+            orientation=Gtk.Orientation.VERTICAL,
+            spacing=6,
+            accessible_role=Gtk.AccessibleRole.GROUP,
+        )
+        self.add_css_class("message")
+        self.entry = entry
+        self._thinking: Gtk.Expander | None = None
+        self._thoughts: Gtk.TextBuffer | None = None
+        self.append(self._heading())
+        if entry.thinking:
+            self._think(entry.thinking)
+        self._body: MarkdownView | None = None
+        if entry.role is Role.ASSISTANT:
+            self._body = MarkdownView()
+            self._body.connect("open-link", weakly(self._on_link))
+            self.append(self._body)
+            self._show_body()
+        else:
+            self.add_css_class("own-message")
+            self.append(_plain(entry.text))
+        self._broken_off = Gtk.Label(label=_("The answer broke off here."), xalign=0)
+        self._broken_off.add_css_class("caption")
+        self._broken_off.add_css_class("dim-label")
+        self._broken_off.set_visible(entry.partial)
+        self.append(self._broken_off)
+        self._handlers = [
+            entry.connect("grew", weakly(self._on_grew)),
+            entry.connect("thought", weakly(self._on_thought)),
+            entry.connect("changed", weakly(self._on_changed)),
+        ]
+
+    def forget(self) -> None:
+        """The row is taken down; the entry lives on."""
+        for handler in self._handlers:
+            self.entry.disconnect(handler)
+        self._handlers = []
+
+    def _heading(self) -> Gtk.Widget:
+        entry = self.entry
+        who = _("You") if entry.role is Role.USER else entry.model or _("Agent")
+        self.update_property([Gtk.AccessibleProperty.LABEL], [who])
+        box = Gtk.Box(spacing=6)
+        name = Gtk.Label(label=who, xalign=0, ellipsize=Pango.EllipsizeMode.END)
+        name.add_css_class("caption-heading")
+        at = Gtk.Label(label=time.strftime("%H:%M", time.localtime(entry.at)))
+        at.add_css_class("caption")
+        at.add_css_class("dim-label")
+        box.append(name)
+        box.append(at)
+        return box
+
+    def _show_body(self) -> None:
+        assert self._body is not None
+        if self.entry.is_growing:
+            self._body.append(self.entry.text)
+        else:
+            self._body.set_text(self.entry.text)
+
+    def _think(self, text: str) -> None:
+        if self._thoughts is None:
+            view = Gtk.TextView(
+                editable=False,
+                cursor_visible=False,
+                accepts_tab=False,
+                wrap_mode=Gtk.WrapMode.WORD_CHAR,
+            )
+            view.add_css_class("thinking")
+            view.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
+            self._thoughts = view.get_buffer()
+            self._thinking = Gtk.Expander(label=_("Thinking"), child=view)
+            self._thinking.add_css_class("dim-label")
+            self.insert_child_after(self._thinking, self.get_first_child())
+        self._thoughts.insert(self._thoughts.get_end_iter(), text)
+
+    def _on_grew(self, _entry: MessageEntry, text: str) -> None:
+        if self._body is not None:
+            self._body.append(text)
+
+    def _on_thought(self, _entry: MessageEntry, text: str) -> None:
+        self._think(text)
+
+    def _on_changed(self, entry: MessageEntry) -> None:
+        self._broken_off.set_visible(entry.partial)
+        if self._body is not None and not entry.is_growing:
+            self._body.finish()
+
+    def _on_link(self, _view: MarkdownView, address: str) -> None:
+        self.emit("open-link", address)
+
+
+def _plain(text: str) -> Gtk.Label:
+    """As it was typed: what a person writes is not Markdown to them."""
+    label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True)
+    label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+    hyphens = Pango.AttrList()
+    hyphens.insert(Pango.attr_insert_hyphens_new(insert_hyphens=False))
+    label.set_attributes(hyphens)
+    return label

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A session that is open: its conversation, and what stands in its chat. It goes on while another
+one is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from gi.repository import Gio, GObject
+
+from ..chat import events
+from ..chat.conversation import Conversation
+from ..chat.events import End, Event, State
+from ..chat.messages import Message, Role
+from . import tool_words
+from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
+from .output_files import OutputFiles
+from .signals import signals
+
+
+class OpenSession(GObject.Object):
+    __gtype_name__ = "OllmOpenSession"
+
+    __gsignals__ = signals(
+        {
+            "state-changed": (),
+            # A command ended, and something in the project may be other than before.
+            "files-changed": (),
+            "spent": (object,),
+        }
+    )
+
+    def __init__(self, conversation: Conversation, project: str | None) -> None:
+        super().__init__()
+        self.conversation = conversation
+        self.project = project
+        self.entries = Gio.ListStore.new(Entry)
+        self._calls: dict[str, CallEntry] = {}
+        self._growing: MessageEntry | None = None
+        bench = conversation.bench
+        self._outputs = OutputFiles(bench.paths) if bench is not None else None
+        self.draft = ""
+        self.connection = ""
+        self.model_name = ""
+        self._silence = conversation.listen(self._hear)
+
+    @property
+    def id(self) -> str:
+        return self.conversation.session_id
+
+    @property
+    def state(self) -> State:
+        return self.conversation.state
+
+    @property
+    def is_busy(self) -> bool:
+        return self.state is not State.IDLE
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)  # type: ignore[arg-type]
+
+    def entry_of(self, call_id: str) -> CallEntry | None:
+        return self._calls.get(call_id)
+
+    def asking(self) -> list[CallEntry]:
+        return [entry for entry in self._calls.values() if entry.stage is Stage.ASKING]
+
+    @property
+    def has_network(self) -> bool:
+        """A command has it right now."""
+        return any(
+            entry.stage is Stage.RUNNING and entry.plan is not None and entry.plan.network
+            for entry in self._calls.values()
+        )
+
+    def show_stored(self, entries: Sequence[Entry]) -> None:
+        """What was said before the session was opened."""
+        for entry in entries:
+            if isinstance(entry, CallEntry):
+                self._calls[entry.call.id] = entry
+        self.entries.splice(0, self.entries.get_n_items(), list(entries))
+
+    async def close(self) -> None:
+        self._silence()
+        await self.conversation.close()
+        for entry in self._calls.values():
+            entry.close_output()
+        if self._outputs is not None:
+            await asyncio.to_thread(self._outputs.remove)
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case events.StateChanged():
+                self.emit("state-changed")
+            case events.Said(message):
+                self._said(message)
+            case events.TextGrew(text):
+                self._grow().add_text(text)
+            case events.ThinkingGrew(text):
+                self._grow().add_thinking(text)
+            case events.Withdrawn():
+                self._withdraw()
+            case events.CallBegan(call, description, own):
+                entry = CallEntry(call, description, own=own)
+                if self._outputs is not None:
+                    entry.keep_output(self._outputs.new)
+                self._calls[call.id] = entry
+                self.entries.append(entry)
+            case events.Notice(text):
+                self.entries.append(NoticeEntry(text))
+            case events.Spent():
+                self.emit("spent", event)
+            case events.TurnEnded(end, why):
+                self._turn_ended(end, why)
+            case _:
+                self._hear_of_call(event)
+
+    def _hear_of_call(self, event: Event) -> None:
+        match event:
+            case events.CallEnded(call, outcome):
+                self._calls[call.id].end(outcome)
+                self.emit("files-changed")
+            case events.Asking(call_id, request):
+                self._calls[call_id].ask(request)
+            case events.Answered(call_id, verdict):
+                self._calls[call_id].answer(verdict)
+            case events.Started(call_id, pid, plan):
+                self._calls[call_id].start(pid, plan)
+            case events.Output(call_id, stream, data):
+                self._calls[call_id].add_output(stream, data)
+            case events.Settled(call_id, report):
+                self._calls[call_id].settle(report)
+                self.emit("files-changed")
+            case events.FilesChanged(call_id, change):
+                self._calls[call_id].note_files(change.count, change.path)
+
+    def _said(self, message: Message) -> None:
+        if message.role is Role.TOOL:
+            return
+        if message.role is Role.ASSISTANT and self._growing is not None:
+            grown, self._growing = self._growing, None
+            if message.text or message.thinking:
+                grown.finish(message)
+            else:
+                self._remove(grown)
+            return
+        if message.text or message.thinking:
+            self.entries.append(MessageEntry.of(message))
+
+    def _grow(self) -> MessageEntry:
+        if self._growing is None:
+            model = self.conversation.model
+            self._growing = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
+            self.entries.append(self._growing)
+        return self._growing
+
+    def _withdraw(self) -> None:
+        if self._growing is not None:
+            self._remove(self._growing)
+            self._growing = None
+
+    def _turn_ended(self, end: End, why: str) -> None:
+        self._growing = None
+        text = why or end.value
+        if end is End.STOPPED and self._says_stopped():
+            text = ""
+        if text:
+            self.entries.append(NoticeEntry(text, is_error=end is End.FAILED))
+        self.emit("state-changed")
+
+    def _says_stopped(self) -> bool:
+        """What stands last says it already."""
+        count = self.entries.get_n_items()
+        last = self.entries.get_item(count - 1) if count else None
+        if isinstance(last, CallEntry):
+            return tool_words.is_stopped(last)
+        return isinstance(last, MessageEntry) and last.partial
+
+    def _remove(self, entry: Entry) -> None:
+        found, position = self.entries.find(entry)
+        if found:
+            self.entries.remove(position)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The preferences window."""
+
+from __future__ import annotations
+
+from gettext import gettext as _
+
+from gi.repository import Adw, GLib, Gtk
+
+from ..chat.desk import Desk
+from .preferences_connections import ConnectionsPage
+from .preferences_general import GeneralPage
+from .preferences_safety import SafetyPage
+from .preferences_storage import StoragePage
+from .settings import Settings
+from .signals import signals
+from .tasks import Tasks
+from .weakly import weakly
+
+
+class Preferences(Adw.PreferencesWindow):
+    __gtype_name__ = "OllmPreferences"
+
+    __gsignals__ = signals({"connections-changed": ()})
+
+    def __init__(self, parent: Gtk.Window, desk: Desk, settings: Settings) -> None:
+        super().__init__(transient_for=parent, modal=True, search_enabled=False)
+        self.set_default_size(620, 640)
+        self.set_title(_("Preferences"))
+        tasks = self._tasks = Tasks(self.tell)
+        self.general = GeneralPage(settings)
+        self.connections = ConnectionsPage(self, desk.connections, tasks)
+        self.connections.connect("changed", weakly(self._on_connections))
+        self.safety = SafetyPage(desk.paths, desk.rules, settings, tasks)
+        self.storage = StoragePage(self, desk.paths, desk.manager, tasks)
+        for page in (self.general, self.connections, self.safety, self.storage):
+            self.add(page)
+        self.connect("close-request", weakly(self._on_close))
+
+    def tell(self, text: str) -> None:
+        self.add_toast(Adw.Toast(title=GLib.markup_escape_text(text.replace("\n", " "))))
+
+    def show_connections(self) -> None:
+        self.set_visible_page(self.connections)
+
+    def _on_connections(self, _page: ConnectionsPage) -> None:
+        self.emit("connections-changed")
+
+    def _on_close(self, _window: Adw.PreferencesWindow) -> bool:
+        self._tasks.cancel()
+        return False

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rows of the preferences that show a setting and change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gi.repository import Adw, GLib, Gtk
+
+from .settings import Settings
+
+
+def switch(settings: Settings, key: str, title: str, subtitle: str = "") -> Adw.ActionRow:
+    row = action(title, subtitle)
+    control = Gtk.Switch(active=settings.boolean(key), valign=Gtk.Align.CENTER)
+    control.connect("notify::active", lambda s, _p: settings.set(key, s.get_active()))
+    row.add_suffix(control)
+    row.set_activatable_widget(control)
+    control.update_property([Gtk.AccessibleProperty.LABEL], [title])
+    return row
+
+
+def choice(
+    settings: Settings,
+    key: str,
+    title: str,
+    values: Sequence[tuple[str, str]],
+    subtitle: str = "",
+) -> Adw.ComboRow:
+    """`values`: what is stored, and what is shown for it."""
+    stored = [value for value, _shown in values]
+    row = Adw.ComboRow(
+        title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
+    )
+    row.set_subtitle_lines(0)
+    row.set_model(Gtk.StringList.new([shown for _value, shown in values]))
+    present = settings.text(key)
+    row.set_selected(stored.index(present) if present in stored else 0)
+    row.connect("notify::selected", lambda r, _p: settings.set(key, stored[r.get_selected()]))
+    return row
+
+
+def number(
+    title: str,
+    subtitle: str,
+    value: int,
+    most: int,
+    changed: Callable[[int], object],
+    *,
+    least: int = 0,
+    step: int = 1,
+) -> Adw.ActionRow:
+    row = action(title, subtitle)
+    spin = Gtk.SpinButton.new_with_range(least, most, step)
+    spin.set_value(value)
+    spin.set_valign(Gtk.Align.CENTER)
+    spin.connect("value-changed", lambda s: changed(s.get_value_as_int()))
+    spin.update_property([Gtk.AccessibleProperty.LABEL], [title])
+    row.add_suffix(spin)
+    row.set_activatable_widget(spin)
+    return row
+
+
+def action(title: str, subtitle: str = "") -> Adw.ActionRow:
+    """Text from anywhere: never markup."""
+    row = Adw.ActionRow(
+        title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
+    )
+    row.set_title_lines(0)
+    row.set_subtitle_lines(0)
+    return row
+
+
+def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.Button:
+    """A button at the end of a row; `name` says to a screen reader what it is about."""
+    made = Gtk.Button(label=label, valign=Gtk.Align.CENTER)
+    made.connect("clicked", lambda _button: clicked())
+    if name:
+        made.update_property([Gtk.AccessibleProperty.LABEL], [name])
+    return made
+
+
+def icon_button(icon: str, tooltip: str, clicked: Callable[[], object]) -> Gtk.Button:
+    made = Gtk.Button(icon_name=icon, tooltip_text=tooltip, valign=Gtk.Align.CENTER)
+    made.add_css_class("flat")
+    made.connect("clicked", lambda _button: clicked())
+    return made

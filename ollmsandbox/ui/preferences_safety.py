@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preferences: what commands may do, and what was allowed for good."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+from gettext import gettext as _
+from gettext import ngettext
+
+from gi.repository import Adw, GLib, Gtk
+
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..permission.request import Answer
+from ..permission.rules import Rule, Target
+from ..permission.store import RuleStore
+from ..permission.visible import visible_line
+from ..sandbox import profile_file
+from . import preferences_rows as rows
+from .project_state import limits_of
+from .settings import Settings
+from .tasks import Tasks
+from .weakly import weakly
+
+_DAY = 86400
+
+
+class SafetyPage(Adw.PreferencesPage):
+    __gtype_name__ = "OllmSafetyPage"
+
+    def __init__(self, paths: Paths, store: RuleStore, settings: Settings, tasks: Tasks) -> None:
+        super().__init__(title=_("Safety"), icon_name="security-high-symbolic")
+        self._paths = paths
+        self._store = store
+        self._settings = settings
+        self._tasks = tasks
+        self._shown: list[Gtk.Widget] = []
+        self._rule_rows: list[Gtk.Widget] = []
+        self.add(self._review())
+        self.add(self._sandbox())
+        self._rules = Adw.PreferencesGroup(
+            title=_("Remembered Answers"),
+            description=_("What you answered with “Always”. Forgotten, it is asked again."),
+        )
+        self.add(self._rules)
+        tasks.start(self._list_rules())
+
+    def _review(self) -> Adw.PreferencesGroup:
+        group = Adw.PreferencesGroup(title=_("Changes and Questions"))
+        group.add(
+            rows.choice(
+                self._settings,
+                "apply-mode",
+                _("Changes of a Command"),
+                (("auto", _("Apply at once")), ("review", _("Wait for my review"))),
+                _("Either way they are recorded and can be undone."),
+            )
+        )
+        group.add(
+            rows.switch(
+                self._settings,
+                "ask-every-command",
+                _("Ask Before Every Command"),
+                _("Also where it is sandboxed and has no network."),
+            )
+        )
+        return group
+
+    def _sandbox(self) -> Adw.PreferencesGroup:
+        group = Adw.PreferencesGroup(title=_("Sandbox"))
+        names = profile_file.available(self._paths.profiles)
+        group.add(
+            rows.choice(
+                self._settings,
+                "profile",
+                _("Profile"),
+                [(name, name.capitalize()) for name in names],
+                _("What a command may see and use."),
+            )
+        )
+        group.add(
+            rows.number(
+                _("Time Limit"),
+                _("In seconds; 0 for that of the profile."),
+                self._settings.number("time-limit"),
+                _DAY,
+                lambda value: self._settings.set("time-limit", value),
+                step=10,
+            )
+        )
+        self._masks = Adw.ExpanderRow(title=_("What the Profile Hides"))
+        self._limits = rows.action(_("Limits of a Command"))
+        group.add(self._masks)
+        group.add(self._limits)
+        self._settings.connect("changed", weakly(self._on_setting))
+        self._show_profile()
+        return group
+
+    def _on_setting(self, _settings: Settings, key: str) -> None:
+        if key == "profile":
+            self._show_profile()
+
+    def _show_profile(self) -> None:
+        for row in self._shown:
+            self._masks.remove(row)
+        self._shown = []
+        name = self._settings.text("profile")
+        try:
+            profile = profile_file.load(name, self._paths.profiles, self._paths.cache)
+        except OllmSandboxError as error:
+            self._masks.set_subtitle(GLib.markup_escape_text(visible_line(error.message)))
+            return
+        count = len(profile.hidden)
+        self._masks.set_subtitle(ngettext("{} path", "{} paths", count).format(count))
+        for path in profile.hidden:
+            row = rows.action(visible_line(path))
+            self._masks.add_row(row)
+            self._shown.append(row)
+        self._limits.set_subtitle(", ".join(limits_of(profile.limits)))
+
+    async def _list_rules(self) -> None:
+        found = await asyncio.to_thread(self._store.rules)
+        for row in self._rule_rows:
+            self._rules.remove(row)
+        self._rule_rows = []
+        for rule in found:
+            row = rows.action(*_words(rule))
+            row.add_suffix(
+                rows.icon_button("user-trash-symbolic", _("Forget"), partial(self._forget, rule))
+            )
+            self._rule_rows.append(row)
+        if not found:
+            self._rule_rows.append(rows.action(_("Nothing is remembered.")))
+        for row in self._rule_rows:
+            self._rules.add(row)
+
+    def _forget(self, rule: Rule) -> None:
+        async def forget() -> None:
+            await asyncio.to_thread(self._store.remove, [rule])
+            await self._list_rules()
+
+        self._tasks.start(forget())
+
+
+def _words(rule: Rule) -> tuple[str, str]:
+    what = rule.key.what
+    text = what.name if isinstance(what, Target) else what.text
+    verdict = _("Allowed") if rule.answer is Answer.ALLOW_ALWAYS else _("Denied")
+    project = os.path.basename(rule.key.project) or _("no project")
+    return visible_line(text), f"{verdict} · {rule.key.tool} · {visible_line(project)}"

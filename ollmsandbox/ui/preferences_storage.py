@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preferences: the playground, and how long earlier versions are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from gettext import gettext as _
+from gettext import ngettext
+from pathlib import Path
+
+from gi.repository import Adw, Gdk, GLib, Gtk
+
+from ..errors import OllmSandboxError
+from ..paths import Paths, make_folder
+from ..project.manager import ProjectManager
+from ..project.settings import KEEP_DAYS, KEEP_MIB, Number
+from ..trees import empty, measure
+from . import preferences_rows as rows
+from .dialogs import Choice, choose
+from .tasks import Tasks
+
+
+class StoragePage(Adw.PreferencesPage):
+    __gtype_name__ = "OllmStoragePage"
+
+    def __init__(
+        self, window: Gtk.Window, paths: Paths, manager: ProjectManager, tasks: Tasks
+    ) -> None:
+        super().__init__(title=_("Storage"), icon_name="drive-harddisk-symbolic")
+        self._window = window
+        # It may be a link to a larger disk.
+        self._folder = Path(os.path.realpath(paths.playground))
+        self._manager = manager
+        self._tasks = tasks
+        playground = Adw.PreferencesGroup(
+            title=_("Playground"),
+            description=_("A folder for experiments that every command can write."),
+        )
+        self._size = rows.action(_("Size"), _("Measuring…"))
+        self._size.add_suffix(rows.button(_("Open"), self._open, _("Open the playground")))
+        clear = rows.button(_("Clear…"), self._clear, _("Clear the playground"))
+        clear.add_css_class("destructive-action")
+        self._size.add_suffix(clear)
+        playground.add(self._size)
+        self.add(playground)
+        self._kept = Adw.PreferencesGroup(
+            title=_("Earlier Versions"),
+            description=_("What undo brings back. Backups of single files are kept for 7 days."),
+        )
+        self.add(self._kept)
+        tasks.start(self._measure())
+        tasks.start(self._show_kept())
+
+    async def _measure(self) -> None:
+        files, size = await asyncio.to_thread(measure, self._folder)
+        text = ngettext("{size} in {count} file", "{size} in {count} files", files)
+        self._size.set_subtitle(text.format(size=GLib.format_size(size), count=files))
+
+    async def _show_kept(self) -> None:
+        days = await asyncio.to_thread(KEEP_DAYS.read, self._manager)
+        mib = await asyncio.to_thread(KEEP_MIB.read, self._manager)
+        self._kept.add(
+            rows.number(_("Keep for Days"), "", days, 3650, lambda n: self._set(KEEP_DAYS, n))
+        )
+        self._kept.add(
+            rows.number(
+                _("At Most, in MiB"), "", mib, 1 << 20, lambda n: self._set(KEEP_MIB, n), step=256
+            )
+        )
+
+    def _set(self, setting: Number, value: int) -> None:
+        self._tasks.start(asyncio.to_thread(setting.write, self._manager, str(value)))
+
+    def _open(self) -> None:
+        make_folder(self._folder)
+        Gtk.show_uri(self._window, self._folder.as_uri(), Gdk.CURRENT_TIME)
+
+    def _clear(self) -> None:
+        async def clear() -> None:
+            answer = await choose(
+                self._window,
+                _("Clear the Playground?"),
+                _("Everything in it is deleted. This cannot be undone."),
+                (
+                    Choice("cancel", _("_Cancel")),
+                    Choice("clear", _("_Clear"), is_destructive=True),
+                ),
+            )
+            if answer == "clear":
+                await asyncio.to_thread(_empty, self._folder)
+                await self._measure()
+
+        self._tasks.start(clear())
+
+
+def _empty(folder: Path) -> None:
+    try:
+        if folder.exists():
+            empty(folder)
+    except OSError as error:
+        raise OllmSandboxError(f"{folder} cannot be emptied: {error.strerror}.") from error

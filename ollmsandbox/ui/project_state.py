@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a command would see in a project, in sentences for the badge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from gettext import gettext as _
+from gettext import ngettext
+
+from gi.repository import GLib
+
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..project.recorder import Recorder
+from ..sandbox import profile_file
+from ..sandbox.bubble import Bubble
+from ..sandbox.plan import Plan
+from ..sandbox.profile import Limits
+from .open_session import OpenSession
+from .sandbox_badge import Section, Wall
+
+
+@dataclass(frozen=True)
+class ProjectState:
+    wall: Wall
+    sections: tuple[Section, ...]
+
+
+def look(project: str, profile: str, paths: Paths, environ: Mapping[str, str]) -> ProjectState:
+    """Takes a moment; not for the main thread."""
+    try:
+        if not Bubble.can_wrap(environ):
+            return _without_wall()
+        loaded = profile_file.load(profile, paths.profiles, paths.cache)
+        bubble = Bubble(project, profile=loaded, environ=environ, keeper=Recorder(project, paths))
+        return ProjectState(Wall.SANDBOXED, sections_of(bubble.plan))
+    except OllmSandboxError as error:
+        return ProjectState(Wall.NONE, (Section(_("Commands cannot run here"), (str(error),)),))
+
+
+def wall_now(wall: Wall, session: OpenSession | None) -> Wall:
+    """While a command has the network, the badge says so."""
+    if wall is Wall.SANDBOXED and session is not None and session.has_network:
+        return Wall.NETWORK
+    return wall
+
+
+def _without_wall() -> ProjectState:
+    sentence = _("No sandbox is possible here. Each command asks, and sees what you see.")
+    return ProjectState(Wall.NONE, (Section(_("Not sandboxed"), (sentence,)),))
+
+
+def sections_of(plan: Plan) -> tuple[Section, ...]:
+    """The plan's own sentences, by what they are about."""
+    network, *sentences = plan.describe()
+    writes = [text for text in sentences if "can be written" in text]
+    hidden = [text for text in sentences if "hidden" in text]
+    rest = [text for text in sentences if text not in writes and text not in hidden]
+    return tuple(
+        section
+        for section in (
+            Section(_("Can be written"), writes),
+            Section(_("Everything else"), rest),
+            Section(_("Hidden"), hidden),
+            Section(_("Network"), [network]),
+            Section(_("Limits of a command"), limits_of(plan.limits)),
+        )
+        if section.sentences
+    )
+
+
+def limits_of(limits: Limits) -> list[str]:
+    found = []
+    if limits.time is not None:
+        minutes = max(1, round(limits.time / 60))
+        found.append(ngettext("{} minute", "{} minutes", minutes).format(minutes))
+    if limits.processes is not None:
+        found.append(_("{} processes at once").format(limits.processes))
+    if limits.memory is not None:
+        found.append(_("{} of memory").format(_size(limits.memory)))
+    if limits.disk is not None:
+        found.append(_("{} written to disk").format(_size(limits.disk)))
+    return found
+
+
+def _size(size: int) -> str:
+    return GLib.format_size(size)

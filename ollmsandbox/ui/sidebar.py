@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The side pane: projects and their sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gi.repository import Gio, GLib, Gtk
+
+from .sidebar_rows import ProjectItem, ProjectRow, SessionRow
+from .signals import signals
+from .template import template
+from .weakly import weakly
+
+
+@Gtk.Template(filename=template("sidebar"))
+class Sidebar(Gtk.Box):
+    __gtype_name__ = "OllmSidebar"
+
+    __gsignals__ = signals(
+        {
+            "open-session": (str,),
+            "new-session": (str,),
+            "add-project": (),
+            "remove-project": (str,),
+            # Its new name is asked for by who hears it.
+            "rename-session": (str,),
+            "delete-session": (str,),
+            "search": (str,),
+        }
+    )
+
+    search: Gtk.SearchEntry = Gtk.Template.Child()
+    pages: Gtk.Stack = Gtk.Template.Child()
+    listbox: Gtk.ListBox = Gtk.Template.Child()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: tuple[ProjectItem, ...] = ()
+        self._selected = ""
+        actions = Gio.SimpleActionGroup()
+        for name in ("new-session", "remove-project", "rename-session", "delete-session"):
+            action = Gio.SimpleAction.new(name, GLib.VariantType.new("s"))
+            action.connect("activate", weakly(self._on_action))
+            actions.add_action(action)
+        self.insert_action_group("sidebar", actions)
+        self._fill()
+
+    @property
+    def searched(self) -> str:
+        return self.search.get_text().strip()
+
+    def show(self, projects: Sequence[ProjectItem]) -> None:  # type: ignore[override]
+        """What is the same as before stays as it is: a menu may be open there."""
+        if tuple(projects) == self._items:
+            return
+        self._items = tuple(projects)
+        self._fill()
+
+    def select(self, session_id: str) -> None:
+        self._selected = session_id
+        for row in self._rows():
+            if isinstance(row, SessionRow) and row.item.id == session_id:
+                self.listbox.select_row(row)
+                return
+        self.listbox.unselect_all()
+
+    def _rows(self) -> Sequence[Gtk.ListBoxRow]:
+        rows: list[Gtk.ListBoxRow] = []
+        while (row := self.listbox.get_row_at_index(len(rows))) is not None:
+            rows.append(row)
+        return rows
+
+    def _fill(self) -> None:
+        for row in self._rows():
+            self.listbox.remove(row)
+        for project in self._items:
+            self.listbox.append(ProjectRow(project))
+            for session in project.sessions:
+                self.listbox.append(SessionRow(session))
+        empty = "nothing" if self.searched else "empty"
+        self.pages.set_visible_child_name("list" if self._items else empty)
+        self.search.set_visible(bool(self._items) or bool(self.searched))
+        self.select(self._selected)
+
+    def _on_action(self, action: Gio.SimpleAction, target: GLib.Variant) -> None:
+        self.emit(action.get_name(), target.get_string())
+
+    @Gtk.Template.Callback()
+    def _on_activated(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
+        if isinstance(row, SessionRow):
+            self.emit("open-session", row.item.id)
+        elif isinstance(row, ProjectRow) and row.item.path and not row.item.is_missing:
+            self.emit("new-session", row.item.path)
+
+    @Gtk.Template.Callback()
+    def _on_search(self, _entry: Gtk.SearchEntry) -> None:
+        self.emit("search", self.searched)
+
+    @Gtk.Template.Callback()
+    def _on_add(self, _button: Gtk.Button) -> None:
+        self.emit("add-project")

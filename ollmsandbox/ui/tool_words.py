@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a tool call's card says."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from gettext import gettext as _
+from gettext import ngettext
+
+from ..chat.answers import STOPPED
+from ..permission.visible import visible_line
+from ..project.apply import Recorded, State
+from ..project.changes import Kind
+from ..project.recorder import Report
+from ..sandbox.result import Stop
+from .entries import CallEntry, Stage
+
+_SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
+# As the model was told it.
+_TOLD = re.compile(r"^Changes: (\d[^\n]*)\.$", re.MULTILINE)
+_WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+
+
+def title(entry: CallEntry) -> str:
+    """The command, or the call in one line."""
+    text = visible_line(entry.description)
+    return f"$ {text}" if entry.call.name == "run_command" else text
+
+
+def tool(entry: CallEntry) -> str:
+    if entry.own:
+        return _("Your command")
+    return {
+        "run_command": _("Command"),
+        "read_file": _("Read a file"),
+        "edit_file": _("Edit a file"),
+        "web_fetch": _("Read a web page"),
+    }.get(entry.call.name, visible_line(entry.call.name))
+
+
+def mark(entry: CallEntry) -> tuple[str, str]:
+    """An icon, and the style class of its colour if it has one."""
+    if entry.stage is not Stage.DONE:
+        return "content-loading-symbolic", ""
+    if is_stopped(entry):
+        return "media-playback-stop-symbolic", ""
+    if is_denied(entry):
+        return "action-unavailable-symbolic", ""
+    if succeeded(entry):
+        return "emblem-ok-symbolic", "success"
+    return "dialog-warning-symbolic", "error"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return _("{:.1f} s").format(seconds)
+    minutes, rest = divmod(int(seconds), 60)
+    return _("{} min {} s").format(minutes, rest)
+
+
+def status(entry: CallEntry) -> str:
+    """How it stands, in words."""
+    if entry.stage is not Stage.DONE:
+        return {
+            Stage.WAITING: _("Waiting"),
+            Stage.ASKING: _("Waits for your answer"),
+            Stage.RUNNING: _("Running"),
+        }[entry.stage]
+    if is_stopped(entry):
+        return _("Stopped")
+    if is_denied(entry):
+        return _("Did not run") if entry.asked else _("Denied, did not run")
+    result = entry.outcome.result if entry.outcome else None
+    if result is not None:
+        return result.stop.value.rstrip(".") if result.stop else exit_words(result.exit_code)
+    if entry.record is not None and entry.record.exit_code is not None:
+        return exit_words(entry.record.exit_code)
+    return _("Done") if succeeded(entry) else _("Failed")
+
+
+def exit_words(code: int) -> str:
+    if code == 0:
+        return _("Succeeded")
+    if code == 127:
+        return _("Command not found")
+    if code == 126:
+        return _("Cannot be run")
+    number = code - 128
+    if number in set(signal.Signals):
+        return _("Ended by {}").format(signal.Signals(number).name)
+    return _("Failed with status {}").format(code)
+
+
+def is_stopped(entry: CallEntry) -> bool:
+    """By the person, whether it had begun or not: nothing went wrong."""
+    result = entry.outcome.result if entry.outcome else None
+    told = entry.outcome.text if entry.outcome else entry.stored_text
+    by_person = result is not None and result.stop is Stop.PERSON
+    return by_person or (not succeeded(entry) and told.startswith(STOPPED))
+
+
+def is_denied(entry: CallEntry) -> bool:
+    if entry.verdict is not None:
+        return not entry.verdict.allowed
+    record = entry.record
+    return record is not None and record.answer is not None and not record.answer.allows
+
+
+def succeeded(entry: CallEntry) -> bool:
+    if entry.outcome is not None:
+        result = entry.outcome.result
+        return entry.outcome.ok and (result is None or result.exit_code == 0)
+    record = entry.record
+    return record is not None and record.ok and not record.exit_code
+
+
+def seconds(entry: CallEntry) -> float | None:
+    if entry.outcome is not None and entry.outcome.result is not None:
+        return entry.outcome.result.duration
+    return entry.record.duration if entry.record else None
+
+
+def printed_nothing(entry: CallEntry) -> bool:
+    """A command that ran; what else there is to say of it stands elsewhere."""
+    outcome = entry.outcome
+    return outcome is not None and outcome.result is not None and not entry.printed
+
+
+def live_changes(count: int, last: str, project: str | None) -> str:
+    """While it runs."""
+    if not count:
+        return ""
+    shown = visible_line(os.path.relpath(last, project) if project and last else last)
+    return ngettext(
+        "{count} file changed, last: {last}", "{count} files changed, last: {last}", count
+    ).format(count=count, last=shown)
+
+
+def changed(report: Report) -> str:
+    count = len(report.changes)
+    if not count:
+        return ""
+    text = ngettext("{} file changed", "{} files changed", count).format(count)
+    waiting = sum(item.state in _WAITS for item in report.changes)
+    conflicts = sum(item.state is State.CONFLICT for item in report.changes)
+    if conflicts:
+        one = _("; one was changed by you meanwhile and waits")
+        return text + (
+            one if conflicts == 1 else _("; {} wait: you changed them meanwhile").format(conflicts)
+        )
+    if waiting == count:
+        return text + _("; waits for your review")
+    if waiting:
+        return text + ngettext("; {} waits for your yes", "; {} wait for your yes", waiting).format(
+            waiting
+        )
+    return text
+
+
+def stored_changes(entry: CallEntry) -> str:
+    """Of a call from before: what became of them since then is known in the changes alone."""
+    found = _TOLD.findall(entry.stored_text) if entry.run_id else []
+    return _("Files: {}").format(found[-1]) if found else ""
+
+
+def change_line(item: Recorded) -> str:
+    change = item.change
+    return f"{_SIGNS[change.kind]} {visible_line(change.path)}"
+
+
+def can_undo(report: Report) -> bool:
+    return any(item.state is State.APPLIED for item in report.changes)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bar above the composer that leads to a question out of view."""
+
+from __future__ import annotations
+
+from gettext import ngettext
+
+from gi.repository import Gtk
+
+from .signals import signals
+from .weakly import weakly
+
+
+class WaitingBar(Gtk.Revealer):
+    __gtype_name__ = "OllmWaitingBar"
+
+    __gsignals__ = signals({"show-question": ()})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._label = Gtk.Label(xalign=0, hexpand=True, wrap=True)
+        content = Gtk.Box(spacing=9)
+        content.append(Gtk.Image.new_from_icon_name("security-medium-symbolic"))
+        content.append(self._label)
+        content.append(Gtk.Image.new_from_icon_name("go-up-symbolic"))
+        self._button = Gtk.Button(child=content)
+        self._button.add_css_class("waiting-bar")
+        self._button.connect("clicked", weakly(self._on_clicked))
+        self.set_child(self._button)
+
+    def show_count(self, count: int) -> None:
+        """How many questions wait where they cannot be seen."""
+        if count:
+            text = ngettext(
+                "A question waits for your answer", "{} questions wait for your answer", count
+            ).format(count)
+            self._label.set_label(text)
+            self._button.update_property([Gtk.AccessibleProperty.LABEL], [text])
+        self.set_reveal_child(count > 0)
+
+    def _on_clicked(self, _button: Gtk.Button) -> None:
+        self.emit("show-question")

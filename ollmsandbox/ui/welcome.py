@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The first page: what the sandbox can do here, and three ways in."""
+
+from __future__ import annotations
+
+from gettext import gettext as _
+
+from gi.repository import Adw, GLib, Gtk
+
+from ..sandbox.probe import Capabilities, Finding
+from .signals import signals
+from .template import template
+
+
+@Gtk.Template(filename=template("welcome"))
+class Welcome(Adw.Bin):
+    __gtype_name__ = "OllmWelcome"
+
+    __gsignals__ = signals(
+        {
+            "take-tour": (),
+            "open-project": (),
+            "connect-model": (),
+        }
+    )
+
+    checks: Gtk.ListBox = Gtk.Template.Child()
+    verdict: Gtk.Label = Gtk.Template.Child()
+    tour_button: Gtk.Button = Gtk.Template.Child()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.show_capabilities(None)
+
+    def show_capabilities(self, found: Capabilities | None) -> None:
+        """None while it is being found out."""
+        while (row := self.checks.get_row_at_index(0)) is not None:
+            self.checks.remove(row)
+        for name in ("success", "warning"):
+            self.verdict.remove_css_class(name)
+        self.checks.set_visible(found is not None)
+        if found is None:
+            self.verdict.set_label(_("Looking at what this machine can do…"))
+            return
+        if found.can_wrap:
+            self.verdict.set_label(_("Commands are sandboxed here."))
+            self.verdict.add_css_class("success")
+        else:
+            self.verdict.set_label(
+                _("Commands cannot be sandboxed here: each one asks before it runs.")
+            )
+            self.verdict.add_css_class("warning")
+        if found.can_wrap:
+            for text in _promises():
+                self.checks.append(_row(text, "", ok=True))
+        for finding in found.findings:
+            # What another way makes up for is nobody's worry.
+            if not finding.ok and (finding.needed or not found.can_wrap):
+                self.checks.append(_miss(finding))
+
+    @Gtk.Template.Callback()
+    def _on_tour(self, _button: Gtk.Button) -> None:
+        self.emit("take-tour")
+
+    @Gtk.Template.Callback()
+    def _on_project(self, _button: Gtk.Button) -> None:
+        self.emit("open-project")
+
+    @Gtk.Template.Callback()
+    def _on_model(self, _button: Gtk.Button) -> None:
+        self.emit("connect-model")
+
+
+def _promises() -> tuple[str, ...]:
+    return (
+        _("Nothing outside the project is written"),
+        _("Every change is recorded and can be undone"),
+        _("Your keys and passwords cannot be seen"),
+        _("The network is asked for every time"),
+    )
+
+
+def _miss(finding: Finding) -> Gtk.ListBoxRow:
+    text = " ".join(filter(None, (finding.cause, finding.remedy)))
+    return _row(finding.title, text, ok=False)
+
+
+def _row(title: str, subtitle: str, *, ok: bool) -> Adw.ActionRow:
+    row = Adw.ActionRow(
+        title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
+    )
+    row.set_title_lines(0)
+    row.set_subtitle_lines(0)
+    row.set_activatable(False)
+    mark = Gtk.Image.new_from_icon_name("emblem-ok-symbolic" if ok else "dialog-warning-symbolic")
+    mark.add_css_class("success" if ok else "warning")
+    row.add_prefix(mark)
+    return row

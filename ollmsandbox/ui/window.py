@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The window: the side pane, a chat, and the changes beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from gettext import gettext as _
+
+from gi.repository import Adw, Gio, GLib, Gtk
+
+from ..chat.desk import Desk
+from ..permission.request import PermissionRequest
+from ..project.care import take_care
+from ..sandbox.probe import Capabilities, probe
+from .about import about
+from .asking import WindowAsker
+from .changes_view import ChangesView
+from .chat_controller import ChatController
+from .chat_view import ChatView
+from .closing import may_close
+from .model_choice import ModelChoice
+from .model_chooser import ModelChooser
+from .open_session import OpenSession
+from .preferences import Preferences
+from .project_state import look, wall_now
+from .sandbox_badge import SandboxBadge, Section, Wall
+from .session_dialogs import export_session
+from .sessions import Sessions
+from .settings import Settings
+from .shortcuts import shortcuts
+from .sidebar import Sidebar
+from .sidebar_controller import SidebarController
+from .signals import signals
+from .tasks import Tasks
+from .template import template
+from .tour import begin_tour
+from .weakly import weakly
+from .welcome import Welcome
+
+# Narrower than that, the badge has no room for words.
+_NARROW = 560
+
+
+@Gtk.Template(filename=template("window"))
+class Window(Adw.ApplicationWindow):
+    __gtype_name__ = "OllmWindow"
+
+    # All that it had under way is in order.
+    __gsignals__ = signals({"closed": ()})
+
+    toasts: Adw.ToastOverlay = Gtk.Template.Child()
+    leaflet: Adw.Leaflet = Gtk.Template.Child()
+    flap: Adw.Flap = Gtk.Template.Child()
+    header: Adw.HeaderBar = Gtk.Template.Child()
+    title: Adw.WindowTitle = Gtk.Template.Child()
+    pages: Gtk.Stack = Gtk.Template.Child()
+    sidebar_place: Adw.Bin = Gtk.Template.Child()
+    model_place: Adw.Bin = Gtk.Template.Child()
+    badge_place: Adw.Bin = Gtk.Template.Child()
+    changes_place: Adw.Bin = Gtk.Template.Child()
+    changes_button: Gtk.ToggleButton = Gtk.Template.Child()
+    changes_count: Gtk.Label = Gtk.Template.Child()
+
+    def __init__(
+        self,
+        application: Adw.Application,
+        desk: Desk,
+        sessions: Sessions,
+        choice: ModelChoice,
+        asker: WindowAsker,
+        settings: Settings,
+    ) -> None:
+        super().__init__(application=application)
+        self._desk = desk
+        self._sessions = sessions
+        self._choice = choice
+        self._asker = asker
+        self._settings = settings
+        self._tasks = Tasks(self.tell)
+        self._session: OpenSession | None = None
+        self._sections: tuple[Section, ...] = ()
+        self._wall = Wall.UNKNOWN
+        self._is_closing = False
+        # What is found out at the start is known.
+        self.is_ready = False
+        self._build()
+        self._add_actions()
+        self.set_default_size(settings.number("window-width"), settings.number("window-height"))
+        if settings.boolean("window-maximized"):
+            self.maximize()
+        self._handlers = [
+            (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
+            (choice, choice.connect("changed", weakly(self._on_models_changed))),
+            (settings, settings.connect("changed", weakly(self._on_setting_changed))),
+        ]
+        self._tasks.start(self._begin())
+
+    # --- for the application ---------------------------------------------------------------------
+
+    def tell(self, text: str) -> None:
+        """A sentence that stays until it was read, if it is a long one."""
+        toast = Adw.Toast(title=GLib.markup_escape_text(text.replace("\n", " ")))
+        toast.set_timeout(0 if len(text) > 80 else 4)
+        self.toasts.add_toast(toast)
+
+    def open_project(self, path: str) -> None:
+        self._tasks.start(self._side.new_session(path))
+
+    def shows_question(self, request: PermissionRequest) -> bool:
+        shown = self._session is not None and self._session.id == request.session_id
+        return shown and self.is_active()
+
+    def show_question(self, session_id: str, call_id: str) -> None:
+        self._tasks.start(self._show_session(session_id, call_id))
+
+    def close_at_once(self) -> None:
+        """Without a question: nobody is there to answer it."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._tasks.start(self._shut_down())
+
+    # --- building --------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        self.sidebar = Sidebar()
+        self._side = SidebarController(
+            self, self.sidebar, self._sessions, self.toasts, self._tasks, weakly(self._show)
+        )
+        self.sidebar_place.set_child(self.sidebar)
+        self.model_chooser = ModelChooser()
+        self.model_chooser.connect("chosen", weakly(self._on_model_chosen))
+        self.model_chooser.connect("refresh", weakly(self._on_refresh_models))
+        self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
+        self.model_place.set_child(self.model_chooser)
+        self.badge = SandboxBadge()
+        self.badge_place.set_child(self.badge)
+        self.welcome = Welcome()
+        self.welcome.connect("take-tour", weakly(self._on_take_tour))
+        self.welcome.connect("open-project", weakly(self._on_open_project))
+        self.welcome.connect("connect-model", weakly(self._on_connect_model))
+        self.pages.add_named(self.welcome, "welcome")
+        self.chat = ChatView(self._settings)
+        self.chat.connect("show-changes", weakly(self._on_show_changes))
+        self.pages.add_named(self.chat, "chat")
+        self.changes = ChangesView(self._desk.manager, self._settings, self.tell)
+        self.changes.connect("count-changed", weakly(self._on_changes_counted))
+        self.changes_place.set_child(self.changes)
+        self._talk = ChatController(
+            self, self.chat, self.changes, self._asker, self._desk.manager, self._tasks
+        )
+        self.changes_button.connect("toggled", weakly(self._on_changes_toggled))
+        for name in ("reveal-flap", "folded"):
+            self.flap.connect(f"notify::{name}", weakly(self._on_flap))
+        self.set_help_overlay(shortcuts())
+        self.connect("notify::default-width", weakly(self._on_resized))
+        self._on_resized()
+
+    def _add_actions(self) -> None:
+        actions: dict[str, Callable[..., object]] = {
+            "new-session": self._on_new_session,
+            "open-project": self._on_open_project,
+            "take-tour": self._on_take_tour,
+            "export-session": self._on_export,
+            "preferences": self._on_preferences,
+            "about": self._on_about,
+            "back": self._on_back,
+            "toggle-changes": self._on_toggle_changes,
+            "hide-changes": self._on_hide_changes,
+            "stop": self._on_stop,
+            "compose": self._on_compose,
+            "next-question": self._on_next_question,
+        }
+        for name, method in actions.items():
+            action = Gio.SimpleAction.new(name, None)
+            action.connect("activate", weakly(method))
+            self.add_action(action)
+
+    # --- the beginning and the end ---------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """What can wait does not hold up the first picture."""
+        self.changes_button.set_sensitive(False)
+        await self._side.refresh()
+        last = self._settings.text("last-session")
+        if last and await self._sessions.title(last):
+            await self._show_session(last)
+        found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
+        self._show_capabilities(found)
+        self.is_ready = True
+        await self._choice.refresh()
+        care = await asyncio.to_thread(take_care, self._desk.paths)
+        for text in (*care.notices, *care.errors):
+            self.tell(text)
+        for report in care.finished:
+            self.tell(_("A run that was cut off has been finished: {}.").format(report.run_id))
+        self.changes.refresh()
+
+    def _show_capabilities(self, found: Capabilities) -> None:
+        self.welcome.show_capabilities(found)
+        if self._session is None:
+            self._wall = Wall.SANDBOXED if found.can_wrap else Wall.NONE
+            self._show_badge()
+
+    def do_close_request(self) -> bool:
+        if not self._is_closing:
+            self._is_closing = True
+            self._tasks.start(self._close())
+        return True
+
+    async def _close(self) -> None:
+        if await may_close(self, self._sessions.open_ones):
+            await self._shut_down()
+        else:
+            self._is_closing = False
+
+    async def _shut_down(self) -> None:
+        """Questions are denied, commands end, what they changed is put in order."""
+        self._settings.set("window-maximized", self.is_maximized())
+        if not self.is_maximized():
+            width, height = self.get_default_size()
+            self._settings.set("window-width", max(width, 360))
+            self._settings.set("window-height", max(height, 294))
+        self._keep_draft()
+        self._asker.deny_all()
+        await self._sessions.close_all()
+        for source, handler in self._handlers:
+            source.disconnect(handler)
+        self.chat.show(None)
+        self.destroy()
+        self.emit("closed")
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    async def _show_session(self, session_id: str, call_id: str = "") -> None:
+        await self._side.open_session(session_id)
+        if call_id:
+            self.chat.show_call(call_id)
+
+    def _show(self, session: OpenSession | None) -> None:
+        self._keep_draft()
+        before, self._session = self._session, session
+        self.chat.show(session)
+        self.changes.show_project(session.project if session else None)
+        self._settings.set("last-session", session.id if session else "")
+        self.pages.set_visible_child_name("welcome" if session is None else "chat")
+        self.changes_button.set_sensitive(session is not None)
+        self._show_model()
+        self._side.note_shown(session)
+        self._tasks.start(self._show_title())
+        if session is None:
+            self.flap.set_reveal_flap(False)
+            return
+        self.leaflet.set_visible_child_name("content")
+        self.chat.focus_composer()
+        if before is None or before.project != session.project:
+            self._tasks.start(self._look_at_project(session.project))
+
+    def _keep_draft(self) -> None:
+        session = self._session
+        if session is not None and self.chat.session is session:
+            text = self.chat.composer.text
+            if text != session.draft:
+                session.draft = text
+                keep = self._desk.history.keep_draft
+                self._tasks.start(asyncio.to_thread(keep, session.id, text))
+
+    async def _show_title(self) -> None:
+        session = self._session
+        title = await self._sessions.title(session.id) if session else "OLLM Sandbox"
+        if session is self._session:
+            self.title.set_title(title or _("New session"))
+            project = session.project if session else None
+            self.title.set_subtitle(GLib.path_get_basename(project) if project else "")
+
+    async def _look_at_project(self, project: str | None) -> None:
+        if project is None:
+            return
+        profile = self._settings.text("profile")
+        state = await asyncio.to_thread(
+            look, project, profile, self._desk.paths, self._desk.environ
+        )
+        if self._session is not None and self._session.project == project:
+            self._wall, self._sections = state.wall, state.sections
+            self._show_badge()
+
+    def _show_badge(self) -> None:
+        self.badge.show(wall_now(self._wall, self._session), self._sections)
+
+    def _show_model(self) -> None:
+        session = self._session
+        current = (session.connection, session.model_name) if session else self._choice.default()
+        self.model_chooser.show(self._choice.items, current)
+        if session is not None:
+            can_talk = session.conversation.model is not None
+            why = _("Choose or connect a model to talk to. !commands work without one.")
+            self.chat.set_can_send("" if can_talk else why)
+
+    # --- what the person does --------------------------------------------------------------------
+
+    def _on_show_changes(self, _view: ChatView, run_id: str) -> None:
+        self.flap.set_reveal_flap(True)
+        self.changes.select_run(run_id)
+
+    def _on_model_chosen(self, _chooser: ModelChooser, connection: str, model: str) -> None:
+        self._choice.remember(connection, model)
+        if self._session is not None:
+            self._sessions.use_model(self._session, connection, model)
+        self._show_model()
+
+    def _on_refresh_models(self, _chooser: ModelChooser) -> None:
+        self._tasks.start(self._choice.refresh())
+
+    def _on_connect_model(self, *_args: object) -> None:
+        self._preferences().show_connections()
+
+    def _on_new_session(self, *_args: object) -> None:
+        self._tasks.start(self._side.new_session(self._session.project if self._session else None))
+
+    def _on_open_project(self, *_args: object) -> None:
+        self._tasks.start(self._side.open_project())
+
+    def _on_stop(self, *_args: object) -> None:
+        self._talk.stop()
+
+    def _on_take_tour(self, *_args: object) -> None:
+        async def tour() -> None:
+            self._show(await begin_tour(self._desk.paths, self._sessions))
+            await self._side.refresh()
+            assert self._session is not None
+            await self._session.conversation.say(_("Show me what you can do here."))
+
+        self._tasks.start(tour())
+
+    def _on_export(self, *_args: object) -> None:
+        if self._session is not None:
+            self._tasks.start(export_session(self, self._desk.history, self._session.id))
+
+    def _on_preferences(self, *_args: object) -> None:
+        self._preferences()
+
+    def _preferences(self) -> Preferences:
+        preferences = Preferences(self, self._desk, self._settings)
+        preferences.connect("connections-changed", weakly(self._on_connections_changed))
+        preferences.present()
+        return preferences
+
+    def _on_about(self, *_args: object) -> None:
+        about(self).present()
+
+    def _on_back(self, *_args: object) -> None:
+        if self.flap.get_reveal_flap() and self.flap.get_folded():
+            self.flap.set_reveal_flap(False)
+        else:
+            self.leaflet.set_visible_child_name("sidebar")
+
+    def _on_toggle_changes(self, *_args: object) -> None:
+        if self._session is not None:
+            self.flap.set_reveal_flap(not self.flap.get_reveal_flap())
+
+    def _on_hide_changes(self, *_args: object) -> None:
+        self.flap.set_reveal_flap(False)
+
+    def _on_changes_toggled(self, button: Gtk.ToggleButton) -> None:
+        self.flap.set_reveal_flap(button.get_active())
+
+    def _on_flap(self, *_args: object) -> None:
+        is_open = self.flap.get_reveal_flap()
+        self.changes_button.set_active(is_open)
+        # The buttons of the window are at its edge, once.
+        self.header.set_show_end_title_buttons(not is_open or self.flap.get_folded())
+
+    def _on_compose(self, *_args: object) -> None:
+        self.chat.focus_composer()
+
+    def _on_next_question(self, *_args: object) -> None:
+        waiting = self._asker.waiting
+        if waiting:
+            self.show_question(waiting[0].session_id, waiting[0].call_id)
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    def _on_sessions_changed(self, _sessions: Sessions) -> None:
+        self._tasks.start(self._side.refresh())
+        self._tasks.start(self._show_title())
+        self._show_badge()
+        self.changes.refresh()
+
+    def _on_models_changed(self, _choice: ModelChoice) -> None:
+        session = self._session
+        if session is not None and not session.model_name:
+            self._sessions.use_model(session, *self._choice.default())
+        self._show_model()
+
+    def _on_connections_changed(self, *_args: object) -> None:
+        self._tasks.start(self._choice.refresh())
+
+    def _on_setting_changed(self, _settings: Settings, key: str) -> None:
+        if key == "profile" and self._session is not None:
+            self._tasks.start(self._look_at_project(self._session.project))
+
+    def _on_changes_counted(self, _view: ChangesView, count: int) -> None:
+        self.changes_count.set_label(str(count))
+        self.changes_count.set_visible(count > 0)
+
+    def _on_resized(self, *_args: object) -> None:
+        width, _height = self.get_default_size()
+        self.badge.set_narrow(0 < width < _NARROW)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pane of changes: runs, files, parts of files, and what can be done with each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from conftest import Person
+from gi.repository import Adw, Gtk
+from ui_helper import Screen, all_of, texts
+from window_helper import finish, press, running_loop, says, wait_until
+
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.recorder import Mode, Recorder
+from ollmsandbox.ui.change_page import ChangePage
+from ollmsandbox.ui.change_rows import FileRow, RunRow
+from ollmsandbox.ui.changes_view import ChangesView
+from ollmsandbox.ui.settings import Settings
+
+_LONG = "".join(f"line {number}\n" for number in range(40))
+
+
+@dataclass
+class Pane:
+    view: ChangesView
+    window: Adw.Window
+    person: Person
+    told: list[str] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def show(self) -> None:
+        self.view.show_project(str(self.person.project))
+        wait_until(lambda: all_of(self.view, RunRow))
+
+    def open(self, name: str) -> ChangePage:
+        wait_until(lambda: self._place(name) is not None)
+        place = self._place(name)
+        assert place is not None
+        self.view.list_view.emit("activate", place)
+        wait_until(lambda: self.view.page is not None and self.view.page.place.get_child())
+        assert self.view.page is not None
+        return self.view.page
+
+    def _place(self, name: str) -> int | None:
+        for place, item in enumerate(self.view.items):
+            recorded = getattr(item, "recorded", None)
+            if recorded is not None and recorded.change.path == name:
+                return place
+        return None
+
+
+@pytest.fixture
+def pane(screen: Screen, person: Person) -> Iterator[Pane]:
+    with running_loop():
+        told: list[str] = []
+        counts: list[int] = []
+        manager = ProjectManager(person.paths)
+        view = ChangesView(manager, Settings(person.paths), told.append)
+        view.connect("count-changed", lambda _view, count: counts.append(count))
+        window = Adw.Window(content=view)
+        window.set_default_size(560, 700)
+        window.present()
+        yield Pane(view, window, person, told, counts)
+        window.destroy()
+        manager.close()
+
+
+def run(person: Person, command: str, mode: Mode = Mode.AUTO) -> None:
+    keeper = Recorder(str(person.project), person.paths, mode=mode, command=command)
+    assert finish(person.bubble(keeper=keeper).exec(command)).exit_code == 0
+
+
+def test_nothing_changed_is_said(pane: Pane) -> None:
+    pane.view.show_project(str(pane.person.project))
+    wait_until(lambda: says(pane.view, "No Changes Yet"))
+
+
+def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
+    run(pane.person, "echo 1 > first")
+    run(pane.person, "echo 2 > second; chmod +x second")
+    pane.show()
+    assert [says(row, "second") for row in all_of(pane.view, RunRow)] == [True, False]
+    wait_until(lambda: all_of(pane.view, FileRow))
+    (shown,) = all_of(pane.view, FileRow)
+    assert says(shown, "New program that can be run")
+    assert pane.counts[-1] == 0
+
+
+def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("old\n")
+    run(pane.person, "echo new > file")
+    pane.show()
+    press(pane.view, "Undo")
+    wait_until(lambda: file.read_text() == "old\n")
+    wait_until(lambda: says(pane.view, "undone"))
+    press(pane.view, "Redo")
+    wait_until(lambda: file.read_text() == "new\n")
+    wait_until(lambda: len(pane.told) == 2)
+    assert pane.told == ["1 change undone.", "1 change applied again."]
+
+
+def test_what_waits_is_counted_applied_or_discarded(pane: Pane) -> None:
+    run(pane.person, "echo 1 > one; echo 2 > two", Mode.REVIEW)
+    pane.show()
+    assert says(pane.view, "2 changes wait")
+    assert pane.counts[-1] == 2
+    page = pane.open("one")
+    press(page, "Apply")
+    wait_until(lambda: (pane.person.project / "one").exists())
+    assert not (pane.person.project / "two").exists()
+    press(page, "All Changes")
+    wait_until(lambda: says(pane.view, "1 change waits"))
+    page = pane.open("two")
+    press(page, "Discard")
+    wait_until(lambda: pane.counts[-1] == 0)
+    assert not (pane.person.project / "two").exists()
+
+
+def test_a_text_is_shown_before_and_after(pane: Pane) -> None:
+    (pane.person.project / "text").write_text("kept\nold word\n")
+    run(pane.person, "sed -i s/old/new/ text")
+    pane.show()
+    page = pane.open("text")
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    shown = "\n".join(texts(page))
+    assert "old word" in shown
+    assert "new word" in shown
+
+
+def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
+    file = pane.person.project / "text"
+    file.write_text(_LONG)
+    run(pane.person, "sed -i -e 's/line 3$/changed 3/' -e 's/line 33/changed 33/' text")
+    pane.show()
+    page = pane.open("text")
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    assert page.diff is not None
+    page.diff.emit("hunk-action", 1, "undo")
+    wait_until(lambda: "line 33\n" in file.read_text())
+    assert "changed 3\n" in file.read_text()
+
+
+def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("before\n")
+    finish(_run_while(pane.person, "echo theirs > file", lambda: file.write_text("mine\n")))
+    pane.show()
+    page = pane.open("file")
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    assert says(page, "You changed this file while the command ran.")
+    shown = "\n".join(texts(page))
+    assert "mine" in shown
+    assert "theirs" in shown
+    assert file.read_text() == "mine\n"
+    press(page, "Take Theirs")
+    wait_until(lambda: file.read_text() == "theirs\n")
+
+
+def test_an_earlier_version_comes_back(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("first\n")
+    run(pane.person, "echo second > file")
+    run(pane.person, "echo third > file")
+    pane.show()
+    page = pane.open("file")
+    wait_until(lambda: page.versions_button.get_visible())
+    popover = page.versions_button.get_popover()
+    assert popover is not None
+    popover.popup()
+    restores = [text for text in texts(popover) if text.startswith("Until")]
+    assert len(restores) == 2
+    buttons = [one for one in all_of(popover, Gtk.Button) if "Restore" in texts(one)]
+    buttons[-1].emit("clicked")
+    wait_until(lambda: file.read_text() == "first\n")
+
+
+def test_runs_are_found_by_command_and_by_path(pane: Pane) -> None:
+    run(pane.person, "echo 1 > apple")
+    run(pane.person, "echo 2 > pear")
+    pane.show()
+    pane.view.filter.set_text("pear")
+    wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
+    pane.view.filter.set_text("nothing like it")
+    wait_until(lambda: says(pane.view, "Nothing Found"))
+
+
+def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:
+    run(pane.person, "echo 1 > '<b>bold&'")
+    pane.show()
+    wait_until(lambda: all_of(pane.view, FileRow))
+    assert "<b>bold&" in texts(all_of(pane.view, FileRow)[0])
+    pane.open("<b>bold&")
+
+
+async def _run_while(person: Person, command: str, act: Callable[[], object]) -> None:
+    """The person does something while the command runs."""
+    playground = person.playground
+    playground.mkdir(parents=True, exist_ok=True)
+    keeper = Recorder(str(person.project), person.paths, command=command)
+    wait = "touch ~/playground/ready; while [ ! -e ~/playground/go ]; do sleep 0.01; done"
+    running = asyncio.ensure_future(person.bubble(keeper=keeper).exec(f"{command}; {wait}"))
+    while not (playground / "ready").exists():
+        assert not running.done()
+        await asyncio.sleep(0.01)
+    act()
+    (playground / "go").touch()
+    await running

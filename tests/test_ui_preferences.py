@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The preferences: each is shown as it is, and changed where it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import pytest
+from conftest import ROOT, Person
+from gi.repository import Adw, GLib, Gtk
+from replay import Replay, Reply
+from ui_helper import Screen, all_of, texts
+from window_helper import finish, press, running_loop, says, wait_until
+
+from ollmsandbox.chat.desk import Desk
+from ollmsandbox.chat.providers.connections import Connection, Kind
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.permission.rules import Key, Rule, Target
+from ollmsandbox.project.settings import KEEP_DAYS
+from ollmsandbox.ui.asking import WindowAsker
+from ollmsandbox.ui.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.preferences import Preferences
+from ollmsandbox.ui.settings import DEFAULTS, SCHEMA, Settings
+
+
+@dataclass
+class Room:
+    desk: Desk
+    settings: Settings
+    window: Adw.Window
+    person: Person
+
+    def preferences(self) -> Preferences:
+        made = Preferences(self.window, self.desk, self.settings)
+        made.present()
+        return made
+
+
+@pytest.fixture
+def room(screen: Screen, person: Person) -> Iterator[Room]:
+    with running_loop():
+        desk = Desk(person.paths, person.environ, WindowAsker())
+        window = Adw.Window()
+        window.present()
+        yield Room(desk, Settings(person.paths), window, person)
+        window.destroy()
+        wait_until(lambda: True)
+        desk.close()
+
+
+def test_the_defaults_are_those_of_the_schema() -> None:
+    schema = ElementTree.parse(ROOT / "data" / f"{SCHEMA}.gschema.xml")
+    found = {
+        key.get("name"): GLib.Variant.parse(
+            GLib.VariantType.new(key.get("type") or ""), key.findtext("default") or ""
+        ).unpack()
+        for key in schema.iter("key")
+    }
+    assert found == DEFAULTS
+
+
+def test_without_a_schema_preferences_are_kept_in_a_file(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GSETTINGS_BACKEND", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    settings = Settings(person.paths)
+    heard: list[str] = []
+    settings.connect("changed", lambda _settings, key: heard.append(key))
+    settings.set("apply-mode", "review")
+    settings.set("time-limit", 30)
+    assert heard == ["apply-mode", "time-limit"]
+    again = Settings(person.paths)
+    assert (again.text("apply-mode"), again.number("time-limit")) == ("review", 30)
+    (person.paths.config / "preferences.json").write_text("not json")
+    assert Settings(person.paths).text("apply-mode") == "auto"
+
+
+def test_a_switch_changes_its_setting(room: Room) -> None:
+    general = room.preferences().general
+    before = room.settings.boolean("send-with-enter")
+    row = next(r for r in all_of(general, Adw.ActionRow) if "Send With Enter" in texts(r))
+    (switch,) = all_of(row, Gtk.Switch)
+    switch.set_active(not before)
+    assert room.settings.boolean("send-with-enter") is not before
+    switch.set_active(before)
+
+
+def test_what_a_profile_hides_is_listed(room: Room) -> None:
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    (masks,) = all_of(preferences.safety, Adw.ExpanderRow)
+    masks.set_expanded(True)
+    wait_until(lambda: says(masks, ".ssh"))
+
+
+def test_a_remembered_answer_is_forgotten(room: Room) -> None:
+    rule = Rule(Key("web_fetch", "", Target("example.org")), Answer.ALLOW_ALWAYS)
+    room.desk.rules.add(rule)
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    wait_until(lambda: says(preferences.safety, "example.org"))
+    press(preferences.safety, "Forget")
+    wait_until(lambda: says(preferences.safety, "Nothing is remembered."))
+    assert not room.desk.rules.rules()
+
+
+def test_how_long_versions_are_kept_is_set(room: Room) -> None:
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.storage)
+    wait_until(lambda: says(preferences.storage, "Keep for Days"))
+    row = next(r for r in all_of(preferences.storage, Adw.ActionRow) if "Keep for Days" in texts(r))
+    (spin,) = all_of(row, Gtk.SpinButton)
+    assert spin.get_value_as_int() == 30
+    spin.set_value(3)
+    wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 3)
+
+
+def test_the_playground_is_measured(room: Room) -> None:
+    room.person.playground.mkdir(parents=True)
+    (room.person.playground / "file").write_bytes(b"x" * 100_000)
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.storage)
+    wait_until(lambda: says(preferences.storage, "in 1 file"))
+
+
+def test_a_connection_is_tried_and_saved(room: Room) -> None:
+    models = Reply([b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}'])
+    with Replay({"/v1/models": models}) as server:
+        dialog = ConnectionDialog(
+            room.window, room.desk.connections, Connection("", Kind.OPENAI, "")
+        )
+        dialog.present()
+        dialog.name.set_text("mine")
+        dialog.address.set_text(server.address)
+        dialog.key.set_text("sk-secret")
+        press(dialog, "Test")
+        wait_until(lambda: says(dialog, "It works: 1 model."))
+        saved: list[Connection] = []
+        dialog.connect("saved", lambda _dialog, connection: saved.append(connection))
+        press(dialog, "Save")
+        wait_until(lambda: saved)
+        assert room.desk.connections.find("mine").address == saved[0].address
+        for file in room.person.paths.config.rglob("connections.yaml"):
+            assert "sk-secret" not in file.read_text()
+
+
+def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
+    dialog = ConnectionDialog(room.window, room.desk.connections, Connection("", Kind.OLLAMA, ""))
+    dialog.present()
+    dialog.address.set_text("http://127.0.0.1:9")
+    press(dialog, "Test")
+    wait_until(lambda: dialog.result.has_css_class("error"))
+    dialog.close()
+
+
+def test_connections_are_listed_and_removed(room: Room) -> None:
+    connection = Connection("Ollama", Kind.OLLAMA, "http://127.0.0.1:9")
+    finish(room.desk.connections.put(connection))
+    preferences = room.preferences()
+    preferences.show_connections()
+    wait_until(lambda: says(preferences.connections, "Ollama · http://127.0.0.1:9"))
+    press(preferences.connections, "Remove Ollama")
+    wait_until(lambda: _dialogs())
+    _dialogs()[0].response("remove")
+    wait_until(lambda: says(preferences.connections, "No connection yet."))
+
+
+def _dialogs() -> list[Adw.MessageDialog]:
+    return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The side pane and the choice of a model: what they show, and what they ask for."""
+
+from __future__ import annotations
+
+import pytest
+from gi.repository import GLib, Gtk
+from ui_helper import Screen, all_of, texts
+
+from ollmsandbox.ui.model_chooser import ConnectionItem, Link, ModelChooser
+from ollmsandbox.ui.sidebar import Sidebar
+from ollmsandbox.ui.sidebar_rows import ProjectItem, ProjectRow, SessionItem, SessionRow
+
+pytestmark = pytest.mark.anybody
+
+PARSER = ProjectItem(
+    "/src/parser",
+    "parser",
+    sessions=(SessionItem("1", "fix the parser", is_busy=True), SessionItem("2", "add a flag")),
+)
+GONE = ProjectItem("/src/gone", "gone", is_missing=True)
+
+
+def heard(widget: Gtk.Widget, *names: str) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = []
+    for name in names:
+        widget.connect(name, lambda _widget, *values, name=name: found.append((name, *values)))
+    return found
+
+
+def test_without_projects_it_says_what_a_project_is(screen: Screen) -> None:
+    sidebar = Sidebar()
+    screen.show(sidebar, 300, 500)
+    wishes = heard(sidebar, "add-project")
+    assert "No Projects Yet" in texts(sidebar)
+    next(b for b in all_of(sidebar, Gtk.Button) if "Open a Project" in texts(b)).emit("clicked")
+    assert wishes == [("add-project",)]
+
+
+def test_sessions_stand_below_their_project(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER, GONE])
+    screen.show(sidebar, 300, 500)
+    assert texts(sidebar)[-5:] == [
+        "parser",
+        "fix the parser",
+        "add a flag",
+        "gone",
+        "The folder is not there",
+    ]
+
+
+def test_a_session_is_opened_and_a_project_begins_a_new_one(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER, GONE])
+    screen.show(sidebar, 300, 500)
+    wishes = heard(sidebar, "open-session", "new-session")
+    for row in [*all_of(sidebar, SessionRow), *all_of(sidebar, ProjectRow)]:
+        sidebar.listbox.emit("row-activated", row)
+    assert wishes == [
+        ("open-session", "1"),
+        ("open-session", "2"),
+        ("new-session", "/src/parser"),
+    ]
+
+
+def test_each_row_has_a_menu_for_what_it_is_about(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    screen.show(sidebar, 300, 500)
+    names = ("rename-session", "delete-session", "remove-project", "new-session")
+    wishes = heard(sidebar, *names)
+    for name in names:
+        target = "/src/parser" if name.endswith("project") or name.startswith("new") else "2"
+        assert sidebar.activate_action(f"sidebar.{name}", GLib.Variant.new_string(target))
+    assert wishes == [
+        ("rename-session", "2"),
+        ("delete-session", "2"),
+        ("remove-project", "/src/parser"),
+        ("new-session", "/src/parser"),
+    ]
+
+
+def test_the_chosen_session_stays_chosen_when_the_list_changes(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    sidebar.select("2")
+    sidebar.show([GONE, PARSER])
+    row = sidebar.listbox.get_selected_row()
+    assert isinstance(row, SessionRow)
+    assert row.item.id == "2"
+
+
+def test_a_title_cannot_pretend_to_be_markup(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([ProjectItem("/p", "<b>&", sessions=(SessionItem("1", "<i>&amp;"),))])
+    screen.show(sidebar, 300, 500)
+    assert {"<b>&", "<i>&amp;"} <= set(texts(sidebar))
+
+
+READY = ConnectionItem("Ollama", Link.READY, ("qwen3:14b", "llama3"))
+FAILED = ConnectionItem("work", Link.FAILED, (), "No server answers at this address.")
+
+
+def test_the_model_in_use_is_named_with_its_state(screen: Screen) -> None:
+    chooser = ModelChooser()
+    chooser.show([READY], ("Ollama", "llama3"))
+    screen.show(chooser, 300, 60)
+    assert "Ollama, llama3" in texts(chooser)
+    assert chooser.get_tooltip_text() == "Model: Ollama, llama3, connected"
+
+
+def test_a_model_is_chosen_from_those_of_all_servers(screen: Screen) -> None:
+    chooser = ModelChooser()
+    chooser.show([READY, FAILED], ("", ""))
+    screen.show(chooser, 300, 60)
+    assert "No model chosen" in texts(chooser)
+    wishes = heard(chooser, "chosen")
+    popover = chooser.get_popover()
+    assert popover is not None
+    popover.popup()
+    assert "No server answers at this address." in texts(popover)
+    (models,) = all_of(popover, Gtk.ListBox)
+    rows = [row for row in all_of(popover, Gtk.ListBoxRow) if "qwen3:14b" in texts(row)]
+    models.emit("row-activated", rows[0])
+    assert wishes == [("chosen", "Ollama", "qwen3:14b")]
+
+
+def test_many_models_can_be_filtered(screen: Screen) -> None:
+    names = tuple(f"model-{number}" for number in range(30))
+    chooser = ModelChooser()
+    chooser.show([ConnectionItem("Ollama", Link.READY, names)], ("", ""))
+    screen.show(chooser, 300, 60)
+    popover = chooser.get_popover()
+    assert popover is not None
+    popover.popup()
+    (entry,) = all_of(popover, Gtk.SearchEntry)
+    entry.set_text("29")
+    entry.emit("search-changed")
+    assert [text for text in texts(popover) if text.startswith("model-")] == ["model-29"]

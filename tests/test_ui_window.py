@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The window as a whole: the tour from the first page to the undoing of a change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import Person
+from ui_helper import Screen, texts
+from window_helper import card_that, finish, press, program, says, wait_until, window_of
+
+from ollmsandbox.ui.entries import Stage
+from ollmsandbox.ui.open_session import OpenSession
+from ollmsandbox.ui.sandbox_badge import SandboxBadge
+from ollmsandbox.ui.window import Window
+
+
+def test_the_first_start_says_that_it_is_safe_and_what_to_do(
+    screen: Screen, person: Person
+) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        for text in ("Take the Tour", "Open a Project", "Connect a Model"):
+            assert says(window.welcome, text)
+        wait_until(lambda: says(window.welcome, "Commands are sandboxed here."))
+        assert "Sandboxed, no network" in texts(window.badge)
+
+
+def test_a_tour_is_taken_and_its_change_undone(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        press(window.welcome, "Take the Tour")
+        asks = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
+        assert asks.question is not None
+        press(asks.question, "Deny")
+        wait_until(lambda: not _session(window).is_busy)
+        assert says(asks, "Denied")
+        sample = Path(_session(window).project or "")
+        edited = card_that(window, lambda card: card.entry.call.name == "edit_file")
+        changed = (sample / "basket.py").read_bytes()
+        press(edited, "Undo")
+        wait_until(lambda: (sample / "basket.py").read_bytes() != changed)
+        card_that(window, lambda card: card.entry is edited.entry and says(card, "Undone"))
+
+
+def test_a_command_of_ones_own_needs_no_model(screen: Screen, person: Person) -> None:
+    (person.project / "here").write_text("old")
+    with program(person) as application:
+        window = window_of(application)
+        window.open_project(str(person.project))
+        wait_until(lambda: window.chat.session is not None)
+        assert says(window.chat, "!commands work without one.")
+        window.chat.composer.text = "!echo new > here; echo done"
+        window.chat.composer.send_button.emit("clicked")
+        done = card_that(window, lambda card: card.entry.stage is Stage.DONE)
+        assert (person.project / "here").read_text() == "new\n"
+        assert says(done, "1 file changed")
+
+
+def test_a_session_goes_on_after_a_restart(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        window.open_project(str(person.project))
+        wait_until(lambda: window.chat.session is not None)
+        finish(_session(window).conversation.run("echo hello from before"))
+        window.chat.composer.text = "not sent yet"
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: window.chat.session is not None)
+        wait_until(lambda: says(window.chat, "$ echo hello from before"))
+        assert window.chat.composer.text == "not sent yet"
+
+
+def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        window.open_project(str(person.project))
+        wait_until(lambda: _popover_says(window.badge, str(person.project)))
+        assert _popover_says(window.badge, "The network cannot be reached.")
+        assert _popover_says(window.badge, "10 minutes")
+
+
+def _popover_says(badge: SandboxBadge, part: str) -> bool:
+    popover = badge.get_popover()
+    return popover is not None and any(part in text for text in texts(popover))
+
+
+def _session(window: Window) -> OpenSession:
+    assert window.chat.session is not None
+    return window.chat.session
