@@ -12,11 +12,28 @@ from ..messages import Message, ToolCall, ToolSpec
 
 
 class ProviderError(OllmSandboxError):
-    """The model's server did not do its part. `can_retry`: the same may work a moment later."""
+    """The model's server did not do its part. `can_retry`: the same may work a moment later;
+    `again_after`: so many seconds later it is tried again without asking, if nothing was shown."""
 
-    def __init__(self, message: str, remedy: str = "", *, can_retry: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        remedy: str = "",
+        *,
+        can_retry: bool = False,
+        again_after: float | None = None,
+    ) -> None:
         super().__init__(message, remedy)
         self.can_retry = can_retry
+        self.again_after = again_after
+
+
+class TooLongError(ProviderError):
+    """The conversation does not fit into the model."""
+
+
+class NoToolsError(ProviderError):
+    """The model cannot call tools."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A server at an address, with a key: questions go out, sound answers or sentences come back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+from .base import Piece, ProviderError
+from .failures import from_status, from_words, not_a_model_server, server_words
+from .http import Exchange, Request, Timeouts
+from .mask import Mask
+from .reading import read_json
+
+# Asked for each time it is needed: it lives in a keyring.
+KeySource = Callable[[], Awaitable[str]]
+
+_TRIES = 3
+_MOST_OF_AN_ERROR = 64 * 1024
+_MOST_OF_A_LIST = 16 << 20
+_SOON = Timeouts(connect=5.0, idle=15.0)
+
+
+class Client:
+    def __init__(
+        self, root: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
+    ) -> None:
+        self.root = root
+        self._key = key
+        self._timeouts = timeouts or Timeouts()
+        self.mask = Mask()
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, body: Mapping[str, object], model: str
+    ) -> AsyncIterator[Exchange]:
+        request = await self._request("POST", path, body)
+        async with Exchange(request, self._timeouts) as exchange:
+            await self._check(exchange, request.url, model)
+            yield exchange
+
+    async def ask(
+        self,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        *,
+        model: str = "",
+        root: str = "",
+    ) -> Mapping[str, object]:
+        """For what is known at once."""
+        request = await self._request("GET" if body is None else "POST", path, body, root)
+        timeouts = Timeouts(
+            min(_SOON.connect, self._timeouts.connect), min(_SOON.idle, self._timeouts.idle)
+        )
+        async with Exchange(request, timeouts, _MOST_OF_A_LIST) as exchange:
+            await self._check(exchange, request.url, model)
+            data = await exchange.read_all(_MOST_OF_A_LIST)
+        text = data.decode("utf-8", "replace")
+        try:
+            found = read_json(text)
+        except ValueError:
+            raise not_a_model_server(request.url) from None
+        if not isinstance(found, dict):
+            raise not_a_model_server(request.url)
+        if found.get("error"):
+            raise self.failed(text, model)
+        return found
+
+    def failed(self, text: str, model: str) -> ProviderError:
+        """The server says so itself, in JSON."""
+        return from_words(self.mask.whole(server_words(text)), self.root, model)
+
+    async def _request(
+        self, method: str, path: str, body: Mapping[str, object] | None, root: str = ""
+    ) -> Request:
+        key = await self._key() if self._key else ""
+        if key and not (key.isascii() and key.isprintable() and " " not in key):
+            raise ProviderError(
+                "The API key has characters that no key has.", "Store it again, on one line."
+            )
+        self.mask = Mask(key)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return Request(method, f"{root or self.root}{path}", body, headers)
+
+    async def _check(self, exchange: Exchange, url: str, model: str) -> None:
+        if exchange.status == 200:
+            return
+        try:
+            data = await exchange.read_all(_MOST_OF_AN_ERROR)
+        except ProviderError:
+            data = b""  # the status says enough
+        body = self.mask.whole(data.decode("utf-8", "replace"))
+        headers = {name: self.mask.whole(value) for name, value in exchange.headers.items()}
+        raise from_status(exchange.status, headers, body, url, model)
+
+
+async def retried(
+    make: Callable[[], AsyncGenerator[Piece, None]],
+) -> AsyncGenerator[Piece, None]:
+    """Again where it may help, as long as nothing was shown."""
+    for left in reversed(range(_TRIES)):
+        shown = False
+        try:
+            async with aclosing(make()) as pieces:
+                async for piece in pieces:
+                    shown = True
+                    yield piece
+            return
+        except ProviderError as error:
+            if shown or error.again_after is None or not left:
+                raise
+            pause = error.again_after
+        await asyncio.sleep(pause)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The servers a person has chosen, and the one to begin with."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ...errors import OllmSandboxError
+from ...paths import Paths, make_folder, write_atomically
+from .address import is_loopback
+from .base import ProviderError, Server
+from .connections_file import (
+    TOUR,
+    Connection,
+    FileError,
+    Kind,
+    Listing,
+    check_name,
+    normal_address,
+    read,
+    write,
+)
+from .http import Timeouts
+from .keys import Keys, Place
+from .ollama import OllamaServer
+from .openai import OpenAIServer
+from .tour import TourServer
+
+__all__ = ["TOUR", "Connection", "ConnectionStore", "Kind", "Listing"]
+
+_MOST = 1 << 20
+
+
+class ConnectionStore:
+    def __init__(
+        self, paths: Paths, environ: Mapping[str, str] | None = None, keys: Keys | None = None
+    ) -> None:
+        self._file = paths.config / "connections.yaml"
+        self._keys = keys or Keys(paths, os.environ if environ is None else environ)
+        # What the person should know.
+        self.notices: list[str] = []
+
+    def take_notices(self) -> list[str]:
+        notices, self.notices = self.notices, []
+        return notices
+
+    def all(self) -> list[Connection]:
+        return list(self._read().connections)
+
+    def find(self, name: str) -> Connection:
+        found = {connection.name: connection for connection in (*self.all(), TOUR)}
+        if name not in found:
+            choice = ", ".join(found)
+            raise ProviderError(f"There is no connection {name!r}.", f"Choose one of: {choice}.")
+        return found[name]
+
+    def default(self) -> Connection | None:
+        """The chosen one, else the only one."""
+        listing = self._read()
+        if listing.default == TOUR.name:
+            return TOUR
+        chosen = [c for c in listing.connections if c.name == listing.default]
+        if chosen:
+            return chosen[0]
+        return listing.connections[0] if len(listing.connections) == 1 else None
+
+    async def put(self, connection: Connection, *, key: str | None = None) -> Connection:
+        """Added, or in the place of the one of that name. With a key it is stored; an empty one
+        removes it; without, it stays as it was."""
+        check_name(connection.name)
+        address = normal_address(connection.kind, connection.address)
+        before = next((c for c in self.all() if c.name == connection.name), None)
+        place = before.key if before else Place.NONE
+        if key is not None:
+            new = await self._keys.put(connection.name, key) if key else Place.NONE
+            if place is not new:
+                await self._forget(connection.name, place)
+            place = new
+            if key and address.startswith("http:") and not is_loopback(address):
+                self.notices.append(f"The key goes to {address} unencrypted; https would hide it.")
+        connection = replace(connection, address=address, key=place)
+        with self._changing() as listing:
+            names = [c.name for c in listing.connections]
+            if connection.name in names:
+                others = tuple(
+                    connection if c.name == connection.name else c for c in listing.connections
+                )
+            else:
+                others = (*listing.connections, connection)
+            self._write(replace(listing, connections=others))
+        return connection
+
+    async def remove(self, name: str) -> None:
+        connection = self.find(name)
+        if connection.kind is Kind.TOUR:
+            raise ProviderError("The tour cannot be removed.")
+        with self._changing() as listing:
+            rest = tuple(c for c in listing.connections if c.name != name)
+            default = "" if listing.default == name else listing.default
+            self._write(Listing(rest, default))
+        await self._forget(name, connection.key)
+
+    def use(self, name: str, model: str | None = None) -> None:
+        """To begin with, from now on; with this model of it."""
+        self.find(name)
+        with self._changing() as listing:
+            connections = tuple(
+                replace(c, model=model) if c.name == name and model is not None else c
+                for c in listing.connections
+            )
+            self._write(Listing(connections, name))
+
+    def server(self, connection: Connection, key: str | None = None) -> Server:
+        """With a key it is this one, and not the stored one."""
+        if connection.kind is Kind.TOUR:
+            return TourServer()
+        known: list[str] = [] if key is None else [key]
+
+        async def find_key() -> str:
+            # The keyring is asked once.
+            if not known:
+                known.append(await self._keys.get(connection.name, connection.key))
+            return known[0]
+
+        source = find_key if known or connection.key is not Place.NONE else None
+        timeouts = Timeouts(idle=connection.idle)
+        if connection.kind is Kind.OPENAI:
+            return OpenAIServer(connection.address, key=source, timeouts=timeouts)
+        return OllamaServer(connection.address, key=source, timeouts=timeouts, room=connection.room)
+
+    async def _forget(self, name: str, place: Place) -> None:
+        try:
+            await self._keys.remove(name, place)
+        except ProviderError as error:
+            self.notices.append(f"The key of {name} is still where it was. {error.message}")
+
+    @contextmanager
+    def _changing(self) -> Iterator[Listing]:
+        """Nobody else changes the file meanwhile."""
+        lock = make_folder(self._file.parent) / ".connections.lock"
+        with open(lock, "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield self._read()
+
+    def _read(self) -> Listing:
+        try:
+            with open(self._file, encoding="utf-8") as file:
+                return read(file.read(_MOST))
+        except FileNotFoundError:
+            return Listing()
+        except UnicodeDecodeError:
+            return self._set_aside("it is not text.")
+        except FileError as error:
+            return self._set_aside(error.message)
+        except OSError as error:
+            raise OllmSandboxError(f"{self._file} cannot be read: {error.strerror}.") from error
+
+    def _set_aside(self, why: str) -> Listing:
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        aside = self._file.with_name(f"{self._file.name}.broken-{stamp}-{os.getpid()}")
+        try:
+            os.rename(self._file, aside)
+        except FileNotFoundError:
+            return Listing()  # another program was faster
+        except OSError as error:
+            raise OllmSandboxError(f"{self._file}: {why} Mend it.") from error
+        self.notices.append(
+            f"{self._file} has a mistake in {why} It is kept as {aside.name}; "
+            "mend it and give it its old name to have it back."
+        )
+        return Listing()
+
+    def _write(self, listing: Listing) -> None:
+        try:
+            write_atomically(self._file, write(listing), durably=True)
+        except OSError as error:
+            raise OllmSandboxError(f"{self._file} cannot be written: {error.strerror}.") from error

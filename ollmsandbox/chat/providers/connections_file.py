@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The file of connections: people may write it, every mistake is named by line and key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+
+import yaml
+
+from .address import ollama_root, openai_root
+from .base import ProviderError
+from .http import Timeouts
+from .keys import Place
+from .ollama import ROOM
+from .tour import NAME
+
+_NAME = re.compile(r"[\w][\w .:@+-]{0,63}")
+_HEADER = """\
+# Where models come from. You can edit this by hand; the program writes it anew when something is
+# changed there. API keys are kept elsewhere.
+"""
+
+
+class Kind(Enum):
+    OLLAMA = "ollama"
+    OPENAI = "openai"
+    TOUR = "tour"
+
+
+@dataclass(frozen=True)
+class Connection:
+    name: str
+    kind: Kind
+    address: str
+    # The one to begin with.
+    model: str = ""
+    key: Place = Place.NONE
+    # How many tokens a model of Ollama is given at most.
+    room: int = ROOM
+    # Seconds of silence until it counts as lost.
+    idle: float = Timeouts.idle
+
+
+@dataclass(frozen=True)
+class Listing:
+    connections: tuple[Connection, ...] = ()
+    default: str = ""
+
+
+TOUR = Connection("tour", Kind.TOUR, "", NAME)
+
+
+class FileError(ProviderError):
+    """The file has a mistake."""
+
+
+@dataclass
+class _Reader:
+    """Through the nodes, because they know their lines."""
+
+    where: str = field(default="")
+
+    def listing(self, node: yaml.Node) -> Listing:
+        default = ""
+        connections: list[Connection] = []
+        for key, value in self._mapping(node, "").items():
+            if key == "default":
+                default = self._text(value, key)
+            elif key == "connections":
+                for name, entry in self._mapping(value, key).items():
+                    connections.append(self._connection(name, entry))
+            else:
+                raise self._wrong(value, key, "there is no such key")
+        if default and default not in (TOUR.name, *(c.name for c in connections)):
+            raise FileError(f"key default: there is no connection {default!r}.")
+        return Listing(tuple(connections), default)
+
+    def _connection(self, name: str, node: yaml.Node) -> Connection:
+        where = f"connections.{name}"
+        entries = self._mapping(node, where)
+        try:
+            check_name(name)
+        except ProviderError as error:
+            raise self._wrong(node, where, error.message.rstrip(".")) from None
+        given: dict[str, str] = {}
+        for key, value in entries.items():
+            if key not in ("kind", "address", "model", "key", "room", "idle"):
+                raise self._wrong(value, f"{where}.{key}", "there is no such key")
+            given[key] = self._text(value, f"{where}.{key}")
+        for key in ("kind", "address"):
+            if key not in given:
+                raise self._wrong(node, where, f"{key!r} is missing")
+
+        def fail(key: str, what: str) -> FileError:
+            return self._wrong(entries[key], f"{where}.{key}", what)
+
+        if given["kind"] not in ("ollama", "openai"):
+            raise fail("kind", "expected ollama or openai")
+        if given.get("key", "none") not in [place.value for place in Place]:
+            raise fail("key", "expected none, keyring or file")
+        if not _is_number(given.get("room", "1024"), 1024, 1 << 24):
+            raise fail("room", "expected a number of tokens, at least 1024")
+        if not _is_number(given.get("idle", "1"), 1, 86400):
+            raise fail("idle", "expected a number of seconds, at most 86400")
+        kind = Kind(given["kind"])
+        try:
+            address = normal_address(kind, given["address"])
+        except ProviderError as error:
+            raise fail("address", error.message.rstrip(".")) from None
+        return Connection(
+            name,
+            kind,
+            address,
+            given.get("model", ""),
+            Place(given.get("key", "none")),
+            int(given.get("room", ROOM)),
+            float(given.get("idle", Timeouts.idle)),
+        )
+
+    def _mapping(self, node: yaml.Node | None, where: str) -> dict[str, yaml.Node]:
+        if not isinstance(node, yaml.MappingNode):
+            raise self._wrong(node, where, "expected keys with values")
+        entries: dict[str, yaml.Node] = {}
+        for key_node, value in node.value:
+            key = self._text(key_node, where)
+            if key in entries:
+                raise self._wrong(key_node, where, f"{key!r} stands here twice")
+            entries[key] = value
+        return entries
+
+    def _text(self, node: yaml.Node, where: str) -> str:
+        if not isinstance(node, yaml.ScalarNode) or node.tag.endswith(":null"):
+            raise self._wrong(node, where, "expected a text")
+        return str(node.value)
+
+    def _wrong(self, node: yaml.Node | None, where: str, what: str) -> FileError:
+        line = node.start_mark.line + 1 if node is not None else 1
+        return FileError(f"line {line}{f', key {where}' if where else ''}: {what}.")
+
+
+def read(text: str) -> Listing:
+    """Raises FileError."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise FileError(f"line {line}: {error.problem}.") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise FileError("it is not YAML.") from error
+    if root is None or root.tag.endswith(":null"):
+        return Listing()
+    return _Reader().listing(root)
+
+
+def write(listing: Listing) -> str:
+    document: dict[str, object] = {"default": listing.default} if listing.default else {}
+    document["connections"] = {c.name: _entry(c) for c in listing.connections}
+    return _HEADER + yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+
+
+def _entry(connection: Connection) -> dict[str, object]:
+    entry: dict[str, object] = {"kind": connection.kind.value, "address": connection.address}
+    if connection.model:
+        entry["model"] = connection.model
+    if connection.key is not Place.NONE:
+        entry["key"] = connection.key.value
+    if connection.room != ROOM:
+        entry["room"] = connection.room
+    if connection.idle != Timeouts.idle:
+        entry["idle"] = connection.idle
+    return entry
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or name == TOUR.name:
+        raise ProviderError(
+            f"{name[:80]!r} cannot be the name of a connection.",
+            "Use letters, digits, spaces and - _ . up to 64 of them, and not the word tour.",
+        )
+
+
+def normal_address(kind: Kind, address: str) -> str:
+    return openai_root(address) if kind is Kind.OPENAI else ollama_root(address)
+
+
+def _is_number(text: str, least: int, most: int) -> bool:
+    return re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,3})?", text) is not None and (
+        least <= float(text) <= most
+    )

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What went wrong between us and a server, in sentences for the person who has to act on it."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+
+from .base import NoToolsError, ProviderError, TooLongError
+
+# A server that asks for more patience than this gets none: the person is told instead.
+LONGEST_WAIT = 20.0
+_MOST_SHOWN = 300
+
+_TOO_LONG = (
+    "exceed_context_size",
+    "exceeds the available context",
+    "context_length_exceeded",
+    "maximum context length",
+    "prompt is too long",
+    "input is too long",
+    "exceeds context",
+)
+_NO_TOOLS = (
+    "does not support tools",
+    "does not support tool",
+    "enable-auto-tool-choice",
+    "tools param requires --jinja",
+    "support tool use",
+    "does not support function calling",
+)
+
+
+def from_exception(error: Exception, url: str, idle: float) -> ProviderError:
+    where = _where(url)
+    causes = list(_causes(error))
+
+    def among(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    if among(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
+        return ProviderError(
+            f"The proxy on the way to {where} does not answer.",
+            "Check the proxy settings (http_proxy, https_proxy, no_proxy).",
+            can_retry=True,
+        )
+    if among(ssl.SSLCertVerificationError):
+        return ProviderError(
+            f"{where} does not prove who it is: its certificate is not trusted.",
+            "If the certificate is your own, name its file in REQUESTS_CA_BUNDLE.",
+        )
+    if among(ssl.SSLError, requests.exceptions.SSLError):
+        return ProviderError(
+            f"No secure connection to {where} is possible.",
+            "Perhaps the address begins with http, not https.",
+        )
+    if among(socket.gaierror, urllib3.exceptions.NameResolutionError):
+        return ProviderError(
+            f"There is no {urlsplit(url).hostname!r} on the network.",
+            "Check the address, and whether you are online.",
+            can_retry=True,
+        )
+    if among(ConnectionRefusedError):
+        return ProviderError(
+            f"Nothing answers at {where}.", "Is the server started?", can_retry=True
+        )
+    if among(urllib3.exceptions.NewConnectionError):
+        # Refused in another way: no route, not permitted, ...
+        reason = next((c.strerror for c in causes if isinstance(c, OSError) and c.strerror), "")
+        return ProviderError(
+            f"{where} cannot be reached{f': {reason}' if reason else ''}.",
+            "Check the address, and whether you are online.",
+            can_retry=True,
+        )
+    if among(requests.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError):
+        return ProviderError(
+            f"{where} did not answer in time.",
+            "Check the address, and whether the server is reachable.",
+            can_retry=True,
+        )
+    if among(requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError, TimeoutError):
+        return ProviderError(
+            f"{where} said nothing for too long.",
+            f"The server may be overloaded or stuck; the limit is {_seconds(idle)}.",
+            can_retry=True,
+        )
+    if among(
+        requests.exceptions.InvalidURL,
+        requests.exceptions.InvalidSchema,
+        urllib3.exceptions.LocationParseError,
+    ):
+        return ProviderError(f"{where} cannot be reached: {_short(str(causes[-1]))}")
+    return broke_off(url)
+
+
+def broke_off(url: str) -> ProviderError:
+    return ProviderError(
+        f"The connection to {_where(url)} broke off.", can_retry=True, again_after=0.2
+    )
+
+
+def from_status(
+    status: int, headers: Mapping[str, str], body: str, url: str, model: str = ""
+) -> ProviderError:
+    """`body` must be masked already."""
+    where = _where(url)
+    said = server_words(body)
+    says = f" It says: {said}" if said else ""
+    if known := _known(said, model):
+        return known
+    if status in (401, 403):
+        return ProviderError(f"{where} does not accept the key.{says}", "Check the API key.")
+    if status == 404:
+        if model and said and "model" in said.lower():
+            return ProviderError(
+                f"{where} has no model {model!r}.{says}", "Choose another model, or fetch it first."
+            )
+        return ProviderError(
+            f"{where} answers, but not to this.{says}",
+            "Check the address, and whether the kind of server is right.",
+        )
+    if status in (429, 503):
+        wait = _retry_after(headers)
+        again = 1.0 if wait is None else wait
+        return ProviderError(
+            f"{where} has too much to do ({status}).{says}",
+            f"Try again in {_seconds(wait)}." if wait else "Try again in a moment.",
+            can_retry=True,
+            again_after=again if again <= LONGEST_WAIT else None,
+        )
+    if 300 <= status < 400:
+        target = _short(headers.get("location", "")) or "elsewhere"
+        return ProviderError(
+            f"{where} sends us to {target}, where nothing is sent without you.",
+            "Use that address if it is right.",
+        )
+    if status >= 500:
+        return ProviderError(
+            f"{where} failed ({status}).{says}", "Its log may say more.", can_retry=True
+        )
+    if _is_page(headers, body):
+        return not_a_model_server(url)
+    return ProviderError(f"{where} refused the request ({status}).{says}")
+
+
+def from_words(words: str, url: str, model: str = "") -> ProviderError:
+    """An error in the middle of an answer, or in place of one."""
+    said = _short(words) or "it does not say why"
+    return _known(said, model) or ProviderError(
+        f"{_where(url)} failed: {said}", "Its log may say more.", can_retry=True
+    )
+
+
+def not_a_model_server(url: str) -> ProviderError:
+    return ProviderError(
+        f"What answers at {_where(url)} is not a model server of this kind.",
+        "Check the address and the kind of server.",
+    )
+
+
+def server_words(body: str) -> str:
+    """What servers say is wrong, each in its own way."""
+    try:
+        found: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return "" if _is_page({}, body) else _short(body)
+    if isinstance(found, list) and found:
+        found = found[0]
+    for key in ("error", "detail", "message"):
+        while isinstance(found, dict) and key in found:
+            found = found[key]
+    if isinstance(found, list) and found:
+        found = found[0]
+    if isinstance(found, dict):
+        found = found.get("message") or found.get("msg") or ""
+    return _short(found) if isinstance(found, str) else ""
+
+
+def _known(said: str, model: str) -> ProviderError | None:
+    lower = said.lower()
+    if any(words in lower for words in _NO_TOOLS):
+        return NoToolsError(
+            f"{model or 'This model'} cannot call tools as its server runs it. It says: {said}",
+            "Choose a model with tools, or start its server with them.",
+        )
+    if any(words in lower for words in _TOO_LONG):
+        return TooLongError(
+            f"The conversation is longer than {model or 'the model'} can take. "
+            f"Its server says: {said}",
+            "Begin a new session, or give the model more room.",
+        )
+    return None
+
+
+def _is_page(headers: Mapping[str, str], body: str) -> bool:
+    start = body.lstrip()[:15].lower()
+    return "text/html" in headers.get("content-type", "") or start.startswith(("<!doctype", "<htm"))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds; the other form, a date, is for machines that are down for long."""
+    try:
+        wait = float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return wait if math.isfinite(wait) and wait >= 0 else None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What is wrapped in what: every library adds a layer."""
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
+    while waiting:
+        found = waiting.pop(0)
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        inner = [getattr(found, "reason", None), found.__cause__, found.__context__, *found.args]
+        waiting += [item for item in inner if isinstance(item, BaseException)]
+
+
+def _where(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _short(text: str) -> str:
+    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return plain if len(plain) <= _MOST_SHOWN else f"{plain[:_MOST_SHOWN]}…"
+
+
+def _seconds(seconds: float | None) -> str:
+    number = max(1, round(seconds or 0))
+    return f"{number} second{'' if number == 1 else 's'}"

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One question to a server and its answer, carried by a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import requests
+import urllib3
+
+from ... import __version__
+from .base import ProviderError
+from .failures import broke_off, from_exception
+from .line import CutError, Line, open_session
+
+# So many pieces may wait for the reader; then the thread waits, and with it the server.
+_MOST_WAITING = 64
+_PIECE = 64 * 1024
+_MOST = 64 << 20
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds."""
+
+    connect: float = 10.0
+    # Without a single byte. A model may think for long before it says anything.
+    idle: float = 300.0
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    url: str
+    body: Mapping[str, object] | None = field(default=None, repr=False)
+    # They may hold the key.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class _Head:
+    status: int
+    headers: Mapping[str, str]
+
+
+class _Over:
+    """The thread has nothing more to say."""
+
+
+_Item = _Head | bytes | Exception | _Over
+
+
+class Exchange:
+    """`async with` waits for the head of the answer; leaving the block, or cancelling who is in
+    it, cuts the line at once."""
+
+    def __init__(self, request: Request, timeouts: Timeouts, most: int = _MOST) -> None:
+        self._request = request
+        self._timeouts = timeouts
+        self._most = most
+        self._line = Line()
+        self._turn = threading.Condition()
+        self._waiting = 0
+        self._read = 0
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+
+    async def __aenter__(self) -> Exchange:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[_Item] = asyncio.Queue()
+        # A daemon: looking up a name cannot be interrupted and must not hold up the program's end.
+        threading.Thread(target=self._work, name="model server", daemon=True).start()
+        try:
+            head = await self._next()
+            if not isinstance(head, _Head):
+                raise broke_off(self._request.url)
+        except BaseException:
+            self._cut()
+            raise
+        self.status, self.headers = head.status, head.headers
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cut()
+
+    async def read(self) -> bytes:
+        """What came next; empty at the end."""
+        item = await self._next()
+        if not isinstance(item, bytes):
+            raise broke_off(self._request.url)
+        self._read += len(item)
+        if self._read > self._most:
+            raise ProviderError(
+                f"The server's answer was cut off after {self._most >> 20} MiB.",
+                "The model may be repeating itself.",
+            )
+        return item
+
+    async def read_all(self, most: int) -> bytes:
+        """As much of it."""
+        data = b""
+        while len(data) < most and (piece := await self.read()):
+            data += piece
+        return data[:most]
+
+    async def _next(self) -> _Item:
+        item = await self._queue.get()
+        with self._turn:
+            self._waiting -= 1
+            self._turn.notify()
+        if isinstance(item, Exception):
+            raise from_exception(item, self._request.url, self._timeouts.idle) from None
+        return item
+
+    def _cut(self) -> None:
+        self._line.cut()
+        with self._turn:
+            self._turn.notify()
+
+    # In the thread.
+
+    def _work(self) -> None:
+        try:
+            try:
+                self._talk()
+            except CutError:
+                return
+            except (
+                requests.RequestException,
+                urllib3.exceptions.HTTPError,
+                http.client.HTTPException,
+                OSError,
+                ValueError,
+            ) as error:
+                self._post(error)
+            finally:
+                self._post(_Over())
+        except CutError:
+            pass  # nobody waits for it
+        finally:
+            self._line.release()
+
+    def _talk(self) -> None:
+        request = self._request
+        body = None
+        headers = {
+            "User-Agent": f"OllmSandbox/{__version__}",
+            "Accept": "*/*",
+            # A compressed stream comes late.
+            "Accept-Encoding": "identity",
+            **request.headers,
+        }
+        if request.body is not None:
+            body = json.dumps(request.body, ensure_ascii=False).encode("utf-8", "replace")
+            headers["Content-Type"] = "application/json"
+        with (
+            open_session(self._line, request.url) as session,
+            session.request(
+                request.method,
+                request.url,
+                data=body,
+                headers=headers,
+                stream=True,
+                # A conversation goes where the person sent it, and nowhere else.
+                allow_redirects=False,
+                timeout=(self._timeouts.connect, self._timeouts.idle),
+            ) as response,
+        ):
+            self._post(_Head(response.status_code, dict(response.headers.lower_items())))
+            while data := response.raw.read1(_PIECE, decode_content=True):
+                self._post(data)
+            self._post(b"")
+
+    def _post(self, item: _Item) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: self._waiting < _MOST_WAITING or self._line.is_cut)
+            if self._line.is_cut:
+                raise CutError
+            self._waiting += 1
+        try:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
+        except RuntimeError as error:
+            raise CutError from error  # the loop was closed

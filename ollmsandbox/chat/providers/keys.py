@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""API keys: in the desktop's keyring, or where none answers, in a file that only the person can
+read. Never in settings, never in a message."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+import yaml
+
+from ...paths import Paths, write_atomically
+from .base import ProviderError
+
+if TYPE_CHECKING:
+    from gi.repository import Gio, Secret
+
+T = TypeVar("T")
+
+# libsecret is one connection for the whole program and breaks when two threads use it at once.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+class Place(Enum):
+    """Where a key is."""
+
+    NONE = "none"
+    KEYRING = "keyring"
+    FILE = "file"
+
+
+class Keys:
+    """`patience`: the person may have to unlock the keyring first."""
+
+    def __init__(self, paths: Paths, environ: Mapping[str, str], *, patience: float = 60.0) -> None:
+        self._file = paths.config / "keys.yaml"
+        self._environ = environ
+        self._patience = patience
+
+    def __repr__(self) -> str:
+        return "Keys()"
+
+    async def get(self, name: str, place: Place) -> str:
+        if place is Place.KEYRING:
+            found = await self._ask_keyring(lambda cancel: _look_up(name, cancel))
+            if not found:
+                raise ProviderError(
+                    f"The keyring has no key for {name!r}.", "Store the key once more."
+                )
+            return found
+        return self._read().get(name, "") if place is Place.FILE else ""
+
+    async def put(self, name: str, key: str) -> Place:
+        try:
+            await self._ask_keyring(lambda cancel: _store(name, key, cancel))
+        except ProviderError:
+            self._write({**self._read(), name: key})
+            return Place.FILE
+        self._forget(name)
+        return Place.KEYRING
+
+    async def remove(self, name: str, place: Place) -> None:
+        if place is Place.KEYRING:
+            await self._ask_keyring(lambda cancel: _clear(name, cancel))
+        elif place is Place.FILE:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        kept = self._read()
+        if kept.pop(name, None) is not None:
+            self._write(kept)
+
+    def _read(self) -> dict[str, str]:
+        try:
+            found = yaml.safe_load(self._file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, yaml.YAMLError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            # Said out here, without the cause: that would repeat what is in the file.
+            raise ProviderError(
+                f"{self._file} cannot be read.", "Mend it, or remove it and store the keys again."
+            )
+        return {str(name): key for name, key in found.items() if isinstance(key, str)}
+
+    def _write(self, keys: Mapping[str, str]) -> None:
+        text = yaml.safe_dump(dict(keys), allow_unicode=True)
+        # Made for its owner alone from the first moment.
+        write_atomically(self._file, f"# API keys. Keep this file to yourself.\n{text}")
+
+    async def _ask_keyring(self, ask: Callable[[Gio.Cancellable], T]) -> T:
+        if not _has_bus(self._environ):
+            raise _no_keyring()
+        from gi.repository import Gio
+
+        cancel = Gio.Cancellable()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        # A daemon, because a keyring that does not answer must not hold up the program's end.
+        arguments = (ask, cancel, loop, answer, self._patience)
+        threading.Thread(target=_work, args=arguments, name="keyring", daemon=True).start()
+        try:
+            return await asyncio.wait_for(answer, self._patience)
+        except TimeoutError:
+            raise _no_keyring() from None
+        finally:
+            cancel.cancel()
+
+
+def _work(
+    ask: Callable[[Gio.Cancellable], T],
+    cancel: Gio.Cancellable,
+    loop: asyncio.AbstractEventLoop,
+    answer: asyncio.Future[T],
+    patience: float,
+) -> None:
+    from gi.repository import GLib
+
+    def tell(settle: Callable[[], None]) -> None:
+        if not answer.done():
+            settle()
+
+    def post(settle: Callable[[], None]) -> None:
+        try:
+            loop.call_soon_threadsafe(tell, settle)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits
+
+    if not _ONE_AT_A_TIME.acquire(timeout=patience):
+        post(lambda: answer.set_exception(_no_keyring()))
+        return
+    try:
+        found = ask(cancel)
+        post(lambda: answer.set_result(found))
+    except (GLib.Error, ImportError, ValueError):
+        post(lambda: answer.set_exception(_no_keyring()))
+    finally:
+        _ONE_AT_A_TIME.release()
+
+
+def _has_bus(environ: Mapping[str, str]) -> bool:
+    """Without a bus there is no keyring; asking all the same could start one."""
+    if environ.get("DBUS_SESSION_BUS_ADDRESS"):
+        return True
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    return runtime.startswith("/") and os.path.exists(f"{runtime}/bus")
+
+
+def _no_keyring() -> ProviderError:
+    return ProviderError("The keyring does not answer.", "Unlock it, or store the key once more.")
+
+
+def _look_up(name: str, cancel: Gio.Cancellable) -> str:
+    schema = _schema()
+    from gi.repository import Secret
+
+    return Secret.password_lookup_sync(schema, {"connection": name}, cancel) or ""
+
+
+def _store(name: str, key: str, cancel: Gio.Cancellable) -> None:
+    schema = _schema()
+    from gi.repository import Secret
+
+    label = f"OLLM Sandbox: API key for {name}"
+    which = Secret.COLLECTION_DEFAULT
+    Secret.password_store_sync(schema, {"connection": name}, which, label, key, cancel)
+
+
+def _clear(name: str, cancel: Gio.Cancellable) -> None:
+    schema = _schema()
+    from gi.repository import Secret
+
+    Secret.password_clear_sync(schema, {"connection": name}, cancel)
+
+
+def _schema() -> Secret.Schema:
+    import gi
+
+    gi.require_version("Secret", "1")
+    from gi.repository import Secret
+
+    attributes = {"connection": Secret.SchemaAttributeType.STRING}
+    name = "io.github.ollmsandbox.OllmSandbox.Key"
+    return Secret.Schema.new(name, Secret.SchemaFlags.NONE, attributes)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ollama: its own interface, which can say how much of the conversation a model is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+
+from ..messages import Message, Role, ToolSpec
+from .address import ollama_root
+from .base import Called, Finished, ModelInfo, Piece, ProviderError, Usage
+from .client import Client, KeySource, retried
+from .failures import broke_off, not_a_model_server
+from .http import Timeouts
+from .lines import LineReader
+from .outgoing import answered, arguments_object, names_of_calls, tool_list
+from .reading import CallMaker, Words, a_list, a_number, a_text, inside, read_object
+
+# Ollama gives a model 4096 tokens or fewer unless asked, and forgets the rest without a word; all
+# that a model could take may be more than the machine's memory.
+ROOM = 32768
+_AT_ONCE = 4
+
+
+class OllamaServer:
+    def __init__(
+        self,
+        address: str,
+        *,
+        key: KeySource | None = None,
+        timeouts: Timeouts | None = None,
+        room: int = ROOM,
+    ) -> None:
+        self._client = Client(ollama_root(address), key=key, timeouts=timeouts)
+        self._room = room
+
+    @property
+    def address(self) -> str:
+        return self._client.root
+
+    async def models(self) -> list[ModelInfo]:
+        found = await self._client.ask("/api/tags")
+        entries = found.get("models")
+        if not isinstance(entries, list):
+            raise not_a_model_server(self.address)
+        names = [
+            name
+            for entry in entries
+            if (name := a_text(inside(entry, "name") or inside(entry, "model")))
+        ]
+        loaded = await self._loaded()
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def look(name: str) -> ModelInfo:
+            async with turn:
+                info = await self._look(name)
+            return replace(info, is_loaded=None if loaded is None else name in loaded)
+
+        return list(await asyncio.gather(*map(look, names)))
+
+    def model(self, name: str) -> OllamaModel:
+        return OllamaModel(name, self._client, self._room)
+
+    async def _look(self, name: str) -> ModelInfo:
+        try:
+            return await show(self._client, name)
+        except ProviderError:
+            return ModelInfo(name)  # one that cannot be looked at is still one to choose
+
+    async def _loaded(self) -> set[str] | None:
+        try:
+            found = await self._client.ask("/api/ps")
+        except ProviderError:
+            return None  # older ones do not say
+        return {a_text(inside(entry, "name")) for entry in a_list(found.get("models"))}
+
+
+async def show(client: Client, name: str) -> ModelInfo:
+    found = await client.ask("/api/show", {"model": name}, model=name)
+    facts = found.get("model_info")
+    length = None
+    if isinstance(facts, Mapping):
+        # The key begins with the family's name: llama.context_length.
+        lengths = [a_number(v) for k, v in facts.items() if str(k).endswith(".context_length")]
+        length = next((number for number in lengths if number), None)
+    can = found.get("capabilities")
+    return ModelInfo(name, length, "tools" in can if isinstance(can, list) else None)
+
+
+class OllamaModel:
+    def __init__(self, name: str, client: Client, room: int) -> None:
+        self._name = name
+        self._client = client
+        self._room = room
+        self._used: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def context_length(self) -> int | None:
+        """As much as it will be given, not as much as it could take."""
+        if self._used is None:
+            length = (await show(self._client, self._name)).context_length
+            self._used = min(length or self._room, self._room)
+        return self._used
+
+    def reply(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[Piece, None]:
+        return retried(lambda: self._reply(messages, tools))
+
+    async def _reply(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[Piece, None]:
+        body: dict[str, object] = {
+            "model": self._name,
+            "messages": to_ollama(messages),
+            "stream": True,
+            "options": {"num_ctx": await self.context_length()},
+        }
+        if tools:
+            body["tools"] = tool_list(tools)
+        async with self._client.stream("/api/chat", body, self._name) as exchange:
+            mask = self._client.mask
+            words = Words(mask)
+            maker = CallMaker((call.id for m in messages for call in m.calls), mask)
+            lines = LineReader(exchange.read)
+            understood = False
+            while (line := await lines.next()) is not None:
+                found = read_object(line)
+                if found.get("error"):
+                    raise self._client.failed(line, self._name)
+                understood = understood or "message" in found or "done" in found
+                message = found.get("message")
+                for piece in words.thinking(a_text(inside(message, "thinking"))):
+                    yield piece
+                for piece in words.text(a_text(inside(message, "content"))):
+                    yield piece
+                for given in a_list(inside(message, "tool_calls")):
+                    if name := a_text(inside(given, "function", "name")):
+                        arguments = inside(given, "function", "arguments")
+                        yield Called(maker.make(a_text(inside(given, "id")), name, arguments))
+                if found.get("done") is True:
+                    for piece in words.end():
+                        yield piece
+                    prompt, said = (
+                        a_number(found.get(key)) for key in ("prompt_eval_count", "eval_count")
+                    )
+                    if prompt is not None or said is not None:
+                        yield Usage(prompt or 0, said or 0)
+                    yield Finished(cut_off=found.get("done_reason") == "length")
+                    return
+        for piece in words.end():
+            yield piece
+        raise broke_off(self._client.root) if understood else not_a_model_server(self._client.root)
+
+
+def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
+    names = names_of_calls(messages)
+    sent: list[dict[str, object]] = []
+    for message in answered(messages):
+        entry: dict[str, object] = {"role": message.role.value, "content": message.text}
+        if message.calls:
+            entry["tool_calls"] = [
+                {"function": {"name": call.name, "arguments": arguments_object(call)}}
+                for call in message.calls
+            ]
+        if message.role is Role.TOOL:
+            entry["tool_name"] = names[message.call_id]
+        sent.append(entry)
+    return sent

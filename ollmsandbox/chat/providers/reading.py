@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a server sends, made safe to use: JSON of any shape, thoughts in tags, calls without ids."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import string
+from collections.abc import Iterable, Mapping
+
+from ..messages import ToolCall
+from .base import Piece, Text, Thinking
+from .mask import Mask, MaskedStream
+
+_OPEN, _CLOSE = "<think>", "</think>"
+_ALPHABET = string.ascii_letters + string.digits
+
+
+def read_json(text: str) -> object:
+    """Raises ValueError. Half characters, which no file and no window can take, are replaced."""
+    try:
+        found: object = json.loads(text)
+        return _clean_all(found) if "\\u" in text else found
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+
+
+def read_object(text: str) -> Mapping[str, object]:
+    """Empty where it is something else."""
+    try:
+        found = read_json(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def clean(text: str) -> str:
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _clean_all(found: object) -> object:
+    if isinstance(found, str):
+        return clean(found)
+    if isinstance(found, list):
+        return [_clean_all(item) for item in found]
+    if isinstance(found, dict):
+        return {clean(str(key)): _clean_all(value) for key, value in found.items()}
+    return found
+
+
+# Looking into what may be of any shape.
+
+
+def inside(found: object, *keys: str) -> object:
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def a_text(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def a_list(found: object) -> list[object]:
+    return found if isinstance(found, list) else []
+
+
+def a_number(found: object) -> int | None:
+    """Of tokens: whole and not negative."""
+    if isinstance(found, bool) or not isinstance(found, int):
+        return None
+    return found if 0 <= found < 1 << 53 else None
+
+
+def read_arguments(given: object) -> Mapping[str, object] | str:
+    """An object, or the text of one, or the text of the text of one; else as it is."""
+    for _ in range(2):
+        if isinstance(given, Mapping):
+            return given
+        if given is None or (isinstance(given, str) and not given.strip()):
+            return {}
+        if not isinstance(given, str):
+            return json.dumps(given)
+        try:
+            found = read_json(given)
+        except ValueError:
+            return given
+        if not isinstance(found, Mapping | str):
+            return given
+        given = found
+    return given if isinstance(given, Mapping) else str(given)
+
+
+class CallMaker:
+    """Gives every call an id of its own: servers leave it out, or use the same one in each reply.
+    Nine letters and digits, as some models' templates demand."""
+
+    def __init__(self, used: Iterable[str], mask: Mask) -> None:
+        self._used = set(used)
+        self._mask = mask
+
+    def make(self, id_: str, name: str, arguments: object) -> ToolCall:
+        if not 0 < len(id_) <= 64 or not id_.isprintable() or id_ in self._used:
+            id_ = "".join(secrets.choice(_ALPHABET) for _ in range(9))
+        self._used.add(id_)
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        found = read_arguments(self._mask.whole(text))
+        return ToolCall(id_, self._mask.whole(name), found)
+
+
+class Words:
+    """The text of an answer, in which thoughts may stand in tags at the very beginning."""
+
+    def __init__(self, mask: Mask) -> None:
+        self._text: MaskedStream = mask.stream()
+        self._thinking: MaskedStream = mask.stream()
+        # None until it is known whether the answer begins with thoughts.
+        self._in_thoughts: bool | None = None
+        self._held = ""
+        self._strip = False
+
+    def text(self, piece: str) -> list[Piece]:
+        if self._in_thoughts is None:
+            return self._first(self._held + piece)
+        if self._in_thoughts:
+            return self._thoughts(self._held + piece)
+        return self._say(piece)
+
+    def thinking(self, piece: str) -> list[Piece]:
+        masked = self._thinking.feed(clean(piece))
+        return [Thinking(masked)] if masked else []
+
+    def end(self) -> list[Piece]:
+        held, self._held = self._held, ""
+        pieces: list[Piece] = []
+        if held:
+            pieces += self.thinking(held) if self._in_thoughts else self._say(held)
+        if rest := self._thinking.end():
+            pieces.append(Thinking(rest))
+        if rest := self._text.end():
+            pieces.append(Text(rest))
+        return pieces
+
+    def _first(self, text: str) -> list[Piece]:
+        start = text.lstrip()
+        if len(start) < len(_OPEN) and _OPEN.startswith(start) and len(text) < 1000:
+            self._held = text
+            return []
+        self._held = ""
+        self._in_thoughts = start.startswith(_OPEN)
+        if self._in_thoughts:
+            return self._thoughts(start.removeprefix(_OPEN))
+        return self._say(text)
+
+    def _thoughts(self, text: str) -> list[Piece]:
+        thought, found, rest = text.partition(_CLOSE)
+        if found:
+            self._in_thoughts, self._held, self._strip = False, "", True
+            return self.thinking(thought) + self._say(rest)
+        keep = next((n for n in range(len(_CLOSE) - 1, 0, -1) if text.endswith(_CLOSE[:n])), 0)
+        self._held = text[len(text) - keep :]
+        return self.thinking(text[: len(text) - keep])
+
+    def _say(self, text: str) -> list[Piece]:
+        if self._strip:
+            # Between the thoughts and the answer.
+            text = text.lstrip("\r\n")
+            self._strip = not text
+        masked = self._text.feed(clean(text))
+        return [Text(masked)] if masked else []

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The small project that the tour plays on: it has a test that fails, and the bug that does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import ProjectError
+
+# By this line of its README the tour knows its own project, and touches no other.
+MARK = "This is the sample project of the OLLM Sandbox tour."
+WRONG = "prices[item] for item in basket)"
+RIGHT = "prices[item] * number for item, number in basket.items())"
+
+_FILES = {
+    "README.md": f"""\
+# Corner shop
+
+{MARK}
+Nothing in it matters: look around, change it, delete it.
+
+- `basket.py` adds up what is in a basket
+- `prices.csv` says what things cost, in cents
+- `test_basket.py` tests it: `python3 -m unittest`
+""",
+    "basket.py": f'''\
+"""What is in a basket, and what it costs."""
+
+import csv
+
+
+def read_prices(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return {{row["item"]: int(row["cents"]) for row in csv.DictReader(file)}}
+
+
+def total(basket, prices):
+    """The price of everything in the basket, in cents. A basket is {{item: how many}}."""
+    return sum({WRONG}
+''',
+    "test_basket.py": """\
+import unittest
+from pathlib import Path
+
+from basket import read_prices, total
+
+PRICES = read_prices(Path(__file__).with_name("prices.csv"))
+
+
+class TotalTest(unittest.TestCase):
+    def test_an_empty_basket_costs_nothing(self):
+        self.assertEqual(total({}, PRICES), 0)
+
+    def test_one_of_each(self):
+        self.assertEqual(total({"apple": 1, "bread": 1}, PRICES), 290)
+
+    def test_three_apples_cost_three_times_as_much(self):
+        self.assertEqual(total({"apple": 3}, PRICES), 120)
+
+
+if __name__ == "__main__":
+    unittest.main()
+""",
+    "prices.csv": "item,cents\napple,40\nbread,250\nmilk,110\n",
+    "old-notes.txt": "Ask Sam about the summer prices. (Done, 2019.)\n",
+}
+
+
+def make_sample(folder: Path) -> Path:
+    """In a folder that is new or empty."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ProjectError(
+                f"{folder} is not empty.", "The sample project needs a folder of its own."
+            )
+        for name, text in _FILES.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ProjectError(
+            f"The sample project cannot be made in {folder}: {error.strerror}."
+        ) from error
+    return folder

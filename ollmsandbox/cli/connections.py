@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox connections`"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import OllmSandboxError
+from ..paths import Paths
+
+if TYPE_CHECKING:
+    from ..chat.providers.base import ModelInfo
+    from ..chat.providers.connections import Connection, ConnectionStore, Kind
+
+_MOST_MODELS = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Imports nothing that takes time."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+        action.add_argument("--json", action="store_true", help="print one JSON document")
+        action.set_defaults(action=name)
+        return action
+
+    add("list", "list the connections to model servers")
+    new = add("add", "add a connection, or change the one of that name")
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("address", metavar="ADDRESS", help="such as http://localhost:11434")
+    new.add_argument(
+        "--kind",
+        choices=("ollama", "openai"),
+        help="what the server speaks (default: found out by asking it)",
+    )
+    new.add_argument("--model", metavar="MODEL", help="the model to begin with")
+    new.add_argument(
+        "--key-from-stdin",
+        action="store_true",
+        help="read the API key from standard input; it is stored in the keyring, or in a file "
+        "that only you can read",
+    )
+    add("remove", "remove a connection and its key").add_argument("name", metavar="NAME")
+    test = add("test", "ask a server for its models")
+    test.add_argument("name", nargs="?", metavar="NAME", help="(default: the default one)")
+    default = add("default", "choose the connection to begin with")
+    default.add_argument("name", metavar="NAME")
+    default.add_argument("model", nargs="?", metavar="MODEL", help="and its model")
+    add("find", "look for servers on this machine")
+
+
+def connections(given: argparse.Namespace) -> int:
+    from ..chat.providers.connections import ConnectionStore
+    from ..loop import run
+
+    store = ConnectionStore(Paths.from_environ(os.environ), os.environ)
+    try:
+        return run(_act(store, given))
+    finally:
+        for notice in store.take_notices():
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
+
+
+async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
+    if given.action == "list":
+        _list(store, as_json=given.json)
+    elif given.action == "add":
+        await _add(store, given)
+    elif given.action == "remove":
+        await store.remove(given.name)
+        _say(given, {"removed": given.name}, f"{given.name} was removed.")
+    elif given.action == "default":
+        store.use(given.name, given.model)
+        _say(given, {"default": given.name}, f"{given.name} is what you begin with now.")
+    elif given.action == "test":
+        await _test(store, given)
+    else:
+        await _find(as_json=given.json)
+    return 0
+
+
+def _list(store: ConnectionStore, *, as_json: bool) -> None:
+    found, default = store.all(), store.default()
+    if as_json:
+        chosen = default.name if default else None
+        print(json.dumps({"default": chosen, "connections": [_document(c) for c in found]}))
+        return
+    if not found:
+        print("There are no connections yet. `ollmsandbox connections find` looks for servers.")
+    width = max((len(connection.name) for connection in found), default=0)
+    for connection in found:
+        mark = "*" if default is not None and connection.name == default.name else " "
+        notes = [connection.model] if connection.model else []
+        if connection.key.value != "none":
+            notes.append(f"key in the {connection.key.value}")
+        tail = f"  ({', '.join(notes)})" if notes else ""
+        name = connection.name.ljust(width)
+        print(f"{mark} {name}  {connection.kind.value}  {connection.address}{tail}")
+
+
+async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
+    from ..chat.providers.connections import Connection, Kind
+
+    key = _read_key() if given.key_from_stdin else None
+    kind = Kind(given.kind) if given.kind else await _guess(given.address, key)
+    before = next((c for c in store.all() if c.name == given.name), None)
+    wanted = replace(
+        before or Connection(given.name, kind, given.address), kind=kind, address=given.address
+    )
+    if given.model:
+        wanted = replace(wanted, model=given.model)
+    connection = await store.put(wanted, key=key)
+    _say(given, _document(connection), f"{connection.name}: {kind.value}, {connection.address}")
+
+
+async def _guess(address: str, key: str | None) -> Kind:
+    """By asking; a server that is not running now has to be named."""
+    from ..chat.providers.base import ProviderError
+    from ..chat.providers.connections import Kind
+    from ..chat.providers.ollama import OllamaServer
+    from ..chat.providers.openai import OpenAIServer
+
+    async def source() -> str:
+        return key or ""
+
+    try:
+        await OllamaServer(address, key=source).models()
+        return Kind.OLLAMA
+    except ProviderError:
+        try:
+            await OpenAIServer(address, key=source).models()
+        except ProviderError as error:
+            raise OllmSandboxError(
+                f"It cannot be found out what kind of server that is. {error.message}",
+                "Say it with --kind ollama or --kind openai.",
+            ) from None
+        return Kind.OPENAI
+
+
+async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
+    connection = store.find(given.name) if given.name else store.default()
+    if connection is None:
+        raise OllmSandboxError("There is no default connection.", "Name the one to test.")
+    models = await store.server(connection).models()
+    if given.json:
+        print(json.dumps({"name": connection.name, "models": [_model(m) for m in models]}))
+        return
+    print(f"{connection.name} answers and has {_number(len(models))}.")
+    for model in models[:_MOST_MODELS]:
+        room = f"  ({model.context_length:,} tokens)" if model.context_length else ""
+        tools = "  no tools" if model.can_call_tools is False else ""
+        print(f"  {model.name}{room}{tools}")
+    if len(models) > _MOST_MODELS:
+        print(f"  and {len(models) - _MOST_MODELS} more")
+
+
+async def _find(*, as_json: bool) -> None:
+    from ..chat.providers.find import find_servers
+
+    found = await find_servers()
+    if as_json:
+        servers = [
+            {
+                "name": one.name,
+                "kind": one.kind.value,
+                "address": one.address,
+                "models": [model.name for model in one.models],
+            }
+            for one in found
+        ]
+        print(json.dumps({"servers": servers}))
+        return
+    if not found:
+        print("No model server answers at the usual ports of this machine.")
+    for one in found:
+        print(f"{one.name}: {one.address}, {_number(len(one.models))}")
+        name = one.name.lower().replace(" ", "-")
+        print(f"  ollmsandbox connections add {name} {one.address} --kind {one.kind.value}")
+
+
+def _read_key() -> str:
+    key = getpass.getpass("API key: ") if sys.stdin.isatty() else sys.stdin.readline()
+    if not key.strip():
+        raise OllmSandboxError("There was no key on standard input.")
+    return key.strip()
+
+
+def _document(connection: Connection) -> dict[str, object]:
+    return {
+        "name": connection.name,
+        "kind": connection.kind.value,
+        "address": connection.address,
+        "model": connection.model,
+        "key": connection.key.value,
+    }
+
+
+def _model(model: ModelInfo) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "context_length": model.context_length,
+        "can_call_tools": model.can_call_tools,
+        "is_loaded": model.is_loaded,
+    }
+
+
+def _say(given: argparse.Namespace, document: dict[str, object], words: str) -> None:
+    print(json.dumps(document) if given.json else words)
+
+
+def _number(models: int) -> str:
+    return f"{models} model{'' if models == 1 else 's'}"

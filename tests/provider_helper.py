@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asking a model in a test, on the loop that the program has."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from ollmsandbox import loop
+from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
+from ollmsandbox.chat.providers.base import Called, Model, Piece, ProviderError, Text, Thinking
+from ollmsandbox.chat.providers.http import Timeouts
+from ollmsandbox.chat.providers.ollama import OllamaServer
+from ollmsandbox.chat.providers.openai import OpenAIServer
+
+HELLO = (Message(Role.USER, "hello"),)
+TOOL = ToolSpec("run_command", "Runs a command.", {"type": "object", "properties": {}})
+KEY = "sk-very-secret-0123456789"
+
+
+async def key_source() -> str:
+    return KEY
+
+
+def openai(address: str, name: str = "m", *, key: bool = False, idle: float = 60) -> Model:
+    source = key_source if key else None
+    return OpenAIServer(address, key=source, timeouts=Timeouts(idle=idle)).model(name)
+
+
+def ollama(address: str, name: str = "m", *, idle: float = 60, room: int = 32768) -> Model:
+    return OllamaServer(address, timeouts=Timeouts(idle=idle), room=room).model(name)
+
+
+def ask(
+    model: Model, messages: Sequence[Message] = HELLO, tools: Sequence[ToolSpec] = (TOOL,)
+) -> list[Piece]:
+    return loop.run(gather(model, messages, tools))
+
+
+async def gather(
+    model: Model, messages: Sequence[Message] = HELLO, tools: Sequence[ToolSpec] = (TOOL,)
+) -> list[Piece]:
+    async with aclosing(model.reply(messages, tools)) as pieces:  # type: ignore[type-var]
+        return [piece async for piece in pieces]
+
+
+def fails(model: Model) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        ask(model)
+    return caught.value
+
+
+def said(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, Text))
+
+
+def thought(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, Thinking))
+
+
+def called(pieces: Sequence[Piece]) -> list[ToolCall]:
+    return [piece.call for piece in pieces if isinstance(piece, Called)]
+
+
+def messages_sent(body: dict[str, object]) -> list[dict[str, object]]:
+    return cast(list[dict[str, object]], body["messages"])
+
+
+def tls_server(folder: Path) -> tuple[ssl.SSLContext, Path]:
+    """For a server that vouches for itself, and the file of its certificate."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-keyout", str(key), "-out", str(certificate), "-days", "2", "-nodes"),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context, certificate
