@@ -51,6 +51,10 @@ class Application(Adw.Application):
     def do_startup(self) -> None:
         Adw.Application.do_startup(self)
         Gtk.Window.set_default_icon_name(SCHEMA)
+        settings = Gtk.Settings.get_default()
+        assert settings is not None
+        # A message that the focus passes through is not to be marked.
+        settings.set_property("gtk-label-select-on-focus", False)
         display = Gdk.Display.get_default()
         assert display is not None
         provider = Gtk.CssProvider()

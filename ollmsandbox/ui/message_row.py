@@ -14,6 +14,9 @@ from .markdown_view import MarkdownView
 from .signals import signals
 from .weakly import weakly
 
+_LONG = 20_000
+_LONG_WORD = 1_000
+
 
 class MessageRow(Gtk.Box):
     __gtype_name__ = "OllmMessageRow"
@@ -82,12 +85,8 @@ class MessageRow(Gtk.Box):
 
     def _think(self, text: str) -> None:
         if self._thoughts is None:
-            view = Gtk.TextView(
-                editable=False,
-                cursor_visible=False,
-                accepts_tab=False,
-                wrap_mode=Gtk.WrapMode.WORD_CHAR,
-            )
+            view = _text_view()
+            view.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
             view.add_css_class("thinking")
             view.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
             self._thoughts = view.get_buffer()
@@ -112,11 +111,25 @@ class MessageRow(Gtk.Box):
         self.emit("open-link", address)
 
 
-def _plain(text: str) -> Gtk.Label:
+def _plain(text: str) -> Gtk.Widget:
     """As it was typed: what a person writes is not Markdown to them."""
+    if len(text) > _LONG:
+        return _text_view(text)
     label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True)
-    label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+    # Pango takes seconds to find the breaks in a word of that length.
+    is_odd = any(len(word) > _LONG_WORD for word in text.split())
+    label.set_wrap_mode(Pango.WrapMode.CHAR if is_odd else Pango.WrapMode.WORD_CHAR)
     hyphens = Pango.AttrList()
     hyphens.insert(Pango.attr_insert_hyphens_new(insert_hyphens=False))
     label.set_attributes(hyphens)
     return label
+
+
+def _text_view(text: str = "") -> Gtk.TextView:
+    """For what is long, or grows: it is laid out little by little."""
+    view = Gtk.TextView(
+        editable=False, cursor_visible=False, accepts_tab=False, wrap_mode=Gtk.WrapMode.CHAR
+    )
+    view.add_css_class("long-text")
+    view.get_buffer().set_text(text)
+    return view

@@ -73,7 +73,7 @@ class ToolCard(Gtk.Box):
         self._clock = 0
         self.title.set_label(words.title(entry))
         whole = visible(entry.description)
-        self.whole.set_label(whole)
+        self.whole.set_label(words.bounded(whole))
         # It can be selected with the pointer; with the Tab key it would only be in the way.
         self.whole.set_focusable(False)
         # One line may hide the end of it.

@@ -20,13 +20,24 @@ from .entries import CallEntry, Stage
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
 # As the model was told it.
 _TOLD = re.compile(r"^Changes: (\d[^\n]*)\.$", re.MULTILINE)
+# Longer than a label can be laid out in a moment.
+_MOST_SHOWN = 10_000
+_MOST_IN_TITLE = 500
 _WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 
 
 def title(entry: CallEntry) -> str:
     """The command, or the call in one line."""
-    text = visible_line(entry.description)
+    # It is shown up to the edge; the rest would only take time.
+    text = visible_line(entry.description[:_MOST_IN_TITLE])
     return f"$ {text}" if entry.call.name == "run_command" else text
+
+
+def bounded(text: str) -> str:
+    left_out = len(text) - _MOST_SHOWN
+    if left_out <= 0:
+        return text
+    return text[:_MOST_SHOWN] + _("… and {:,} more characters").format(left_out)
 
 
 def tool(entry: CallEntry) -> str:

@@ -19,6 +19,7 @@ from .changes_view import ChangesView
 from .chat_controller import ChatController
 from .chat_view import ChatView
 from .closing import may_close
+from .code_block import warm_up
 from .model_choice import ModelChoice
 from .model_chooser import ModelChooser
 from .open_session import OpenSession
@@ -188,6 +189,8 @@ class Window(Adw.ApplicationWindow):
         found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
         self._show_capabilities(found)
         self.is_ready = True
+        # The first code block would hold up the chat.
+        warm_up()
         await self._choice.refresh()
         care = await asyncio.to_thread(take_care, self._desk.paths)
         for text in (*care.notices, *care.errors):
