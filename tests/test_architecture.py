@@ -44,7 +44,7 @@ ALLOWED = {
 FRONTS = {"ui", "cli", "mcp_server", "__main__"}
 WIDGETS = {"Gtk", "Gdk", "Adw", "GtkSource"}
 # Run by themselves, in a bare interpreter.
-ALONE = ("sandbox/starter.py", "sandbox/supervisor.py")
+ALONE = ("sandbox/starter.py", "sandbox/becoming.py", "sandbox/supervisor.py")
 
 
 def modules() -> list[Path]:
@@ -88,7 +88,8 @@ def test_only_the_window_imports_widgets(file: Path) -> None:
 @pytest.mark.parametrize("name", ALONE)
 def test_what_runs_by_itself_imports_only_the_standard_library(name: str) -> None:
     for path in imported(PACKAGE / name):
-        assert path[0] in sys.stdlib_module_names
+        # Or each other.
+        assert path[0] in sys.stdlib_module_names or f"{'/'.join(path[1:3])}.py" in ALONE
 
 
 def test_the_sandbox_and_the_project_do_not_know_each_other() -> None:
@@ -120,3 +121,5 @@ def test_run_loads_nothing_it_does_not_need() -> None:
     loaded = set(done.stdout.split())
     for heavy in ("gi.repository.Gtk", "requests", "peewee", "pyseccomp", "markdown_it"):
         assert heavy not in loaded
+    assert not [name for name in loaded if name.startswith(("ollmsandbox.chat", "ollmsandbox.ui"))]
+    assert "ollmsandbox.cli.talking" not in loaded

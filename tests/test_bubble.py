@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Person, cli_argv, make_person
+from conftest import Person, cli_argv, given_time, make_person
 
 from ollmsandbox import loop
 from ollmsandbox.errors import ProjectError, SandboxError
@@ -490,23 +490,24 @@ def test_it_is_the_same_user_inside(person: Person) -> None:
 
 
 async def five(person: Person) -> list[Result]:
-    command = "echo $1 >/tmp/mine; touch $1 ~/playground/$1; sleep 0.6; cat /tmp/mine"
+    # None is over before all have begun.
+    waiting = "until test $(ls ~/playground | wc -l) -ge 5; do sleep 0.02; done"
+    command = f"echo $1 >/tmp/mine; touch $1 ~/playground/$1; {waiting}; cat /tmp/mine"
     return await asyncio.gather(
         *(person.bubble().exec(["sh", "-c", command, "sh", str(n)]) for n in range(5))
     )
 
 
 def test_commands_run_side_by_side(person: Person) -> None:
-    started = time.monotonic()
     results = loop.run(five(person))
     assert [result.stdout.text for result in results] == [f"{n}\n" for n in range(5)]
-    assert time.monotonic() - started < 2.8
     assert sorted(os.listdir(person.project)) == list("01234")
     assert sorted(os.listdir(person.playground)) == list("01234")
 
 
 def test_commands_run_side_by_side_in_one_loop_after_another(person: Person) -> None:
     for _ in range(2):
+        shutil.rmtree(person.playground, ignore_errors=True)
         assert [result.exit_code for result in loop.run(five(person))] == [0] * 5
 
 
@@ -582,9 +583,8 @@ def test_a_command_can_talk_to_itself_without_the_network(person: Person) -> Non
 
 
 def test_a_time_out_keeps_the_output_so_far(person: Person) -> None:
-    started = time.monotonic()
-    result = person.run("echo before; echo wrong >&2; sleep 60; echo after", timeout=0.5)
-    assert 0.4 < time.monotonic() - started < 5
+    command = "echo before; echo wrong >&2; sleep 60; echo after"
+    result = given_time(lambda s: person.run(command, timeout=s), lambda r: r.stderr.text)
     assert result.timed_out
     assert (result.exit_code, result.stop) == (124, Stop.TIME)
     assert (result.stdout.text, result.stderr.text) == ("before\n", "wrong\n")
@@ -593,16 +593,16 @@ def test_a_time_out_keeps_the_output_so_far(person: Person) -> None:
 def test_a_time_out_ends_what_ignores_signals_and_hides(person: Person) -> None:
     beat = person.project / "beat"
     command = "trap '' TERM INT HUP; setsid sh -c 'while :; do date +%N >beat; done' & sleep 60"
-    assert person.run(command, timeout=0.5).timed_out
+    result = given_time(lambda s: person.run(command, timeout=s), lambda _: beat.exists())
+    assert result.timed_out
     last = beat.read_text()
     time.sleep(0.2)
     assert beat.read_text() == last
 
 
 def test_a_child_in_the_background_ends_with_the_command(person: Person) -> None:
-    started = time.monotonic()
-    result = person.run("(while :; do date +%N >beat; done) & setsid sleep 50 & echo done")
-    assert time.monotonic() - started < 5
+    result = person.run("(while :; do date +%N >beat; done) & setsid sleep 100 & echo done")
+    assert result.duration < 50
     assert (result.exit_code, result.stdout.text) == (0, "done\n")
     beat = person.project / "beat"
     last = beat.read_text() if beat.exists() else ""
@@ -616,10 +616,8 @@ def test_a_command_can_be_stopped(person: Person) -> None:
     async def stop_at_the_first_word(_data: bytes) -> None:
         bubble.stop()
 
-    started = time.monotonic()
     exec_ = bubble.exec("echo begun; sleep 60", sinks=Sinks(stdout=stop_at_the_first_word))
     result = loop.run(exec_)
-    assert time.monotonic() - started < 5
     assert (result.exit_code, result.stop) == (137, Stop.PERSON)
     assert result.stdout.text == "begun\n"
 
@@ -649,14 +647,14 @@ def test_a_sink_that_fails_ends_the_command_and_is_told(person: Person) -> None:
     async def full(_data: bytes) -> None:
         raise OSError("nobody takes it")
 
-    started = time.monotonic()
     with pytest.raises(OSError, match="nobody takes it"):
         loop.run(person.bubble().exec("echo begun; sleep 60", sinks=Sinks(stdout=full)))
-    assert time.monotonic() - started < 5
 
 
 def test_endless_output_is_bounded_and_ended_in_time(person: Person) -> None:
-    result = person.run("yes", timeout=0.5, capture=1000)
+    result = given_time(
+        lambda s: person.run("yes", timeout=s, capture=1000), lambda r: r.stdout.total > 1 << 20
+    )
     assert result.timed_out
     assert result.truncated
     assert result.stdout.total > 1 << 20
@@ -754,7 +752,7 @@ def test_the_time_limit_of_a_profile_counts(person: Person) -> None:
 
 def test_the_limit_of_processes_counts(person: Person) -> None:
     with_profile(person, "limits: {processes: 20}")
-    command = "for i in $(seq 40); do sleep 5 & done; sleep 2; echo all"
+    command = "for i in $(seq 40); do sleep 50 & done; sleep 50; echo all"
     result = person.run(command, profile="mine")
     assert result.exit_code != 0
     assert "all" not in result.stdout.text
@@ -762,7 +760,7 @@ def test_the_limit_of_processes_counts(person: Person) -> None:
 
 def test_the_limit_of_the_disk_counts(person: Person) -> None:
     with_profile(person, "limits: {disk: 8 MiB}")
-    result = person.run("head -c 200M /dev/zero >big; sync; sleep 5; echo all", profile="mine")
+    result = person.run("head -c 200M /dev/zero >big; sync; sleep 50; echo all", profile="mine")
     assert result.stop is Stop.DISK
     assert result.exit_code == 137
     assert "all" not in result.stdout.text
@@ -770,7 +768,7 @@ def test_the_limit_of_the_disk_counts(person: Person) -> None:
 
 def test_the_limit_of_memory_counts(person: Person) -> None:
     with_profile(person, "limits: {memory: 100 MiB}")
-    program = "import time; x = b'x' * (300 << 20); time.sleep(5); print('all')"
+    program = "import time; x = b'x' * (300 << 20); time.sleep(50); print('all')"
     result = person.run(["/usr/bin/python3", "-c", program], profile="mine")
     assert result.exit_code == 137
     assert "all" not in result.stdout.text
@@ -861,4 +859,5 @@ def test_a_bwrap_that_is_gone_is_an_error_with_its_reason(person: Person) -> Non
 
 
 def test_the_duration_is_the_commands(person: Person) -> None:
-    assert 0.2 < person.run("sleep 0.3").duration < 3
+    before = time.monotonic()
+    assert 0.2 < person.run("sleep 0.3").duration < time.monotonic() - before

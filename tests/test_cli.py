@@ -21,7 +21,7 @@ from conftest import Person, cli_argv
 import ollmsandbox
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -237,7 +237,7 @@ def test_output_arrives_while_the_command_runs(person: Person, start: Start) -> 
     assert process.stderr.readline() == b"wrong\n"
     assert process.poll() is None
     (person.playground / "go").touch()
-    assert process.communicate(timeout=20) == (b"done\n", b"")
+    assert process.communicate(timeout=60) == (b"done\n", b"")
     assert process.returncode == 0
 
 
@@ -247,7 +247,7 @@ def test_half_a_line_arrives_too(person: Person, start: Start) -> None:
     assert process.stdout is not None
     assert os.read(process.stdout.fileno(), 100) == b"half"
     (person.playground / "go").touch()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_when_nobody_reads_any_more_it_ends_as_by_a_broken_pipe(start: Start) -> None:
@@ -255,7 +255,7 @@ def test_when_nobody_reads_any_more_it_ends_as_by_a_broken_pipe(start: Start) ->
     assert process.stdout is not None
     assert process.stdout.readline() == b"line\n"
     process.stdout.close()
-    assert process.wait(20) == 128 + signal.SIGPIPE
+    assert process.wait(60) == 128 + signal.SIGPIPE
     assert process.stderr is not None
     assert process.stderr.read() == b""
 
@@ -272,7 +272,7 @@ def test_a_reader_that_takes_its_time_gets_everything(start: Start) -> None:
 def test_output_that_cannot_be_written_is_an_error(start: Start) -> None:
     with open("/dev/full", "wb") as full:
         process = start("run", "-c", "echo x; sleep 0.1; echo y", stdout=full)
-        _out, errors = process.communicate(timeout=20)
+        _out, errors = process.communicate(timeout=60)
     assert process.returncode != 0
     assert b"Traceback" not in errors
     assert errors
@@ -293,7 +293,7 @@ def document(person: Person, *arguments: str, code: int = 0) -> dict[str, Any]:
 def test_json_is_one_document_with_everything(person: Person) -> None:
     found = document(person, "-c", "echo out; echo err >&2; exit 3", code=3)
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{8}", found.pop("run_id"))
-    assert 0 < found.pop("duration") < 10
+    assert 0 < found.pop("duration") < 100
     assert found == {
         "exit_code": 3,
         "signal": None,
@@ -305,6 +305,7 @@ def test_json_is_one_document_with_everything(person: Person) -> None:
         "changes": [],
         "conflicts": [],
         "skipped": [],
+        "notices": [],
         "errors": [],
     }
 
@@ -392,7 +393,7 @@ def test_input_that_is_not_read_keeps_nothing_waiting(person: Person) -> None:
 
 def test_input_that_never_ends_keeps_nothing_waiting(start: Start) -> None:
     process = start("run", "--", "true", stdin=subprocess.PIPE)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_without_input_there_is_an_end_at_once(person: Person) -> None:
@@ -465,7 +466,7 @@ def test_an_interrupted_run_ends_with_all_of_it(
     process = start("run", *options, "-c", BEATING)
     wait_for((person.playground / "beat").exists)
     process.send_signal(number)
-    assert process.wait(10) == 128 + number
+    assert process.wait(60) == 128 + number
     assert stands_still(person.playground / "beat")
     assert process.stderr is not None
     assert b"Traceback" not in process.stderr.read()
@@ -477,7 +478,7 @@ def test_ctrl_c_of_a_terminal_ends_the_run_even_if_the_command_ignores_it(
     process = start("run", "-c", f"trap '' INT TERM; {BEATING}", start_new_session=True)
     wait_for((person.playground / "beat").exists)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(10) == 130
+    assert process.wait(60) == 130
     assert stands_still(person.playground / "beat")
 
 
@@ -488,15 +489,15 @@ def test_an_interrupted_run_does_not_wait_for_who_does_not_read(
     wait_for((person.playground / "beat").exists)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
+    assert process.wait(60) == 130
 
 
 def test_when_the_program_is_killed_the_command_dies_too(person: Person, start: Start) -> None:
     process = start("run", "-c", BEATING)
     wait_for((person.playground / "beat").exists)
     process.kill()
-    process.wait(10)
-    wait_for(lambda: stands_still(person.playground / "beat"), 5)
+    process.wait(60)
+    wait_for(lambda: stands_still(person.playground / "beat"))
 
 
 # --- the project -------------------------------------------------------------------------------
@@ -750,7 +751,7 @@ def test_doctor_has_colours_only_on_a_terminal(person: Person) -> None:
                     said += piece
             except OSError:
                 pass  # how a terminal ends
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         return said.decode()
 
     assert "\033[32mok" in on_terminal()
@@ -765,6 +766,13 @@ def test_doctor_leaves_nothing_behind(person: Person) -> None:
     assert os.listdir(person.home / "tmp") == []
     assert os.listdir(person.project) == []
     assert os.listdir(person.playground) == []
+
+
+@pytest.mark.parametrize("folder", ["/", "/usr", "/usr/bin"])
+def test_doctor_works_from_a_folder_that_can_be_no_project(person: Person, folder: str) -> None:
+    done = person.cli("doctor", cwd=folder)
+    assert done.returncode == 0, done.stdout
+    assert "ok       Bubblewrap is installed" in done.stdout
 
 
 def test_doctor_works_from_a_folder_that_is_gone(person: Person) -> None:
@@ -867,7 +875,7 @@ def test_the_version_is_told(person: Person) -> None:
     assert (done.returncode, done.stdout) == (0, f"OLLM Sandbox {ollmsandbox.__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
 def test_help_names_every_command(person: Person, arguments: list[str]) -> None:
     done = person.cli(*arguments)
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 import pytest
 from conftest import Person, make_person
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from oracle import (
     Ran,
@@ -38,6 +39,7 @@ from ollmsandbox.project.review import Review
 # How many times as much to try.
 _EFFORT = int(os.environ.get("OLLMSANDBOX_ORACLE_EFFORT", "1"))
 _TOGETHER = 25
+Test = TypeVar("Test", bound=Callable[..., None])
 
 _ODD_NAMES = (
     "d", "two words", "line\nbreak", "\u00fcml\u00e4ut \u2603", "\udcff\udcfe", "x" * 255, "-rf",
@@ -64,7 +66,11 @@ class Program:
 def _paths(*names: str) -> list[str]:
     short = list(names) * 4
     pairs = ["/".join(pair) for pair in itertools.product(names, names)]
-    return [*short, *pairs, *("/".join((*names[:1], pair)) for pair in pairs)]
+    # Three and four deep, along one way, so that they meet: folders with folders in them are moved.
+    first, second = names[0], names[1]
+    deep = [f"{first}/{pair}" for pair in pairs]
+    deeper = [f"{first}/{second}/{pair}" for pair in pairs]
+    return [*short, *pairs, *deep, *deeper[: len(names) * 2]]
 
 
 @cache
@@ -135,8 +141,10 @@ def batches(
     return st.lists(programs(runs, odd), min_size=_TOGETHER, max_size=_TOGETHER)
 
 
-def examples(count: int) -> settings:
-    return settings(
+def examples(count: int) -> Callable[[Test], Test]:
+    """The same ones each time, unless there shall be more; others for root than for an ordinary
+    user, so that both together try a thousand programs."""
+    chosen = settings(
         max_examples=count * _EFFORT,
         derandomize=_EFFORT == 1,
         deadline=None,
@@ -145,6 +153,12 @@ def examples(count: int) -> settings:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
+
+    def decorate(test: Test) -> Test:
+        test = chosen(test)
+        return seed(int(os.getuid() == 0))(test) if _EFFORT == 1 else test
+
+    return decorate
 
 
 class Stage:
@@ -233,7 +247,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Program]],
 Making = Callable[[list[Program]], Stage]
 
 
-@examples(24)
+@examples(12)
 @given(batch=batches(st.just(1)))
 def test_a_program_does_what_it_does_without_a_sandbox(stage: Making, batch: list[Program]) -> None:
     here = stage(batch)
@@ -242,7 +256,7 @@ def test_a_program_does_what_it_does_without_a_sandbox(stage: Making, batch: lis
     assert_nothing_is_left(here.person)
 
 
-@examples(8)
+@examples(4)
 @given(batch=batches(st.integers(2, 4)))
 def test_runs_one_after_the_other_and_undone_and_done_again(
     stage: Making, batch: list[Program]
@@ -266,7 +280,7 @@ def test_runs_one_after_the_other_and_undone_and_done_again(
     assert_nothing_is_left(here.person)
 
 
-@examples(8)
+@examples(4)
 @given(batch=batches(st.integers(1, 4)))
 def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
     stage: Making, batch: list[Program]
@@ -280,7 +294,7 @@ def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
     assert_nothing_is_left(here.person)
 
 
-@examples(5)
+@examples(3)
 @given(batch=batches(st.integers(1, 3), _HELD_NAMES))
 def test_what_is_held_back_comes_to_the_same_once_it_is_allowed(
     stage: Making, batch: list[Program]

@@ -15,6 +15,8 @@ from ollmsandbox import loop
 from ollmsandbox.sandbox.output import Capture, harmless, pump
 from ollmsandbox.sandbox.result import Result, Stop
 
+pytestmark = pytest.mark.anybody
+
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 

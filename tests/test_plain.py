@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Person
+from conftest import Person, given_time
 
 from ollmsandbox import loop
 from ollmsandbox.errors import (
@@ -110,14 +110,17 @@ def test_it_cannot_be_made_without_somebody_to_ask(person: Person) -> None:
 
 
 def test_a_question_that_is_taken_back_runs_nothing(person: Person) -> None:
+    asked = asyncio.Event()
+
     async def never(_question: str) -> bool:
+        asked.set()
         await asyncio.sleep(1000)
         return True
 
     async def cancelled() -> None:
         plain = PlainRunner(person.project, ask=never, environ=person.environ)
         task = asyncio.ensure_future(plain.exec("touch ran"))
-        await asyncio.sleep(0.05)
+        await asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -255,27 +258,25 @@ def test_without_a_sandbox_the_folders_in_tmp_are_there(
 
 
 def test_a_time_out_keeps_the_output_so_far(person: Person) -> None:
-    started = time.monotonic()
-    result = run(person, "echo before; echo wrong >&2; sleep 60", timeout=0.5)
-    assert time.monotonic() - started < 5
+    command = "echo before; echo wrong >&2; sleep 60"
+    result = given_time(lambda s: run(person, command, timeout=s), lambda r: r.stderr.text)
     assert (result.exit_code, result.stop) == (124, Stop.TIME)
     assert (result.stdout.text, result.stderr.text) == ("before\n", "wrong\n")
 
 
 def test_a_time_out_ends_what_ignores_signals_and_hides(person: Person) -> None:
     command = "trap '' TERM INT HUP; setsid sh -c 'while :; do date +%N >beat; done' & sleep 60"
-    assert run(person, command, timeout=0.5).timed_out
     beat = person.project / "beat"
+    result = given_time(lambda s: run(person, command, timeout=s), lambda _: beat.exists())
+    assert result.timed_out
     last = beat.read_text()
     time.sleep(0.2)
     assert beat.read_text() == last
 
 
 def test_what_a_command_leaves_running_ends_with_it(person: Person) -> None:
-    started = time.monotonic()
-    command = "setsid sh -c 'while :; do date +%N >beat; done' & sleep 0.2; echo done"
-    result = run(person, command)
-    assert time.monotonic() - started < 5
+    waiting = "until test -s beat; do sleep 0.02; done"
+    result = run(person, f"setsid sh -c 'while :; do date +%N >beat; done' & {waiting}; echo done")
     assert (result.exit_code, result.stdout.text) == (0, "done\n")
     beat = person.project / "beat"
     last = beat.read_text()
@@ -293,7 +294,7 @@ def test_a_command_can_be_stopped(person: Person) -> None:
     result = loop.run(plain.exec(command, sinks=Sinks(stdout=stop_at_the_first_word)))
     assert (result.exit_code, result.stop) == (137, Stop.PERSON)
     assert result.stdout.text == "begun\n"
-    assert result.duration < 5
+    assert result.duration < 50
 
 
 def test_output_is_bounded(person: Person) -> None:
@@ -308,7 +309,7 @@ def test_output_is_bounded(person: Person) -> None:
 def test_endless_output_is_ended_in_time(person: Person) -> None:
     result = run(person, "yes", timeout=0.5, capture=100)
     assert result.timed_out
-    assert result.duration < 5
+    assert result.duration < 50
 
 
 def test_the_time_limit_of_the_profile_counts(person: Person) -> None:

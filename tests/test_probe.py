@@ -173,8 +173,8 @@ def test_what_is_not_a_program_does_not_hide_one_further_on(person: Person, prog
 HANGING = {
     "at once": "exec sleep 100",
     "in every sandbox": VERSION + "exec sleep 100",
-    "in a child that holds the pipe": "sleep 8 & wait",
-    "whatever it is told": VERSION + "trap '' TERM INT HUP\nwhile :; do sleep 8; done",
+    "in a child that holds the pipe": "sleep 100 & wait",
+    "whatever it is told": VERSION + "trap '' TERM INT HUP\nwhile :; do sleep 100; done",
 }
 
 
@@ -189,7 +189,7 @@ def test_a_bwrap_that_hangs_is_not_waited_for_long_and_nothing_runs(
     assert missed(person) <= {"bwrap", "sandbox"}
     with pytest.raises(SandboxError, match="cannot be sandboxed here"):
         person.run("touch ran")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50
     assert os.listdir(person.project) == []
 
 
@@ -199,7 +199,7 @@ def test_the_command_line_does_not_wait_long_for_a_bwrap_that_hangs(
     fake(programs, "exec sleep 100")
     started = time.monotonic()
     done = person.cli("run", "--", "touch", "ran")
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 80
     assert done.returncode == 125
     assert "does not answer" in done.stderr
     assert os.listdir(person.project) == []
@@ -244,7 +244,7 @@ def test_a_bwrap_that_hangs_after_it_was_tried_is_given_up(
     started = time.monotonic()
     with pytest.raises(SandboxError, match="did not run"):
         person.run("touch ran")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50
     assert os.listdir(person.project) == []
 
 

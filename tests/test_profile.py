@@ -12,6 +12,8 @@ from ollmsandbox.errors import ProfileError
 from ollmsandbox.sandbox import profile_file
 from ollmsandbox.sandbox.profile import Profile
 
+pytestmark = pytest.mark.anybody
+
 MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

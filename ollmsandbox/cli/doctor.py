@@ -13,6 +13,7 @@ from dataclasses import asdict
 from .. import __version__
 from ..errors import OllmSandboxError
 from ..paths import Paths
+from ..sandbox.places import find_project
 from ..sandbox.probe import Capabilities, Finding, probe
 from ..sandbox.selftest import selftest
 from .here import default_project
@@ -22,9 +23,9 @@ def doctor(*, as_json: bool) -> int:
     """The checklist; it tries everything anew, whatever was found before."""
     paths = Paths.from_environ(os.environ)
     try:
-        writable = [default_project(os.environ)]
+        writable = [find_project(default_project(os.environ), paths)]
     except OllmSandboxError:
-        writable = []  # the current folder is gone, and cannot be on the PATH either
+        writable = []  # it is gone, or can never be a project, as /
     found = probe(paths, os.environ, fresh=True, writable=writable)
     findings = list(found.findings)
     if found.can_wrap:

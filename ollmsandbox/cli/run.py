@@ -51,7 +51,21 @@ def run(given: argparse.Namespace) -> int:
         print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
     if not given.json:
         job.tell_changes()
-    return FAILED if result is None else result.exit_code
+    code = FAILED if result is None else result.exit_code
+    if job.report is None:
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """At once: nothing is open that has to be closed, and taking the interpreter apart takes longer
+    than the sandbox did."""
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except OSError:
+        return  # what to say to that is not decided here
+    os._exit(code)
 
 
 class _Run:
@@ -62,6 +76,8 @@ class _Run:
         self.project = ""
         self.report: Report | None = None
         self.notices: list[str] = []
+        # Of what was left by earlier runs.
+        self.errors: list[str] = []
 
     async def exec(self, command: str | Sequence[str]) -> Result:
         import asyncio
@@ -133,7 +149,7 @@ class _Run:
         """To the person; what is printed by the command stays apart from it."""
         if self._given.quiet:
             return
-        for notice in self.notices:
+        for notice in (*self.errors, *self.notices):
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         if self.report is not None:
             from .words import summary, tell
@@ -142,24 +158,15 @@ class _Run:
 
     def _care(self, paths: Paths) -> None:
         """What was cut off is finished, and what is old goes, before anything new begins."""
-        from ..project.backup import clean_up
-        from ..project.manager import ProjectManager
-        from ..project.settling import recover
+        from ..project.care import take_care
         from .words import summary
 
-        for report in recover(paths):
-            self.notices += report.errors
-            if report.changes:
-                self.notices.append("An earlier run was cut off and has been finished:")
-                self.notices += summary(report, self.project)
-        manager = ProjectManager(paths)
-        try:
-            clean_up(manager)
-            self.notices += manager.notices
-        except OSError as error:
-            self.notices.append(f"Old versions could not be removed: {error}.")
-        finally:
-            manager.close()
+        care = take_care(paths)
+        for report in care.finished:
+            self.notices.append("An earlier run was cut off and has been finished:")
+            self.notices += summary(report, self.project)
+        self.notices += care.notices
+        self.errors += care.errors
 
 
 def _open_standard_streams() -> None:
@@ -219,5 +226,6 @@ def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]
         "truncated": result.truncated if result else False,
         "duration": round(result.duration, 6) if result else 0.0,
         **report_document(job.report, job.project),
-        "errors": [*job.notices, *([error] if error else [])],
+        "notices": job.notices,
+        "errors": [*job.errors, *([error] if error else [])],
     }

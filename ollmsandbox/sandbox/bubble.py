@@ -162,11 +162,13 @@ class Bubble:
             return
         self.is_settling = True
         try:
-            if self._keeper is not None and not self.overlay.is_untouched():
-                await self._keeper.settle(self.overlay)
             if self.overlay.is_untouched():
-                self.overlay.cleanup()
+                self.overlay.set_aside()
+                # Not waited for here, but before the loop ends.
+                asyncio.get_running_loop().run_in_executor(None, self._remove)
             else:
+                if self._keeper is not None:
+                    await self._keeper.settle(self.overlay)
                 await asyncio.to_thread(self.overlay.cleanup)
         except BaseException:
             # Nothing is lost: it is taken up again at the next start.
@@ -174,6 +176,13 @@ class Bubble:
             raise
         finally:
             self.is_settling = False
+
+    def _remove(self) -> None:
+        try:
+            self.overlay.cleanup()
+        except OSError:
+            # Nobody needs it. The next start looks again.
+            self.overlay.release()
 
     async def _exec(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
         async with contextlib.AsyncExitStack() as closing:
@@ -190,6 +199,8 @@ class Bubble:
             self._running = running
             self._status = status
             self.overlay.note_process(self._bwrap_pid)
+            if sinks.started is not None:
+                sinks.started(self._bwrap_pid)
             folders = (self.overlay.folder, str(self._paths.playground))
             written = None
             if self.monitor is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from ..errors import ProfileError
 from ..paths import Paths, home_on_record
-from .host import below, folders_of, resolve
+from .host import below, folders_of
 from .profile import Profile
 
 # Who moved these folders moved the secrets in them, too.
@@ -27,33 +28,35 @@ _TICK = 1_000_000_000
 def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> tuple[str, ...]:
     """With links resolved; what is named need not exist."""
     home = paths.real_home
-    found: dict[str, None] = {}
-    resolved = {"/": "/", home: home}
+    seen = _Seen()
     # Somebody may run under another HOME than their own.
     homes = dict.fromkeys((home, os.path.realpath(home_on_record() or home)))
+    places: list[tuple[str, tuple[str, ...]]] = []
+    more: list[str] = []
     for given, names in profile.hidden_by_folder.items():
         for base, rest in _places(given, homes, environ):
             # The folder around a name may be a link, and so may the name itself.
-            around = resolve(base + rest, resolved).rstrip("/")
-            found.update((f"{around}/{name}", None) for name in names)
-            for name in _links(around or "/").intersection(names):
-                found[os.path.realpath(f"{around}/{name}")] = None
-            for name in names if "*" in rest else filter(_has_star, names):
+            real, found = seen.folder(base + rest)
+            around = real.rstrip("/")
+            places.append((around, names))
+            for name in _links(real, found).intersection(names) if found else ():
+                more.append(os.path.realpath(f"{around}/{name}"))
+            for name in names if "*" in rest else _with_star(names):
                 for match in _matches(base, f"{rest}/{name}"):
                     real = os.path.realpath(os.path.dirname(match))
-                    found[f"{real}/{os.path.basename(match)}"] = None
-                    found[os.path.realpath(match)] = None
+                    more += [f"{real}/{os.path.basename(match)}", os.path.realpath(match)]
+    hidden = dict.fromkeys((*_in_full(tuple(places)), *more))
     for variable in profile.mask_variables:
         if environ.get(variable, "").startswith("/"):
-            found[os.path.realpath(environ[variable])] = None
-    for name in found.keys() & set(folders_of(home)):
+            hidden[os.path.realpath(environ[variable])] = None
+    for name in hidden.keys() & set(folders_of(home)):
         raise ProfileError(
             f"The profile {profile.name!r} hides {name}, and with it your home folder.",
             "Hide what is in it instead.",
         )
     for own in paths.own:
-        found[os.path.realpath(own)] = None
-    return tuple(found)
+        hidden[seen.folder(str(own))[0] if ".." not in own.parts else os.path.realpath(own)] = None
+    return tuple(hidden)
 
 
 def _places(
@@ -71,11 +74,35 @@ def _places(
             yield moved, given[len(usual) :]
 
 
-def _links(folder: str) -> frozenset[str]:
+class _Seen:
+    """Folders, each looked at once: many names lie in the same ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, os.stat_result | None]] = {"/": ("/", os.stat("/"))}
+
+    def folder(self, path: str) -> tuple[str, os.stat_result | None]:
+        """With links resolved, as os.path.realpath does it; and what is there, if anything is."""
+        if path not in self._known:
+            around, _, name = path.rpartition("/")
+            real, found = self.folder(around or "/")
+            here = f"{real.rstrip('/')}/{name}"
+            # Where the folder around is not, nothing is in it.
+            self._known[path] = (here, None) if found is None else _look(here)
+        return self._known[path]
+
+
+def _look(path: str) -> tuple[str, os.stat_result | None]:
     try:
-        found = os.stat(folder)
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            path = os.path.realpath(path)
+            found = os.stat(path)
     except OSError:
-        return frozenset()
+        return path, None
+    return path, found
+
+
+def _links(folder: str, found: os.stat_result) -> frozenset[str]:
     # A listing is good as long as the folder is unchanged; within the clock's tick that cannot be
     # told.
     if time.time_ns() - found.st_mtime_ns < _TICK:
@@ -96,8 +123,14 @@ def _links_now(folder: str) -> frozenset[str]:
         return frozenset()
 
 
-def _has_star(name: str) -> bool:
-    return "*" in name
+@lru_cache(maxsize=16)
+def _in_full(places: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
+    return tuple(f"{around}/{name}" for around, names in places for name in names)
+
+
+@lru_cache(maxsize=256)
+def _with_star(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if "*" in name)
 
 
 def _matches(base: str, mask: str) -> list[str]:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from .records import record
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
@@ -27,7 +28,18 @@ def in_any(path: str, folders: Iterable[str]) -> bool:
     return any(below(path, folder) for folder in folders)
 
 
-@dataclass(frozen=True)
+class Within:
+    """The same for one list of folders and many paths."""
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._folders = frozenset(folders)
+        self._starts = tuple(f"{folder.rstrip('/')}/" for folder in self._folders)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._folders or path.startswith(self._starts)
+
+
+@record(frozen=True)
 class MountPoint:
     """Where a file system, or the part of it below `root`, is mounted."""
 
@@ -36,7 +48,7 @@ class MountPoint:
     root: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Host:
     sockets: tuple[str, ...]
     mounts: tuple[MountPoint, ...]
@@ -95,11 +107,10 @@ def resolve(path: str, known: dict[str, str]) -> str:
 def _sockets() -> tuple[str, ...]:
     """Full paths of the sockets that are bound now, links resolved."""
     given = set()
-    with open("/proc/net/unix", "rb") as file:
-        next(file, None)
-        for line in file:
-            # Num RefCount Protocol Flags Type St Inode Path; the path may hold spaces.
-            fields = line.rstrip(b"\n").split(None, 7)
+    for line in _read("/proc/net/unix").split(b"\n")[1:]:
+        # Num RefCount Protocol Flags Type St Inode Path; the path may hold spaces.
+        if b" /" in line:
+            fields = line.split(None, 7)
             if len(fields) == 8 and fields[7].startswith(b"/"):
                 given.add(fields[7])
     known = {"/": "/"}
@@ -111,14 +122,20 @@ def _sockets() -> tuple[str, ...]:
 
 
 def mount_table() -> tuple[MountPoint, ...]:
-    with open("/proc/self/mountinfo", "rb") as file:
-        return _mounts_of(file.read())
+    return _mounts_of(_read("/proc/self/mountinfo"))
+
+
+def _read(table: str) -> bytes:
+    """In pieces as large as the kernel gives them: each takes a lock that others wait for."""
+    with open(table, "rb", buffering=0) as file:
+        return b"".join(iter(lambda: file.read(1 << 16), b""))
 
 
 @lru_cache(maxsize=2)
 def _mounts_of(table: bytes) -> tuple[MountPoint, ...]:
     found = []
-    for line in table.splitlines():
+    # Not by splitlines: a name may hold what that takes for the end of a line.
+    for line in table.split(b"\n")[:-1]:
         # ID PARENT MAJOR:MINOR ROOT MOUNT-POINT ...
         fields = line.split(b" ", 5)
         found.append(MountPoint(_plain(fields[4]), _plain(fields[2]), _plain(fields[3])))

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import SandboxError
 from . import layer, seccomp
-from .mounts import Layered, Overlaid
+from .mounts import Layered, Overlaid, number_of
 from .plan import Plan
+from .records import record
 from .starter_client import Order, memory_file
 
 SHELL = "/bin/sh"
@@ -23,7 +23,7 @@ _LONGEST = (128 << 10) - 1
 _INNER = '{ ulimit -u "$1" || ulimit -p "$1"; } 2>/dev/null; shift; exec "$@"'
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Programs:
     """What a sandbox is started with."""
 
@@ -43,7 +43,7 @@ def make_order(
     for mount in plan.mounts:
         if isinstance(mount, Layered):
             layer.prepare(runtime, mount.spec)
-        if isinstance(mount, Layered | Overlaid):
+        if isinstance(mount, Overlaid) or (isinstance(mount, Layered) and not mount.in_place):
             layer.prepare_mount_point(runtime, mount.number)
     options, filter_, status = first_descriptor, first_descriptor + 1, first_descriptor + 2
     bwrap = [*programs.scope, programs.bwrap, "--args", str(options), "--"]
@@ -61,6 +61,7 @@ def make_order(
         mounts=plan.outer(),
         processes=limit if apart else None,
         protect=programs.bwrap,
+        protected=number_of(programs.bwrap),
     )
     return order, arguments
 

@@ -7,13 +7,16 @@ runs, and nothing is ever put into the folder itself.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+
+from .records import record
 
 # As many folders can be layered in one run; the mount points are made once, for all runs: each
 # run mounts in a namespace of its own.
@@ -21,7 +24,7 @@ MOUNT_POINTS = 32
 _VERSION = 2
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LayerFolder:
     """A folder of the layer with the look of the one below it."""
 
@@ -31,7 +34,7 @@ class LayerFolder:
     gid: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LayerSpec:
     """What a layer over `folder` shall do. Equal specs share one layer."""
 
@@ -50,17 +53,24 @@ def spec_for(folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()) 
     missing = frozenset(p for p in _ways(hidden) if not os.path.lexists(f"{folder}/{p}"))
     hidden, parents = _outermost(hidden, missing)
     folders = [_like(folder, name) for name in ("", *sorted({*parents, *added}))]
-    return LayerSpec(folder, hidden, tuple(folders))
+    return _spec(folder, hidden, tuple(folders))
+
+
+@lru_cache(maxsize=64)
+def _spec(folder: str, hidden: tuple[str, ...], folders: tuple[LayerFolder, ...]) -> LayerSpec:
+    # The same object as for the last run: its name takes a while to be found.
+    return LayerSpec(folder, hidden, folders)
 
 
 def prepare(runtime: Path, spec: LayerSpec) -> None:
     """Make the layer if no earlier run did, or if something cleared it away."""
-    layers = runtime / "layers"
-    target = layers / spec.name
+    target = runtime / "layers" / spec.name
     if _is_whole(target, spec):
         return
     import shutil
     import tempfile
+
+    layers = runtime / "layers"
 
     layers.mkdir(mode=0o700, exist_ok=True)
     # Two programs may come here at once.
@@ -98,7 +108,8 @@ def _is_whole(target: Path, spec: LayerSpec) -> bool:
 
 
 def prepare_mount_point(runtime: Path, number: int) -> None:
-    (runtime / f"merged{number}").mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(f"{runtime}/merged{number}", 0o700)
 
 
 def _fill(made: Path, spec: LayerSpec) -> None:

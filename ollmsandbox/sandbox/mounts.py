@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from .layer import LayerSpec
+from .records import record
 
 
 class Mount(Protocol):
@@ -28,7 +28,7 @@ class OverlayWay(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OverlayMount:
     """An overlay mounted before bwrap starts, in a mount namespace of the run's own."""
 
@@ -47,10 +47,12 @@ class OverlayMount:
             "options": self.options,
             "upper": os.fsencode(self.upper),
             "work": os.fsencode(self.work),
+            # What was mounted before the run was asked for may be another folder's by now.
+            "numbers": [] if self.upper else [*map(number_of, (*self.lower, self.target))],
         }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class System:
     """The whole machine. Everything else is put on top of it."""
 
@@ -61,7 +63,7 @@ class System:
         return "The system can be read, not written."
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Kernel:
     """Devices and processes of the sandbox's own."""
 
@@ -77,15 +79,17 @@ class Kernel:
         if self.is_root:
             # Writable for root without any capability: core_pattern would start a program of the
             # command's choice outside.
-            for name in filter(os.path.exists, ("/proc/sys", "/proc/acpi", "/proc/scsi")):
-                made += ["--ro-bind", name, name]
+            made += ["--ro-bind", "/proc/sys", "/proc/sys"]
+            for name in filter(os.path.exists, ("/proc/acpi", "/proc/scsi")):
+                # Nobody needs what is in there, and this takes a third of the time of a bind.
+                made += ["--perms", "0555", "--size", "4096", "--tmpfs", name]
         return made
 
     def describe(self) -> str:
         return "Other programs and devices cannot be seen."
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Scratch:
     """An empty folder in memory that is gone after the command."""
 
@@ -102,18 +106,34 @@ class Scratch:
         return f"{self.folder} is empty at the start and forgotten at the end."
 
 
-@dataclass(frozen=True)
-class ReadOnly:
+@record(frozen=True)
+class OtherSystem:
+    """Another system in place of the machine's own."""
+
     folder: str
+    title: str
 
     def args(self) -> Sequence[str]:
-        return ("--ro-bind", self.folder, self.folder)
+        return ("--ro-bind", self.folder, "/")
+
+    def describe(self) -> str:
+        return f"The system is {self.title}, not this machine's. It can be read, not written."
+
+
+@record(frozen=True)
+class ReadOnly:
+    folder: str
+    # Where it is seen, if not at its own path.
+    shown: str = ""
+
+    def args(self) -> Sequence[str]:
+        return ("--ro-bind", self.folder, self.shown or self.folder)
 
     def describe(self) -> str:
         return ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sealed:
     """Nothing more is added to a scratch folder once its mount points are made."""
 
@@ -126,7 +146,7 @@ class Sealed:
         return ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Writable:
     """A folder whose changes are real."""
 
@@ -141,7 +161,7 @@ class Writable:
         return f"{self.folder} ({self.what}) can be written."
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Overlaid:
     """A folder whose changes go elsewhere, to be looked at when the command is over."""
 
@@ -153,6 +173,7 @@ class Overlaid:
     way: OverlayWay
     runtime: str
     number: int
+    shown: str = ""
 
     def outer(self) -> Sequence[OverlayMount]:
         if self.way is not OverlayWay.UNSHARE:
@@ -172,31 +193,33 @@ class Overlaid:
     def args(self) -> Sequence[str]:
         if self.way is OverlayWay.BWRAP:
             sources = (part for layer in reversed(self._lower) for part in ("--overlay-src", layer))
-            return (*sources, "--overlay", self.upper, self.work, self.folder)
-        return ("--bind", self._merged, self.folder)
+            return (*sources, "--overlay", self.upper, self.work, self.shown or self.folder)
+        return ("--bind", self._merged, self.shown or self.folder)
 
     def describe(self) -> str:
-        return f"{self.folder} ({self.what}) can be written; what changes is recorded."
+        where = f"{self.folder} ({self.what}{_seen_at(self.shown)})"
+        return f"{where} can be written; what changes is recorded."
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Unrecorded:
     """A folder that would be writable, if its changes could be recorded."""
 
     folder: str
     what: str
+    shown: str = ""
 
     def args(self) -> Sequence[str]:
-        return ("--ro-bind", self.folder, self.folder)
+        return ("--ro-bind", self.folder, self.shown or self.folder)
 
     def describe(self) -> str:
         return (
-            f"{self.folder} ({self.what}) can be read, not written: "
+            f"{self.folder} ({self.what}{_seen_at(self.shown)}) can be read, not written: "
             "changes cannot be recorded here."
         )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pinned:
     """A folder bound onto itself: it stays what it is, but it cannot be moved."""
 
@@ -210,7 +233,7 @@ class Pinned:
         return ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Hidden:
     """Nothing, where something is. Used where no layer can be put over the folder around it."""
 
@@ -226,7 +249,7 @@ class Hidden:
         return f"{self.path} is hidden."
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Layered:
     """A folder seen through a layer: read-only, some names gone, mount points added.
 
@@ -241,6 +264,7 @@ class Layered:
     # Mounted where it belongs before bwrap starts, which then finds it there: a bind costs bwrap a
     # reading of all mounts. Not where something below is bound by its own path.
     in_place: bool = False
+    shown: str = ""
 
     def outer(self) -> Sequence[OverlayMount]:
         if self.way is not OverlayWay.UNSHARE:
@@ -262,16 +286,16 @@ class Layered:
             top, frame = self._layers
             lowest_first = (self.spec.folder, frame, top)
             sources = (part for layer in lowest_first for part in ("--overlay-src", layer))
-            return (*sources, "--ro-overlay", self.spec.folder)
+            return (*sources, "--ro-overlay", self.shown or self.spec.folder)
         if self.in_place:
             return ()
-        return ("--ro-bind", self._merged, self.spec.folder)
+        return ("--ro-bind", self._merged, self.shown or self.spec.folder)
 
     def describe(self) -> str:
         return _hidden_of(self.spec.folder, self.spec.hidden)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pieced:
     """A folder put together from what may be seen of it, where no overlay can be mounted."""
 
@@ -294,6 +318,19 @@ class Pieced:
 
     def describe(self) -> str:
         return _hidden_of(self.folder, self.hidden)
+
+
+def number_of(path: str) -> tuple[int, int]:
+    """By which a file or folder is known, whatever is done to its name."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)  # what is not there is told when it is needed
+    return (found.st_dev, found.st_ino)
+
+
+def _seen_at(shown: str) -> str:
+    return f", seen as {shown}" if shown else ""
 
 
 def _hidden_of(folder: str, names: Sequence[str]) -> str:

@@ -14,20 +14,25 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from .. import trees
 from ..errors import SandboxError
 from ..paths import make_folder
+from .records import record
 
 _PREFIX = "overlay-"
+# Nobody wrote there, and it is being removed.
+_UNTOUCHED = "untouched-"
 _MAP = "map.json"
 _PROCESS = "process"
+_GONE = "gone"
+_READINGS, _AT_ONCE = 100, 20_000
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Root:
     """A folder that a command may write to."""
 
@@ -107,8 +112,7 @@ class Overlay:
     def note_process(self, pid: int) -> None:
         """For who finds the folder after we were killed: as long as that process lives, so may
         others of the run."""
-        with open(f"{self.folder}/{_PROCESS}", "w", encoding="ascii") as file:
-            file.write(f"{pid} {_start_time(pid)}")
+        self._write(_PROCESS, f"{pid} {_start_time(pid)}")
 
     def is_untouched(self) -> bool:
         """Whether nothing at all was written."""
@@ -133,35 +137,43 @@ class Overlay:
             if not self._remove_quickly():
                 trees.empty(Path(self.folder))
                 os.rmdir(self.folder)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self.release()
 
-    def release(self) -> None:
-        """Leave it as it is, for the next start."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+    def set_aside(self) -> None:
+        """Nobody wrote there: it only has to be removed, and nobody has to wait for that."""
+        folder = f"{os.path.dirname(self.folder)}/{_UNTOUCHED}{self.run_id}"
+        os.rename(self.folder, folder)
+        self.folder = folder
 
     def _remove_quickly(self) -> bool:
         """If nothing was written, there are just the folders that we and the kernel made."""
         try:
             for name in self.overlay_map:
                 os.rmdir(self.upper(name))
-                work = self.work(name)
-                for inner in ("work/incompat/volatile", "work/incompat", "work"):
+                kernels = f"{self.work(name)}/work"
+                if os.path.lexists(kernels):
+                    # Closed even to its owner.
+                    os.chmod(kernels, 0o700)
                     with contextlib.suppress(FileNotFoundError):
-                        os.rmdir(f"{work}/{inner}")
-                os.rmdir(work)
-            os.rmdir(f"{self.folder}/upper")
-            os.rmdir(f"{self.folder}/work")
-            for file in (_PROCESS, _MAP):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{self.folder}/{file}")
+                        os.unlink(f"{kernels}/incompat/volatile/dirty")
+                        os.rmdir(f"{kernels}/incompat/volatile")
+                        os.rmdir(f"{kernels}/incompat")
+                    os.rmdir(kernels)
+                os.rmdir(self.work(name))
+            for folder in ("upper", "work"):
+                os.rmdir(f"{self.folder}/{folder}")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.folder}/{_PROCESS}")
             os.rmdir(self.folder)
         except OSError:
             return False
         return True
+
+    def release(self) -> None:
+        """Leave it as it is, for the next start."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def _write_map(self) -> None:
         document = {
@@ -170,8 +182,15 @@ class Overlay:
             "clock": self.clock,
             "about": self.about,
         }
-        with open(f"{self.folder}/{_MAP}", "w", encoding="utf-8") as file:
-            json.dump(document, file)
+        self._write(_MAP, json.dumps(document))
+
+    def _write(self, name: str, text: str) -> None:
+        # Plainly: a file object takes longer to make than this takes to write.
+        descriptor = os.open(f"{self.folder}/{name}", _NEW, 0o600)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
 
     @classmethod
     def _read(cls, cache: Path, run_id: str, lock: int) -> Overlay:
@@ -188,7 +207,7 @@ class Overlay:
 def leftovers(cache: Path) -> Iterator[Overlay]:
     """Overlays of programs that were killed, locked for us now; the caller cleans them up."""
     try:
-        names = [entry.name for entry in os.scandir(cache) if entry.name.startswith(_PREFIX)]
+        names = [name for name in os.listdir(cache) if name.startswith((_PREFIX, _UNTOUCHED))]
     except FileNotFoundError:
         return
     for name in sorted(names):
@@ -202,16 +221,33 @@ def leftovers(cache: Path) -> Iterator[Overlay]:
             os.close(lock)
             continue
         try:
+            if name.startswith(_UNTOUCHED):
+                raise FileNotFoundError(folder)
             yield Overlay._read(cache, name.removeprefix(_PREFIX), lock)
         except (OSError, ValueError, KeyError, TypeError):
-            # Killed before the map was whole: no command had been started.
+            # Killed before the map was whole, when no command had been started; or when nothing
+            # was to be done but to remove it.
             trees.empty(Path(folder))
             os.rmdir(folder)
             os.close(lock)
 
 
 def clock_offset() -> int:
-    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    """How far the clock is from one that nobody can set.
+
+    Both cannot be read at once. A machine with much to do may let another program run in between,
+    so it is read again until little time has passed; the best reading counts.
+    """
+    best, offset = 1 << 62, 0
+    for _ in range(_READINGS):
+        before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        now = time.time_ns()
+        passed = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before
+        if passed < best:
+            best, offset = passed, now - before - passed // 2
+        if best < _AT_ONCE:
+            break
+    return offset
 
 
 def _lock(folder: str) -> int:
@@ -228,9 +264,9 @@ def _is_alive(folder: str) -> bool:
     try:
         with open(f"{folder}/{_PROCESS}", encoding="ascii") as file:
             pid, started = file.read().split()
-        return _start_time(int(pid)) == started
     except (OSError, ValueError):
         return False
+    return started != _GONE and _start_time(int(pid)) == started
 
 
 def _start_time(pid: int) -> str:
@@ -238,9 +274,11 @@ def _start_time(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The second field is a name, which may hold spaces and brackets.
-            return file.read().rpartition(b")")[2].split()[19].decode("ascii")
-    except (OSError, IndexError):
-        return "gone"
+            state, *fields = file.read().rpartition(b")")[2].decode("ascii").split()
+    except (OSError, ValueError):
+        return _GONE
+    # Dead, and nobody has asked yet how it ended.
+    return _GONE if state in "ZX" else fields[18]
 
 
 def _time_at(folder: str) -> int:

@@ -89,6 +89,8 @@ class PlainRunner:
         )
         self._running = running
         pid = int(process.get_identifier() or 0)
+        if sinks.started is not None:
+            sinks.started(pid)
         limits = watch(self._limits, pid, (self.project,))
         try:
             await running.wait(asyncio.ensure_future(limits))

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ..errors import ProjectError, SandboxError
 from ..paths import Paths
 from .hidden import hidden_paths
-from .host import Host, below, folders_of, in_any
+from .host import Host, Within, below, folders_of, in_any
 from .layer import MOUNT_POINTS, spec_for
 from .mounts import (
     Hidden,
@@ -32,10 +31,11 @@ from .mounts import (
 from .overlay import Overlay
 from .places import EMPTY, find_working_dir, own_code
 from .profile import Limits, Profile
+from .records import record
 from .seccomp import Rules
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Plan:
     """Everything a run is made of, decided before it starts."""
 
@@ -46,6 +46,8 @@ class Plan:
     environment: Mapping[str, str]
     limits: Limits
     rules: Rules
+    # As whom it runs, if not as the person.
+    ids: tuple[int, int] | None = None
 
     def args(self) -> list[str]:
         """bwrap's arguments, without the command."""
@@ -56,7 +58,8 @@ class Plan:
         made += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
         if not self.network:
             made += ["--unshare-net"]
-        made += ["--uid", str(os.getuid()), "--gid", str(os.getgid())]
+        uid, gid = self.ids or (os.getuid(), os.getgid())
+        made += ["--uid", str(uid), "--gid", str(gid)]
         made += ["--cap-drop", "ALL", "--chdir", self.working_dir]
         # Given to the command alone: LD_LIBRARY_PATH and others would decide what bwrap itself
         # loads, outside of any sandbox.
@@ -164,6 +167,7 @@ class _Builder:
         self._project = project
         self._home = home
         self._hidden = hidden
+        self._in_hidden = Within(hidden)
         self._hidden_elsewhere = [name for name in hidden if not name.startswith(f"{home}/")]
         self._way = way
         self._locked = locked
@@ -191,10 +195,10 @@ class _Builder:
 
     def outside(self) -> list[Mount]:
         """What is hidden, and what listens, outside the home folder."""
-        elsewhere = (*self.empty, self._home, self._project, "/dev")
+        elsewhere = Within((*self.empty, self._home, self._project, "/dev"))
         names = {n for n in self._hidden_elsewhere if _can_see(n)}
         names |= {alias for name in names for alias in self._host.aliases(name)}
-        listening = {s for s in self._host.sockets if not in_any(s, self._hidden)}
+        listening = {s for s in self._host.sockets if s not in self._in_hidden}
         folders: dict[str, set[str]] = {}
         # The home folder may be mounted in a second place.
         for home in self._host.aliases(self._home):
@@ -205,7 +209,7 @@ class _Builder:
         mounts: list[Mount] = []
         for path in sorted(names | listening):
             folder = os.path.dirname(path)
-            if in_any(path, (*elsewhere, *folders)) or not os.path.lexists(path):
+            if path in elsewhere or in_any(path, folders) or not os.path.lexists(path):
                 continue
             if self._can_layer(folder):
                 folders.setdefault(folder, set())
@@ -281,8 +285,9 @@ class _Builder:
         return [s for s in self._host.sockets if self._listens_in_home(s) and in_any(s, points)]
 
     def _listens_in_home(self, socket: str) -> bool:
-        seen = not in_any(socket, (*self._hidden, self._project))
-        return seen and below(socket, self._home)
+        if not below(socket, self._home) or below(socket, self._project):
+            return False
+        return socket not in self._in_hidden
 
     def _can_layer(self, folder: str) -> bool:
         if self._way is OverlayWay.NONE or folder == "/" or in_any(folder, ("/proc", "/sys")):
@@ -298,10 +303,12 @@ class _Builder:
         mounts: list[Mount] = [self._layered(folder, hidden, added)]
         # The folder itself may lie in one that is else empty.
         empty = [f for f in self.empty if not below(folder, f)]
-        skipped = (*self._hidden, *empty, "/proc", "/sys", "/dev")
+        skipped = (*empty, "/proc", "/sys", "/dev")
         for point in self._host.mounted_below(folder):
+            if point in self._in_hidden or in_any(point, skipped):
+                continue
             # An overlay does not show what is mounted below its folder.
-            if not in_any(point, skipped) and os.access(point, os.R_OK, effective_ids=True):
+            if os.access(point, os.R_OK, effective_ids=True):
                 names = self._relative(point)
                 mounts.append(self._layered(point, names) if names else ReadOnly(point))
         return mounts

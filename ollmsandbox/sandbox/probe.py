@@ -13,7 +13,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from ..errors import OllmSandboxError
@@ -22,6 +22,7 @@ from . import layer, remedies, seccomp
 from .host import MountPoint, below, in_any, mount_table
 from .launch import scope_for
 from .mounts import Layered, Overlaid, OverlayMount, OverlayWay
+from .records import record
 from .starter_client import Order, shared_starter
 
 _VERSION = 6
@@ -37,7 +38,7 @@ _BASIC = (
 _OVERLAYS = {"overlay": "Overlays, by the program", "overlay-bwrap": "Overlays, by bubblewrap"}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Finding:
     """One line of the checklist. A miss says why, and what to do."""
 
@@ -50,7 +51,7 @@ class Finding:
     remedy: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Capabilities:
     findings: tuple[Finding, ...]
     bwrap: str
@@ -91,14 +92,33 @@ def probe(
         files, versions, found = _answered[question]
         if versions == _versions(files):
             return found
-    programs = {name: find_program(name, environ, writable) for name in _PROGRAMS}
-    file = paths.cache / f"probe-{_key(paths, environ, programs, mounts)}.json"
+    programs = _programs(environ, writable)
+    file = _answer_file(paths, environ, programs, mounts)
     found = _look(paths, environ, programs, file, fresh=fresh)
     if found.can_wrap and found.overlay is not OverlayWay.NONE:
         files = (*filter(None, programs.values()), str(file))
         _answered.clear()
         _answered[question] = files, _versions(files), found
     return found
+
+
+def kept_answer(paths: Paths, environ: Mapping[str, str]) -> Path:
+    """Where the answer for this machine and person is kept."""
+    programs = _programs(environ, (os.path.realpath(paths.playground),))
+    return _answer_file(paths, environ, programs, mount_table())
+
+
+def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
+    return {name: find_program(name, environ, writable) for name in _PROGRAMS}
+
+
+def _answer_file(
+    paths: Paths,
+    environ: Mapping[str, str],
+    programs: Mapping[str, str],
+    mounts: Sequence[MountPoint],
+) -> Path:
+    return paths.cache / f"probe-{_key(paths, environ, programs, mounts)}.json"
 
 
 # What this program asked last, so that the next run need not read the file again.

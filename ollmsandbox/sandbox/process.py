@@ -7,18 +7,20 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from .output import Capture, Sink, pump
+from .records import record
 from .result import Result, Stop
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sinks:
     """Where output goes while it comes, besides being captured."""
 
     stdout: Sink | None = None
     stderr: Sink | None = None
+    # Told the process id of the outermost process, as soon as it is there.
+    started: Callable[[int], None] | None = None
 
 
 class Running:

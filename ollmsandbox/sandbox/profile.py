@@ -6,14 +6,15 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from .records import record
 
 # A login inside an address: http://name:password@host
 _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Limits:
     """None means no limit. Sizes are bytes, times are seconds."""
 
@@ -25,7 +26,7 @@ class Limits:
     tmp: int | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Profile:
     name: str
     description: str = ""
@@ -47,14 +48,14 @@ class Profile:
         return tuple(mask for mask in self.masks if mask not in self.show)
 
     @cached_property
-    def hidden_by_folder(self) -> dict[str, list[str]]:
+    def hidden_by_folder(self) -> dict[str, tuple[str, ...]]:
         """The hidden names, by the folder they lie in."""
         found: dict[str, list[str]] = {}
         for path in self.hidden:
             # "" stands for the root.
             folder, _, name = path.rpartition("/")
             found.setdefault(folder, []).append(name)
-        return found
+        return {folder: tuple(names) for folder, names in found.items()}
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The variables a command gets. What is dropped never reaches any process inside."""
@@ -70,7 +71,7 @@ class Profile:
         decided = self._decisions.get(name)
         if decided is None:
             drop, keep = _any_of(self.environment_drop), _any_of(self.environment_keep)
-            decided = bool(drop.fullmatch(name)) and not keep.fullmatch(name)
+            decided = name in drop and name not in keep
             self._decisions[name] = decided
         return decided
 
@@ -80,8 +81,34 @@ class Profile:
         return {}
 
 
+class _Names:
+    """Patterns of names as in a shell, whatever the case. Nearly all have their stars at the ends:
+    a regular expression of a hundred of them takes longer to make than all the rest of a plan."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        plain: dict[tuple[bool, bool], list[str]] = {}
+        self._others: list[str] = []
+        for pattern in map(str.casefold, patterns):
+            core = pattern.strip("*")
+            if any(sign in core for sign in "*?["):
+                self._others.append(pattern)
+            else:
+                ends = pattern.startswith("*"), pattern.endswith("*")
+                plain.setdefault(ends, []).append(core)
+        self._whole = frozenset(plain.get((False, False), ()))
+        self._first = tuple(plain.get((False, True), ()))
+        self._last = tuple(plain.get((True, False), ()))
+        self._inside = tuple(plain.get((True, True), ()))
+
+    def __contains__(self, given: str) -> bool:
+        name = given.casefold()
+        if name in self._whole or name.startswith(self._first) or name.endswith(self._last):
+            return True
+        if any(part in name for part in self._inside):
+            return True
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._others)
+
+
 @lru_cache(maxsize=32)
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    # No pattern at all must match nothing, not everything.
-    alternatives = "|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)"
-    return re.compile(alternatives, re.IGNORECASE)
+def _any_of(patterns: tuple[str, ...]) -> _Names:
+    return _Names(patterns)

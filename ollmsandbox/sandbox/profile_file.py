@@ -18,6 +18,7 @@ from .profile import Limits, Profile
 BUILT_IN = Path(__file__).with_name("profiles")
 DEFAULT = "standard"
 
+_READER = os.path.join(os.path.dirname(__file__), "profile_reader.py")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _Version = tuple[str, int, int, int]
 
@@ -37,24 +38,30 @@ def load(name: str, user_folder: Path, cache: Path | None = None) -> Profile:
         raise ProfileError(
             f"{name!r} is not a profile name.", "Use small letters, digits, - and _."
         )
-    built_in, own = BUILT_IN / f"{name}.yaml", user_folder / f"{name}.yaml"
-    if not built_in.exists() and not own.exists():
+    # All of the person's: one may stand on another.
+    files = [*_files(str(BUILT_IN)), *_files(str(user_folder))]
+    if not any(file.endswith(f"/{name}.yaml") for file in files):
         choice = ", ".join(available(user_folder))
         raise ProfileError(f"There is no profile {name!r}.", f"Choose one of: {choice}.")
     memory = os.sysconf("SC_PHYS_PAGES")
-    # All of the person's: one may stand on another.
-    files = [*sorted(BUILT_IN.glob("*.yaml")), *sorted(user_folder.glob("*.yaml"))]
-    files.append(Path(__file__).with_name("profile_reader.py"))
+    files.append(_READER)
     versions = (("memory", memory, 0, 0), *map(_version, files))
     return _load(name, user_folder, cache, versions)
 
 
-def _version(file: Path) -> _Version:
+def _files(folder: str) -> list[str]:
     try:
-        found = file.stat()
+        return [f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name[-5:] == ".yaml"]
     except OSError:
-        return (str(file), 0, 0, 0)
-    return (str(file), found.st_mtime_ns, found.st_size, found.st_ino)
+        return []
+
+
+def _version(file: str) -> _Version:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return (file, 0, 0, 0)
+    return (file, found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 @lru_cache(maxsize=16)

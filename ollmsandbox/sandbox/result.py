@@ -6,10 +6,10 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from dataclasses import dataclass
 from enum import Enum
 
 from .output import Capture, harmless
+from .records import record
 
 # What copying a file up into an overlay ends with, if its group has no number inside.
 _NOT_MAPPED = os.strerror(errno.EOVERFLOW)
@@ -26,7 +26,7 @@ class Stop(Enum):
     PROCESSES = "It started more processes than the limit."
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Result:
     exit_code: int
     stdout: Capture

@@ -7,11 +7,11 @@ import errno
 import hashlib
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
+from .records import record
 
 _VERSION = 5
 
@@ -59,7 +59,7 @@ _ALLOWED_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_
 _SOCKET_TYPE_MASK = 0xF
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rules:
     """`unix_sockets` is off in strict profiles, and with the network on: an abstract socket
     belongs to the network namespace, and a filter cannot look at the address of a connect()."""

@@ -13,22 +13,31 @@ import marshal
 import os
 import socket
 import sys
+from _thread import allocate_lock
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from ..errors import SandboxError
+from .records import record
 
 if TYPE_CHECKING:
     from .mounts import OverlayMount
 
 _STARTER = os.path.join(os.path.dirname(__file__), "starter.py")
+# Imported, not run as a script: that would be compiled anew each time. The folder comes last on the
+# path, so nothing in it takes the place of a module of Python's own.
+_MAIN = """\
+import os.path, sys
+sys.path.append(os.path.abspath(sys.argv[1] + "/../../.."))
+from ollmsandbox.sandbox.starter import main
+main(int(sys.argv[2]))
+"""
 _PATIENCE = 15.0
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Order:
     """What the starter is told, besides the descriptors, which become 0, 1, 2 and so on."""
 
@@ -39,6 +48,7 @@ class Order:
     processes: int | None = None
     # A program that stays visible inside and must not be writable there.
     protect: str = ""
+    protected: tuple[int, int] = (0, 0)
 
     def packed(self) -> bytes:
         # As bytes: the starter has no locale of the person's to encode them by.
@@ -49,11 +59,12 @@ class Order:
                 "mounts": [mount.packed() for mount in self.mounts],
                 "processes": self.processes,
                 "protect": os.fsencode(self.protect),
+                "protected": self.protected,
             }
         )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Started:
     pid: int
     pidfd: int
@@ -68,11 +79,18 @@ class Starter:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
+        # A machine is probed in a thread while a command is started in another: each question has
+        # to get its own answer.
+        self._asking = allocate_lock()
         ours.settimeout(_PATIENCE)
         with theirs:
             place = 3
-            argv = [sys.executable, "-I", "-S", _STARTER, str(place)]
-            actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), place)]
+            argv = [sys.executable, "-I", "-S", "-c", _MAIN, _STARTER, str(place)]
+            actions: list[tuple[int | str, ...]] = [
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), place),
+                # Who reads our output must not wait for the end of a process they know nothing of.
+                *((os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_RDWR, 0) for n in range(place)),
+            ]
             self.pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
 
     def start(self, order: Order, descriptors: Sequence[int]) -> Started:
@@ -82,8 +100,9 @@ class Starter:
         room = socket.CMSG_LEN(rights.itemsize)
         try:
             names = " ".join(order.namespaces).encode() or b" "
-            self._socket.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-            text, ancillary, _flags, _address = self._socket.recvmsg(64, room, _CLOEXEC)
+            with self._asking:
+                self._socket.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+                text, ancillary, _flags, _address = self._socket.recvmsg(64, room, _CLOEXEC)
         except OSError as error:
             raise self._lost() from error
         finally:

@@ -26,6 +26,9 @@ from ollmsandbox.project.review import Review
 from ollmsandbox.project.settling import recover
 from ollmsandbox.sandbox.process import Sinks
 
+# Every second step: root looks at these, an ordinary user at the others.
+FIRST_STEP = 0 if IS_ROOT else 1
+
 OURS = (".cache", ".local", ".config", "playground")
 WAIT = "echo ready; until [ -e ~/playground/go ]; do sleep 0.01; done"
 ATTACK = """
@@ -224,7 +227,7 @@ def test_replaced_by_a_link_while_the_command_runs(inside: Person, what: str, mo
 
 @pytest.mark.parametrize("what", SWAPS)
 def test_replaced_by_a_link_at_every_step_of_the_copy_back(inside: Person, what: str) -> None:
-    step, acted = 0, True
+    step, acted = FIRST_STEP, True
     while acted:
         counter = Counter(step, swap(inside, what))
         try:
@@ -237,7 +240,7 @@ def test_replaced_by_a_link_at_every_step_of_the_copy_back(inside: Person, what:
         shutil.rmtree(inside.project)
         shutil.rmtree(inside.paths.pending(str(inside.project)), ignore_errors=True)
         fill(inside.project / "outer" / "sub")
-        step += 1
+        step += 2
     assert step > 10
 
 
@@ -302,7 +305,7 @@ def test_replaced_by_a_link_before_changes_are_undone(
 def test_replaced_by_a_link_at_every_step_of_a_review(
     inside: Person, what: str, action: str
 ) -> None:
-    step, acted = 0, True
+    step, acted = FIRST_STEP, True
     while acted:
         run = settle(inside, ATTACK, Mode.AUTO if action == "undo" else Mode.REVIEW).run_id
         counter = Counter(step, swap(inside, what))
@@ -320,7 +323,7 @@ def test_replaced_by_a_link_at_every_step_of_a_review(
         shutil.rmtree(inside.project)
         shutil.rmtree(inside.paths.pending(str(inside.project)), ignore_errors=True)
         fill(inside.project / "outer" / "sub")
-        step += 1
+        step += 2
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW], ids=lambda mode: str(mode.value))
@@ -754,29 +757,29 @@ def test_folders_deeper_than_any_path_is_long(person: Person, mode: Mode, cleare
 def test_folders_deeper_than_a_program_may_open_files(person: Person, cleared: None) -> None:
     # Each level that is looked at takes a descriptor, and each path names all levels above it.
     attack = """
-    for _ in range(30000):
+    for _ in range(5000):
         os.mkdir('d')
         os.chdir('d')
     """
     report = settle(person, python(attack) + "; echo new >file")
     assert (person.project / "file").read_text() == "new\n"
-    assert len(report.changes) < 30000
+    assert len(report.changes) < 5000
     assert report.skipped
     assert not list(person.paths.cache.glob("overlay-*"))
     assert person.run("echo fine").stdout.text == "fine\n"
 
 
-def test_thirty_thousand_empty_files(person: Person) -> None:
+def test_six_thousand_empty_files(person: Person) -> None:
     attack = """
     for folder in range(30):
         os.mkdir(f'd{folder}')
-        for number in range(1000):
+        for number in range(200):
             os.close(os.open(f'd{folder}/{number}', os.O_CREAT | os.O_WRONLY))
     """
     report = settle(person, python(attack))
-    assert len(report.changes) == 30_030
+    assert len(report.changes) == 6_030
     assert all(item.state is State.APPLIED for item in report.changes)
-    assert sum(len(files) for _, _, files in os.walk(person.project)) == 30_000
+    assert sum(len(files) for _, _, files in os.walk(person.project)) == 6_000
     assert not list(person.paths.cache.glob("overlay-*"))
 
 
@@ -823,7 +826,7 @@ def test_a_folder_that_became_a_file_with_another_name_outside(person: Person) -
 
     report = during(person, "chmod 755 sub; echo x >sub/new; chmod 511 sub", act, Mode.AUTO)
     assert State.APPLIED not in states(report).values()
-    step, acted = 0, True
+    step, acted = FIRST_STEP, True
     while acted:
         (person.project / "sub").unlink(missing_ok=True)
         shutil.rmtree(person.project / "sub", ignore_errors=True)
@@ -832,4 +835,4 @@ def test_a_folder_that_became_a_file_with_another_name_outside(person: Person) -
         counter = Counter(step, act)
         settle(person, f"chmod 755 sub; echo {step} >sub/new; chmod 511 sub", step=counter)
         acted = counter.steps > step
-        step += 1
+        step += 2

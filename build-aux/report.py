@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads pytest's reports for build-aux/test.
+
+report.py counts FOLDER     in one line, what all reports in it counted
+report.py failed FOLDER     what failed in them, and at the very end its names
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+_COUNTED = ("tests", "failures", "errors", "skipped")
+# The end of a report says what was wrong; a whole one may have thousands of lines.
+_LINES = 60
+
+
+def reports(folder: Path) -> Iterator[tuple[Path, ElementTree.Element | None]]:
+    """Each report; nothing for one that is not whole, because the tests were cut off."""
+    for file in sorted(folder.rglob("*.xml")):
+        try:
+            yield file, ElementTree.parse(file).getroot()
+        except ElementTree.ParseError:
+            yield file, None
+
+
+def counts(folder: Path) -> str:
+    found = dict.fromkeys(_COUNTED, 0)
+    for _file, report in reports(folder):
+        for suite in report.iter("testsuite") if report is not None else ():
+            for name in _COUNTED:
+                found[name] += int(suite.get(name, "0"))
+    bad = found["failures"] + found["errors"]
+    parts = [f"{found['tests'] - bad - found['skipped']} passed"]
+    parts += [f"{bad} failed"] if bad else []
+    parts += [f"{found['skipped']} skipped"] if found["skipped"] else []
+    return ", ".join(parts)
+
+
+def failed(folder: Path) -> Iterator[tuple[str, str]]:
+    """Names and reports."""
+    for file, report in reports(folder):
+        # The folder around is the step's.
+        step = file.relative_to(folder).parts[0]
+        if report is None:
+            yield f"{step}: {file.stem}", "It was cut off."
+            continue
+        for case in report.iter("testcase"):
+            for outcome in (*case.findall("failure"), *case.findall("error")):
+                place = case.get("classname", "").replace(".", "/")
+                yield f"{step}: {place}.py::{case.get('name')}", outcome.text or ""
+
+
+def main() -> None:
+    action, folder = sys.argv[1], Path(sys.argv[2])
+    if action == "counts":
+        print(counts(folder))
+        return
+    found = list(failed(folder))
+    for name, text in found:
+        print(f"\n--- {name}")
+        print("\n".join(text.splitlines()[-_LINES:]))
+    if found:
+        print(f"\n=== failed tests: {len(found)}")
+        print("\n".join(name for name, _text in found))
+
+
+if __name__ == "__main__":
+    main()
