@@ -18,11 +18,12 @@ from conftest import Person
 
 from ollmsandbox import loop
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.project import folder as folder_module
 from ollmsandbox.project import ignore
-from ollmsandbox.project.folder import Folder, Progress, Scan
+from ollmsandbox.project import scan as scan_module
+from ollmsandbox.project.folder import Folder
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.models import FileRecord, FoundLink, Project
+from ollmsandbox.project.scan import Progress, Scan
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ def test_links_to_folders_outside_are_found(folder: Folder, person: Person) -> N
 def test_a_flood_of_links_is_counted_and_not_kept(
     folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_module, "_MOST_LINKS", 5)
+    monkeypatch.setattr(scan_module, "_MOST_LINKS", 5)
     for number in range(20):
         (person.project / str(number)).symlink_to("/usr")
     assert scan(folder).links == 20
@@ -229,14 +230,21 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
     absolute = [os.path.join(folder.path, name) for name in ("deleted", "both")]
     folder.manager.mark_deleted(project_of(folder), absolute, deleted=True)
     copied = [("copied", False), ("both", True)]
-    folder.manager.note_backups([(record(folder, name).id, "/copy", gone) for name, gone in copied])
+    folder.manager.note_backups(
+        project_of(folder),
+        [
+            (record(folder, name).id, os.path.join(folder.path, name), "/copy", gone)
+            for name, gone in copied
+        ],
+    )
     for name in ("deleted", "copied", "both", "neither"):
         (person.project / name).unlink()
     for _ in range(2):
         scan(folder)
         assert recorded(folder) == {"deleted", "copied", "both"}
     assert record(folder, "deleted").is_deleted
-    folder.manager.forget_copies(["/copy"])
+    folder.manager.forget_copies([(record(folder, "copied").id, "/copy")])
+    folder.manager.forget_copies([(record(folder, "both").id, "/copy")])
     scan(folder)
     assert recorded(folder) == {"deleted", "both"}
 
@@ -301,7 +309,7 @@ def test_what_cannot_be_read_is_counted_and_its_records_stay(
     write(person.project, "a/b/c/file", "a/file")
     scan(folder)
     if why == "too deep":
-        monkeypatch.setattr(folder_module, "_DEEPEST", 3)
+        monkeypatch.setattr(scan_module, "_DEEPEST", 3)
         assert scan(folder).unreadable == 1
     else:
         closed = person.project / "a/b"
@@ -343,7 +351,7 @@ def test_a_project_that_is_gone_is_told_and_keeps_its_records(
 def test_a_project_that_is_removed_meanwhile_is_told(
     folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_module, "_BATCH", 1)
+    monkeypatch.setattr(scan_module, "_BATCH", 1)
     write(person.project, *(str(number) for number in range(50)))
     project = project_of(folder)
     read = ignore.read
@@ -408,15 +416,15 @@ def test_a_scan_that_nobody_awaits_any_more_ends(
         return read(name, around)
 
     monkeypatch.setattr(ignore, "read", slow)
-    run = folder_module._Scanner.run
+    run = scan_module.Scanner.run
 
-    def noted(scanner: folder_module._Scanner) -> Scan:
+    def noted(scanner: scan_module.Scanner) -> Scan:
         try:
             return run(scanner)
         finally:
             ended.set()
 
-    monkeypatch.setattr(folder_module._Scanner, "run", noted)
+    monkeypatch.setattr(scan_module.Scanner, "run", noted)
 
     async def work() -> None:
         task = asyncio.ensure_future(folder.scan())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The database: opened, made, brought up to date, set aside; and what is kept in it."""
+"""The database: opened, made, brought up to date, set aside."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, Person
-from peewee import SqliteDatabase
+from peewee import IntegrityError, SqliteDatabase
 
-from ollmsandbox.errors import OllmSandboxError, ProjectError
-from ollmsandbox.project import models
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project import store as store_module
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import Change, FileRecord, Project, Run, Store
+from ollmsandbox.project.models import (
+    ChatMessage,
+    ChatSession,
+    FileRecord,
+    Project,
+    Question,
+    Run,
+)
+from ollmsandbox.project.store import Store
 
 NOT_UTF_8 = os.fsdecode(b"/caf\xe9/\xff\n'\"")
 
@@ -48,11 +55,6 @@ def fill(person: Person) -> None:
 def make(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
-
-
-def active(manager: ProjectManager) -> str | None:
-    project = manager.active_project
-    return None if project is None else project.path
 
 
 def make_run(project: Project, run_id: str, started_at: float = 0) -> Run:
@@ -268,18 +270,71 @@ def test_an_older_database_is_brought_up_to_date(
         if len(done) == 2:
             raise ZeroDivisionError
 
-    monkeypatch.setattr(models, "MIGRATIONS", [*models.MIGRATIONS, second, third])
+    monkeypatch.setattr(store_module, "MIGRATIONS", [*store_module.MIGRATIONS, second, third])
     with pytest.raises(ZeroDivisionError):
         Store(person.paths)
     # Each is done whole and once.
     with closing(Store(person.paths)) as store:
         assert done == [2, 3, 3]
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (4,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
     Store(person.paths).close()
     assert done == [2, 3, 3]
+
+
+def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person) -> None:
+    with closing(ProjectManager(person.paths)) as manager:
+        make_run(manager.add_project(person.project), "1")
+    with closing(sqlite3.connect(file_of(person))) as plain:
+        for table in ("chatmessage", "chatsession", "question"):
+            plain.execute(f"DROP TABLE {table}")
+        for column in ("session_id", "call_id"):
+            plain.execute(f"ALTER TABLE run DROP COLUMN {column}")
+        plain.execute("PRAGMA user_version = 1")
+    with closing(ProjectManager(person.paths)) as manager:
+        [run] = manager.runs()
+        assert (run.id, run.session_id, run.call_id) == ("1", "", "")
+        session = ChatSession.create(
+            id="a" * 32, project=run.project, title="\udcff", created_at=1, updated_at=2
+        )
+        ChatMessage.create(session=session, number=0, role="user", text="Hello", at=1)
+        Question.create(id="q", tool="t", project=NOT_UTF_8, question="May it?", asked_at=1)
+        assert manager.notices == []
+    with closing(sqlite3.connect(file_of(person))) as plain:
+        assert plain.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def test_what_was_said_and_asked_outlives_its_project(
+    manager: ProjectManager, person: Person
+) -> None:
+    project = manager.add_project(person.project)
+    session = ChatSession.create(id="s", project=project, created_at=1, updated_at=2)
+    ChatMessage.create(session=session, number=0, role="user", text="Hello", at=1)
+    Question.create(
+        id="q", session_id="s", tool="t", project=project.path, question="May it?", asked_at=1
+    )
+    manager.remove_project(project)
+    assert [(each.id, each.project) for each in ChatSession.select()] == [("s", None)]
+    with pytest.raises(IntegrityError):
+        ChatMessage.create(session=session, number=0, role="user", text="Twice", at=1)
+    session.delete_instance()
+    assert ChatMessage.select().count() == 0
+    assert [each.project for each in Question.select()] == [str(person.project)]
+
+
+def test_a_thread_writes_through_its_own_store_whatever_another_thread_opens(
+    person: Person,
+) -> None:
+    with closing(Store(person.paths, patience=0.05)) as store, store.transaction():
+        # Had the tables become those of the new store, this thread would wait for its own lock.
+        other = threading.Thread(target=lambda: Store(person.paths).close())
+        other.start()
+        other.join()
+        Project.create(path="/p", name="p", added_at=0, used_at=0)
+    with closing(Store(person.paths)):
+        assert Project.select().count() == 1
 
 
 # --- at once -----------------------------------------------------------------------------------
@@ -361,241 +416,3 @@ def test_threads_share_one_manager(manager: ProjectManager, person: Person) -> N
         thread.join()
     assert failed == []
     assert FileRecord.select().count() == 7 * 10
-
-
-# --- projects ----------------------------------------------------------------------------------
-
-
-def test_nothing_is_opened_before_it_is_needed(person: Person) -> None:
-    ProjectManager(person.paths).close()
-    assert not person.paths.data.exists()
-
-
-def test_a_project_is_added_once(manager: ProjectManager, person: Person) -> None:
-    link = person.home / "link"
-    link.symlink_to(person.project)
-    first = manager.add_project(person.project)
-    second = manager.project_for(f"{link}/../project/")
-    assert (first.id, first.path, first.name) == (second.id, str(person.project), "project")
-    assert [project.id for project in manager.projects()] == [first.id]
-    found = manager.find_project(link)
-    assert found is not None
-    assert found.id == first.id
-    assert manager.find_project(person.home) is None
-
-
-def test_a_project_may_have_any_name(manager: ProjectManager, person: Person) -> None:
-    folder = os.path.join(person.home, os.fsdecode(b"caf\xe9\n"))
-    os.mkdir(folder)
-    project = manager.project_for(folder)
-    assert manager.projects()[0].path == folder
-    assert project.name.encode()
-    run = make_run(project, "1")
-    Run.update(command=f"ls {folder}").where(Run.id == run.id).execute()
-    assert manager.run("1").command.startswith("ls ")
-
-
-def test_only_a_folder_can_be_a_project(manager: ProjectManager, person: Person) -> None:
-    with pytest.raises(ProjectError, match="does not exist"):
-        manager.add_project(person.home / "nothing")
-    (person.home / "file").touch()
-    with pytest.raises(ProjectError, match="not a folder"):
-        manager.project_for(person.home / "file")
-    assert manager.projects() == []
-
-
-def test_the_project_used_last_comes_first(manager: ProjectManager, person: Person) -> None:
-    folders = [person.home / name for name in "abc"]
-    for folder in folders:
-        folder.mkdir()
-    a, b, c = [manager.add_project(folder) for folder in folders]
-    assert [project.name for project in manager.projects()] == ["c", "b", "a"]
-    manager.active_project = a
-    manager.project_for(b.path)
-    assert [project.id for project in manager.projects()] == [b.id, a.id, c.id]
-
-
-def test_the_active_project_is_remembered(person: Person) -> None:
-    with closing(ProjectManager(person.paths)) as manager:
-        assert active(manager) is None
-        manager.active_project = manager.add_project(person.project)
-    with closing(ProjectManager(person.paths)) as manager:
-        assert active(manager) == str(person.project)
-        manager.active_project = None
-        assert active(manager) is None
-
-
-def test_a_project_whose_folder_is_gone_is_not_active(
-    manager: ProjectManager, person: Person
-) -> None:
-    project = manager.add_project(person.project)
-    manager.active_project = project
-    person.project.rmdir()
-    assert active(manager) is None
-    assert manager.missing(project)
-    person.project.mkdir()
-    assert active(manager) == str(person.project)
-    assert not manager.missing(project)
-
-
-def test_a_removed_project_takes_all_that_is_known_with_it(
-    manager: ProjectManager, person: Person
-) -> None:
-    project = manager.add_project(person.project)
-    manager.active_project = project
-    manager.agree(project, make(person.home / "linked"))
-    manager.records_for(project, ["/a"])
-    run = make_run(project, "1")
-    Change.create(run=run, number=1, root="/", path="a", kind="added", type="file", state="applied")
-    manager.remove_project(project)
-    assert active(manager) is None
-    for table in models.TABLES:
-        assert table.select().count() == 0, table
-    assert person.project.is_dir()
-
-
-def test_an_agreement_is_kept_until_it_is_revoked(manager: ProjectManager, person: Person) -> None:
-    project = manager.add_project(person.project)
-    outside = make(person.home / "outside")
-    (person.project / "link").symlink_to(outside)
-    manager.agree(project, person.project / "link")
-    manager.agree(project, outside)
-    assert manager.agreed_roots(project) == [str(outside)]
-    manager.revoke(project, person.project / "link")
-    assert manager.agreed_roots(project) == []
-
-
-def test_an_agreement_can_be_revoked_when_the_folder_is_gone_or_a_link(
-    manager: ProjectManager, person: Person
-) -> None:
-    project = manager.add_project(person.project)
-    gone, swapped = make(person.home / "gone"), make(person.home / "swapped")
-    manager.agree(project, gone)
-    manager.agree(project, swapped)
-    gone.rmdir()
-    swapped.rmdir()
-    swapped.symlink_to("/usr")
-    manager.revoke(project, gone)
-    manager.revoke(project, swapped)
-    assert manager.agreed_roots(project) == []
-
-
-@pytest.mark.parametrize("folder", ["/", "..", ".", "../.local/share", "../.cache/ollmchat/in"])
-def test_what_is_too_wide_cannot_be_agreed_to(
-    manager: ProjectManager, person: Person, folder: str
-) -> None:
-    project = manager.add_project(person.project)
-    make(person.paths.cache / "in")
-    with pytest.raises(ProjectError, match="cannot be opened to commands"):
-        manager.agree(project, person.project / folder)
-
-
-# --- records -----------------------------------------------------------------------------------
-
-
-def test_records_are_made_once_and_any_path_is_kept(
-    manager: ProjectManager, person: Person
-) -> None:
-    project = manager.add_project(person.project)
-    first = manager.records_for(project, ["/a", NOT_UTF_8, "/a"])
-    assert set(first) == {"/a", NOT_UTF_8}
-    assert all(number > 0 for number in first.values())
-    second = manager.records_for(project, [NOT_UTF_8, "/b"])
-    assert second[NOT_UTF_8] == first[NOT_UTF_8]
-    assert {record.path for record in FileRecord.select()} == {"/a", "/b", NOT_UTF_8}
-    assert manager.records_for(project, []) == {}
-
-
-def test_projects_have_records_of_their_own(manager: ProjectManager, person: Person) -> None:
-    one, two = manager.add_project(person.project), manager.add_project(person.home)
-    assert manager.records_for(one, ["/a"]) != manager.records_for(two, ["/a"])
-
-
-def test_many_records_take_little_time(manager: ProjectManager, person: Person) -> None:
-    project = manager.add_project(person.project)
-    paths = [f"{person.project}/some/folder/{number % 100}/{number}" for number in range(20_000)]
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        ids = manager.records_for(project, paths)
-        times.append(time.process_time() - start)
-    assert len(set(ids.values())) == 20_000
-    # Far below what a query for each would take.
-    assert min(times) < 0.6
-
-
-def test_deletion_and_copies_are_noted_in_bulk(manager: ProjectManager, person: Person) -> None:
-    project, other = manager.add_project(person.project), manager.add_project(person.home)
-    paths = [f"/{number}" for number in range(1500)]
-    ids = manager.records_for(project, paths)
-    manager.records_for(other, paths)
-    manager.mark_deleted(project, paths[:1200], deleted=True)
-    manager.mark_deleted(project, paths[:100], deleted=False)
-    deleted = FileRecord.select().where(FileRecord.is_deleted)
-    assert {record.path for record in deleted} == set(paths[100:1200])
-    assert {record.project_id for record in deleted} == {project.id}
-
-    copies = [(ids[path], f"/copy{NOT_UTF_8}{path}") for path in paths]
-    manager.note_backups([(number, copy, False) for number, copy in copies])
-    # A file without a new backup keeps the one it has.
-    manager.note_backups([(number, None, False) for number, _ in copies])
-    manager.forget_copies([copy for _, copy in copies[:1499]] + ["/unknown"])
-    kept = FileRecord.select().where(FileRecord.last_approved_copy_path.is_null(False))
-    assert [(record.id, record.last_approved_copy_path) for record in kept] == copies[1499:]
-
-
-# --- runs --------------------------------------------------------------------------------------
-
-
-def test_runs_come_newest_first(manager: ProjectManager, person: Person) -> None:
-    one, two = manager.add_project(person.project), manager.add_project(person.home)
-    assert manager.last_run(one) is None
-    for number, project in enumerate([one, two, one, one]):
-        make_run(project, f"run-{number}", started_at=number)
-    assert [run.id for run in manager.runs(one, 10)] == ["run-3", "run-2", "run-0"]
-    assert [run.id for run in manager.runs(None, 2)] == ["run-3", "run-2"]
-    last = manager.last_run(two)
-    assert last is not None
-    assert last.id == "run-1"
-
-
-def test_a_run_is_found_by_its_beginning(manager: ProjectManager, person: Person) -> None:
-    project = manager.add_project(person.project)
-    for run_id in ("20240101-abc", "20240101-abd", "20240102-abc", "20240102", "a%b"):
-        make_run(project, run_id)
-    assert manager.run("20240101-abc").id == "20240101-abc"
-    assert manager.run("20240101-abd"[:-1] + "d").id == "20240101-abd"
-    assert manager.run("20240102").id == "20240102"
-    assert manager.run("a").id == "a%b"
-    with pytest.raises(OllmSandboxError, match="Several runs begin with 2024") as told:
-        manager.run("20240101")
-    assert "20240101-abc" in told.value.remedy
-    for unknown in ("2025", "%", "", "20240101-abcd", "\udcff"):
-        with pytest.raises(OllmSandboxError, match="no run") as told:
-            manager.run(unknown)
-        assert "history" in told.value.remedy
-
-
-def test_changes_come_in_their_order(manager: ProjectManager, person: Person) -> None:
-    run = make_run(manager.add_project(person.project), "1")
-    for number in (3, 1, 2):
-        Change.create(
-            run=run,
-            number=number,
-            root=NOT_UTF_8,
-            path=f"{NOT_UTF_8}{number}",
-            kind="added",
-            type="file",
-            state="applied",
-            note="\udcff",
-        )
-    changes = manager.changes(run)
-    assert [change.number for change in changes] == [1, 2, 3]
-    assert changes[0].root == NOT_UTF_8
-    assert changes[0].path == f"{NOT_UTF_8}1"
-    assert (changes[0].target, changes[0].mode, changes[0].note, changes[0].flags) == (
-        None,
-        None,
-        "?",
-        "",
-    )

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import difflib
-import os
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..project import pending
-from ..project.apply import Recorded, State
+from ..project.apply import Recorded
 from ..project.changes import Kind, Type
 from ..project.models import Run
 from ..project.review import Review
+from ..project.versions import Version, Versions
 from .words import in_order, plain, shown_path
 
 _RED, _GREEN, _CYAN, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
@@ -53,7 +51,13 @@ def _diff(item: Recorded, review: Review, run: Run) -> Iterator[str]:
     if change.mode is not None and change.old_mode is not None and change.mode != change.old_mode:
         heading += f" (mode {change.old_mode:04o} to {change.mode:04o})"
     yield f"== {heading}, {item.state.value}\n"
-    old, new = (_read(path) for path in _places(item, review, run))
+    versions = Versions(review.manager)
+    before, after = versions.before(run, item), versions.after(run, item)
+    for which, version in (("before", before), ("after", after)):
+        if not version.is_known:
+            yield f"The version from {which} cannot be shown. {version.note}\n"
+            return
+    old, new = _read(before), _read(after)
     if old.text is None or new.text is None:
         why = "Too large to compare" if max(old.size, new.size) > _LARGEST else "Not text"
         yield f"{why}: {old.size:,} bytes before, {new.size:,} bytes after\n"
@@ -66,36 +70,18 @@ def _diff(item: Recorded, review: Review, run: Run) -> Iterator[str]:
     )
 
 
-def _places(item: Recorded, review: Review, run: Run) -> tuple[str, str]:
-    """Where the versions from before and after the change are now; "" for nowhere."""
-    versions = review.manager.paths.versions / run.id
-    change = item.change
-    on_disk = f"{change.root}/{change.path}"
-    before, after = f"{versions}/{item.number}", f"{versions}/new-{item.number}"
-    if item.state is State.APPLIED:
-        return before, "" if change.kind is Kind.DELETED else on_disk
-    if item.state in (State.UNDONE, State.DISCARDED):
-        return on_disk, "" if change.kind is Kind.DELETED else after
-    layer = pending.layer_for(review.manager.paths.pending(run.project.path), change.root)
-    return on_disk, "" if change.kind is Kind.DELETED else f"{layer}/{change.path}"
-
-
-def _read(path: str) -> _Version:
-    try:
-        found = os.lstat(path) if path else None
-        if found is None or not stat.S_ISREG(found.st_mode):
-            return _Version(text=[])
-        if found.st_size > _LARGEST:
-            return _Version(found.st_size, there=True)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            data = file.read()
-    except OSError:
+def _read(version: Version) -> _Version:
+    if version.type is not Type.FILE:
         return _Version(text=[])
+    if version.size > _LARGEST:
+        return _Version(version.size, there=True)
     try:
+        data = version.read()
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return _Version(len(data), there=True)
+    except OSError:
+        return _Version(text=[])
     if "\0" in text:
         return _Version(len(data), there=True)
     return _Version(len(data), _lines(text), there=True)

@@ -67,22 +67,17 @@ def act(given: argparse.Namespace) -> int:
             return _no_run(as_json=given.json)
         project = runs[0].project.path if runs else _project(given)
         chosen = full_paths(given.path, project)
-        done: list[Recorded] = []
-        for run in runs:
-            if given.action == "apply":
-                done += review.apply(run, chosen, only_waiting=given.all).changes
-            else:
-                does = review.discard if given.action == "discard" else review.undo
-                done += does(run, chosen).changes
+        done = [item for report in _reports(review, given, runs, chosen) for item in report.changes]
         word, wanted = _DONE[given.action]
-        missed = [item for item in done if item.state is not wanted]
+        # A deletion that no longer waits, since what is in there was kept, is not missed.
+        missed = [item for item in done if item.state not in (wanted, State.DISCARDED)]
         # Without being named, what is in conflict was not even tried.
         conflicts = given.action == "apply" and not chosen and _conflicts(review, runs)
         if given.json:
             about = {} if given.all else _about(runs[0])
             print(json.dumps({**about, **report_document(Report("", tuple(done)), project)}))
         else:
-            count = len(done) - len(missed)
+            count = sum(item.state is wanted for item in done)
             print(f"{count:,} {'change' if count == 1 else 'changes'} {word}.")
             for line in listing(in_order(missed), project, whole=True):
                 print(line)
@@ -90,6 +85,16 @@ def act(given: argparse.Namespace) -> int:
                 for line in advice(report):
                     print(line)
         return 1 if missed or conflicts else 0
+
+
+def _reports(
+    review: Review, given: argparse.Namespace, runs: list[Run], chosen: list[str]
+) -> list[Report]:
+    if given.all and runs:
+        does_all = review.apply_all if given.action == "apply" else review.discard_all
+        return does_all(runs[0].project)
+    does = {"apply": review.apply, "discard": review.discard, "undo": review.undo}[given.action]
+    return [does(run, chosen) for run in runs]
 
 
 def _conflicts(review: Review, runs: list[Run]) -> list[Report]:
@@ -126,12 +131,12 @@ class _open:
     """What was cut off before is finished first."""
 
     def __enter__(self) -> Review:
-        from ..project.settling import recover
+        from ..project.care import take_care
 
         paths = Paths.from_environ(os.environ)
-        for report in recover(paths):
-            for error in report.errors:
-                print(f"ollmsandbox: {error}", file=sys.stderr)
+        care = take_care(paths)
+        for told in (*care.errors, *care.notices):
+            print(f"ollmsandbox: {told}", file=sys.stderr)
         self._review = Review(paths)
         return self._review
 

@@ -17,8 +17,10 @@ from types import MappingProxyType
 
 from .. import trees
 from ..paths import make_folder
-from .changes import FOLDER, Change, Flag, Kind, Type
+from .changes import Change, Flag, Kind, Type
 from .exchange import ConflictError, Exchanged, Spot, Step, exchange, make_single, signature
+from .layers import FOLDER
+from .plain import Plain
 from .tree import Tree, modes_of
 
 
@@ -54,12 +56,16 @@ class Applier:
     """Works on one root of a project, for one run. `versions` is where the run keeps what was there
     before (by number) and, when that is undone, what was there after (`new-` and the number)."""
 
-    def __init__(self, root: str, versions: Path, run_id: str, step: Step) -> None:
+    def __init__(
+        self, root: str, versions: Path, run_id: str, step: Step, *, resumed: bool
+    ) -> None:
+        """If it is `resumed` after a kill, part of it may be done already."""
         self._versions = os.open(make_folder(versions), FOLDER)
         note = versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
         self._project = Tree(root, note, top=trees.open_root(root))
         self._run_id = run_id
         self._step = step
+        self._resumed = resumed
         self._linked: dict[int, tuple[int, int, int]] = {}
         # Of the change that is at work: what was at its place, and whether it is the second try.
         self._found = ""
@@ -120,8 +126,23 @@ class Applier:
                 fresh=fresh and not self._again,
             )
 
+        plain = Plain(self._project, layer, self._versions, self._step)
+        done: list[Recorded] = []
         try:
-            done = [self._try(item, one, State.APPLIED, layer) for item in recorded]
+            for item in recorded:
+                if fresh and plain.is_possible and item.change.is_plain and not always:
+                    change, number = item.change, item.number
+                    is_new = change.kind is Kind.ADDED
+                    put = plain.put(change.path, str(number), item.began, is_new=is_new)
+                    if put is not None:
+                        before, after = put
+                        done.append(
+                            Recorded(number, change, State.APPLIED, "", item.began, before, after)
+                        )
+                        continue
+                begun = plain.found if plain.is_begun else None
+                done.append(self._try(item, one, State.APPLIED, layer, begun))
+                plain.reset()
         finally:
             layer.close()
         return self._finish(done)
@@ -132,15 +153,12 @@ class Applier:
         forced: Iterable[str] = (),
         *,
         back: bool,
-        resumed: bool,
     ) -> list[Recorded]:
-        """Undo, or redo. If it is `resumed` after a kill, part of it may be done already."""
-        return self._finish(
-            self._back_or_forth(recorded, frozenset(forced), back=back, resumed=resumed)
-        )
+        """Undo, or redo."""
+        return self._finish(self._back_or_forth(recorded, frozenset(forced), back=back))
 
     def _back_or_forth(
-        self, recorded: Sequence[Recorded], forced: frozenset[str], *, back: bool, resumed: bool
+        self, recorded: Sequence[Recorded], forced: frozenset[str], *, back: bool
     ) -> list[Recorded]:
         def one(item: Recorded) -> Exchanged:
             change = _reversed(item.change) if back else item.change
@@ -164,7 +182,7 @@ class Applier:
             incoming = None
             if change.kind is not Kind.DELETED:
                 incoming = Spot(self._versions, given)
-                if incoming.look() is None and not resumed and not self._again:
+                if incoming.look() is None and not self._resumed and not self._again:
                     raise ConflictError("The other version is no longer kept.")
                 make_single(incoming, place)
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
@@ -195,12 +213,16 @@ class Applier:
         one: Callable[[Recorded], Exchanged],
         state: State,
         layer: Tree | None = None,
+        begun: str | None = None,
     ) -> Recorded:
-        """A failure of one is said, and the others go on."""
-        self._found, self._again = "", False
+        """A failure of one is said, and the others go on. If it is `begun`, that is what was found
+        at its place."""
+        self._found, self._again = begun or "", begun is not None
         try:
             try:
                 done = one(item)
+                if self._again:
+                    done = done._replace(before=done.before or self._found)
             except PermissionError:
                 # A command may write in a folder that it has opened for that, and closed again.
                 around = os.path.dirname(item.change.path)
@@ -245,8 +267,9 @@ class Applier:
                 return None
             raise
         except OSError as error:
-            # The folder around it was to be replaced, and that is done already.
-            is_done = change.type is Type.FOLDER or kept.look() is not None
+            # The folder around it was to be replaced, and that is done already. The first time that
+            # cannot be: what is in a folder goes before it.
+            is_done = self._resumed and (change.type is Type.FOLDER or kept.look() is not None)
             if (
                 error.errno in (errno.ELOOP, errno.ENOTDIR)
                 and change.kind is Kind.DELETED
@@ -337,41 +360,6 @@ class Applier:
             os.unlink(self._temporary(item), dir_fd=around)
 
 
-def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> list[Change]:
-    """Folders that chosen files need and that are not chosen themselves."""
-    chosen = {item.change.path for item in recorded}
-    needed: dict[str, Change] = {}
-    for item in recorded:
-        if item.change.kind is Kind.DELETED:
-            continue
-        # Upwards until one is there: a path may have thousands of parts.
-        path = os.path.dirname(item.change.path)
-        missing = []
-        while path and path not in chosen and path not in needed:
-            if os.path.lexists(f"{project}/{path}"):
-                break
-            missing.append(path)
-            path = os.path.dirname(path)
-        for path in reversed(missing):
-            with contextlib.suppress(OSError):
-                mode = stat.S_IMODE(os.lstat(f"{source}/{path}").st_mode) & 0o1777
-                needed[path] = Change(project, path, Kind.ADDED, Type.FOLDER, mode)
-    return list(needed.values())
-
-
-def closed_folders(root: str, changes: Iterable[Change]) -> dict[str, int]:
-    """Folders on disk that nobody may write in, and that hold something that changes."""
-    if os.getuid() == 0:
-        return {}
-    found: dict[str, int] = {}
-    for around in {os.path.dirname(change.path) for change in changes}:
-        with contextlib.suppress(OSError):
-            mode = stat.S_IMODE(os.lstat(f"{root}/{around}").st_mode)
-            if mode & 0o700 != 0o700:
-                found[around] = mode
-    return found
-
-
 def _reversed(change: Change) -> Change:
     """The change that takes this one back."""
     kind = {Kind.ADDED: Kind.DELETED, Kind.DELETED: Kind.ADDED}.get(change.kind, change.kind)
@@ -395,9 +383,3 @@ def _is_as_left(after: str) -> Callable[[os.stat_result], bool]:
 
 def _any(_found: os.stat_result) -> bool:
     return True
-
-
-def remove_versions(versions: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        trees.empty(versions)
-        versions.rmdir()

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from .. import trees
 from ..paths import Paths, make_folder
-from .apply import Recorded, State, remove_versions
-from .changes import FOLDER, Kind, Type
+from .apply import Recorded, State
+from .changes import Kind, Type
 from .exchange import NO_LINKS, Spot, copy
+from .journal import Journal, project_lock
+from .layers import FOLDER
 from .manager import ProjectManager
 from .models import Change, Project, Run
 from .recorder import DAILY
@@ -23,6 +25,7 @@ from .settings import KEEP_DAYS, KEEP_MIB
 KEEP_BACKUPS = 7 * 86400
 _LONGEST = 255
 _BACKUP = re.compile(r"\d+-(\d\d-\d\d-\d\d)-", re.ASCII)
+_WAITING = [State.PENDING.value, State.CONFLICT.value, State.FAILED.value]
 # So many characters fit in any case, however many bytes each has.
 _SHORT = 50
 
@@ -36,6 +39,12 @@ def backup_name(number: int, path: str, day: str) -> str:
     return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
 
 
+def day_of(name: str) -> str:
+    """The day in a backup's name; "" if it is none of ours."""
+    ours = _BACKUP.match(name)
+    return ours[1] if ours else ""
+
+
 def back_up(
     manager: ProjectManager, project: Project, versions: Path, items: Sequence[Recorded]
 ) -> None:
@@ -47,24 +56,25 @@ def back_up(
     ]
     if not done:
         return
-    ids = manager.records_for(project, [path for path, _ in done])
     day = time.strftime("%y-%m-%d")
     around = str(manager.paths.backups)
     folder = os.open(make_folder(manager.paths.backups), FOLDER)
     kept = os.open(make_folder(versions), FOLDER)
-    noted: list[tuple[int, str | None, bool]] = []
+    noted: list[tuple[int, str, str | None, bool]] = []
     try:
-        for path, item in done:
-            number, copied = ids[path], None
-            if item.change.old_type is Type.FILE:
-                name = backup_name(number, path, day)
-                if _link(Spot(kept, str(item.number)), Spot(folder, name)):
-                    copied = f"{around}/{name}"
-            noted.append((number, copied, item.change.kind is Kind.DELETED))
+        with manager.store.transaction():
+            ids = manager.numbers_for(project, [path for path, _ in done])
+            for path, item in done:
+                number, copied, change = ids[path], None, item.change
+                if change.old_type is Type.FILE:
+                    name = backup_name(number, path, day)
+                    if _link(Spot(kept, str(item.number)), Spot(folder, name)):
+                        copied = f"{around}/{name}"
+                noted.append((number, path, copied, change.kind is Kind.DELETED))
+            manager.note_backups(project, noted)
     finally:
         os.close(folder)
         os.close(kept)
-    manager.note_backups(noted)
 
 
 def _link(version: Spot, backup: Spot) -> bool:
@@ -114,12 +124,13 @@ def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) ->
     removed = []
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(manager.paths.backups):
-            ours = _BACKUP.match(entry.name)
-            if ours and ours[1] < limit and not entry.is_dir(follow_symlinks=False):
+            day = day_of(entry.name)
+            if day and day < limit and not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
-                removed.append(entry.path)
+                removed.append((int(entry.name.partition("-")[0]), entry.path))
     if removed:
         manager.forget_copies(removed)
+    manager.forget_deleted()
     return len(removed)
 
 
@@ -138,27 +149,48 @@ def cleanup_old_runs(
     with manager.store.errors_told():
         runs = list(Run.select().order_by(Run.started_at.desc(), Run.id.desc()))
         waiting = {
-            change.run_id
-            for change in Change.select(Change.run).where(
-                Change.state.in_([State.PENDING.value, State.CONFLICT.value, State.FAILED.value])
-            )
+            change.run_id for change in Change.select(Change.run).where(Change.state.in_(_WAITING))
         }
-    total, removed, newest = 0, [], set[int]()
+    total, newest = 0, set[int]()
+    old: dict[str, list[tuple[str, str]]] = {}
     for run in runs:
-        folder = folders.pop(run.id, None)
+        folder = folders.pop(run.id, "")
         total += trees.measure(Path(folder))[1] if folder else 0
         is_newest = run.project_id not in newest
         newest.add(run.project_id)
         too_much = total > most and not is_newest
         if (now - run.started_at > keep or too_much) and run.id not in waiting:
-            removed.append(run.id)
-            if folder:
-                remove_versions(Path(folder))
+            old.setdefault(run.project.path, []).append((run.id, folder))
+    removed = []
+    for project, of_project in old.items():
+        # Somebody may just be undoing one of them.
+        with project_lock(manager.paths, project):
+            removed += _remove_runs(manager, of_project)
     for left in folders.values():
         # Of a run that nobody knows any more.
         if now - os.stat(left).st_mtime > DAILY:
             remove_versions(Path(left))
-    if removed:
-        with manager.store.transaction():
-            Run.delete().where(Run.id.in_(removed)).execute()
     return removed
+
+
+def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> list[str]:
+    """The rows first: a run whose versions are gone must not be offered to be undone."""
+    removed = []
+    for run_id, folder in runs:
+        journal = Journal.of_person(manager.paths, run_id)
+        with manager.store.transaction():
+            waits = Change.select().where((Change.run == run_id) & Change.state.in_(_WAITING))
+            # What was cut off, or has begun to wait since, is still needed.
+            if journal.read() is not None or waits.exists():
+                continue
+            Run.delete().where(Run.id == run_id).execute()
+        if folder:
+            remove_versions(Path(folder))
+        removed.append(run_id)
+    return removed
+
+
+def remove_versions(versions: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        trees.empty(versions)
+        versions.rmdir()

@@ -6,16 +6,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from .. import trees
-from .later import acts_later, is_plain, waits_for_yes
+from .later import acts_later, waits_for_yes
+from .later import is_plain as is_plain_name
+from .layers import FOLDER, find, is_opaque, is_whiteout, names_in, same_bytes
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-OPAQUE = "user.overlay.opaque"
-_ORIGIN = "user.overlay.origin"
-_BLOCK = 1 << 20
 _LENT = stat.S_ISUID | stat.S_ISGID
 # No program could open what is in it by its path, and every level takes one of our descriptors.
 _DEEPEST = 4096 - 256
@@ -58,6 +56,9 @@ class Change:
     flags: tuple[Flag, ...] = ()
     old_type: Type | None = None
     old_mode: int | None = None
+    # Known only right after the scan: a file with one name and no rights to be stripped, which
+    # takes the place of a file or of nothing.
+    is_plain: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ class _Walk:
     def _look(self, level: _Level, name: str) -> None:
         path = level.prefix + name
         new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
-        old, covered = _find(level.lowers, name)
+        old, covered = find(level.lowers, name)
         if is_whiteout(new):
             if old is None:
                 self.idle.append(path)
@@ -201,9 +202,9 @@ class _Walk:
         inside.hides = level.hides or is_opaque(upper)
         if lowers and inside.hides:
             kept = set(names)
-            for gone in _names(lowers):
+            for gone in names_in(lowers):
                 if gone not in kept:
-                    was_there, inner = _find(lowers, gone)
+                    was_there, inner = find(lowers, gone)
                     if was_there is not None:
                         self._delete(f"{path}/{gone}", gone, was_there, inner)
         inside.names = iter(names)
@@ -241,7 +242,11 @@ class _Walk:
                 flags.append(Flag.EXECUTABLE)
         elif target is not None and _leads_outside(self._root, path, target):
             flags.append(Flag.OUTSIDE)
-        self._add(path, kind, type_, mode, target, flags, old_type, old_mode)
+        is_plain = type_ is Type.FILE and kind is not Kind.REPLACED and new.st_nlink == 1
+        self._add(
+            path, kind, type_, mode, target, flags, old_type, old_mode,
+            is_plain=is_plain and not new.st_mode & _LENT,
+        )  # fmt: skip
 
     def _delete(self, path: str, name: str, old: os.stat_result, covered: list[int]) -> None:
         type_ = _type(old)
@@ -269,7 +274,7 @@ class _Walk:
                             old_mode=_mode(old),
                         )
                     continue
-                found, below = _find(level.lowers, inner)
+                found, below = find(level.lowers, inner)
                 if found is None:
                     continue
                 where = level.prefix + inner
@@ -287,7 +292,7 @@ class _Walk:
         opened: list[trees.Opened] = []
         lowers = [trees.open_folder(name, below, opened) for below in covered]
         level = _Level(f"{path}/", -1, lowers, opened)
-        level.names = iter(_names(level.lowers))
+        level.names = iter(names_in(level.lowers))
         return level
 
     def _add(
@@ -300,10 +305,12 @@ class _Walk:
         flags: Sequence[Flag] = (),
         old_type: Type | None = None,
         old_mode: int | None = None,
+        *,
+        is_plain: bool = False,
     ) -> None:
         marks = (*flags, *self._marks(path, kind, type_))
         self.changes.append(
-            Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode)
+            Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode, is_plain)
         )
 
     def _marks(self, path: str, kind: Kind, type_: Type) -> tuple[Flag, ...]:
@@ -311,7 +318,7 @@ class _Walk:
         if type_ is Type.FOLDER:
             # It cannot go before what is in it, and that came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
-        if is_plain(path):
+        if is_plain_name(path):
             return ()
         is_link = type_ is Type.LINK
         if waits_for_yes(self._root, path, is_link=is_link, is_deleted=is_deleted):
@@ -324,100 +331,12 @@ def is_too_deep(path: str) -> bool:
     return len(os.fsencode(path)) > _DEEPEST
 
 
-def is_whiteout(found: os.stat_result) -> bool:
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
-
-
-def is_opaque(folder: int) -> bool:
-    # What a command sets under this name is kept under another one: it cannot be forged.
-    try:
-        return os.getxattr(folder, OPAQUE) == b"y"
-    except OSError:
-        return False
-
-
-def is_copied_up(path: str) -> bool:
-    """Whether a file of an upper folder was one of the project's before. The mark may be empty: not
-    everybody can name the file that it was."""
-    try:
-        os.getxattr(path, _ORIGIN, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
-
-
-def _find(lowers: Sequence[int], name: str) -> tuple[os.stat_result | None, list[int]]:
-    """What is seen at a name through the layers; of a folder, also which of them have part in it;
-    of anything else, the one that it is in."""
-    found: os.stat_result | None = None
-    parts: list[int] = []
-    for lower in lowers:
-        try:
-            here = os.stat(name, dir_fd=lower, follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        if is_whiteout(here):
-            break
-        if found is None:
-            found = here
-            parts.append(lower)
-            if not stat.S_ISDIR(here.st_mode):
-                break
-        elif stat.S_ISDIR(here.st_mode):
-            parts.append(lower)
-        else:
-            break
-        if lower != lowers[-1] and _covers_all(name, lower):
-            break
-    return found, parts
-
-
-def _covers_all(name: str, around: int) -> bool:
-    opened: list[trees.Opened] = []
-    folder = trees.open_folder(name, around, opened)
-    try:
-        return is_opaque(folder)
-    finally:
-        os.close(folder)
-        for one in opened:
-            one.close_again()
-
-
-def _names(folders: Sequence[int]) -> list[str]:
-    return sorted({name for folder in folders for name in os.listdir(folder)})
-
-
 def _is_same(upper: int, lower: int, name: str, new: os.stat_result, old: os.stat_result) -> bool:
     if stat.S_ISLNK(new.st_mode):
         return os.readlink(name, dir_fd=upper) == os.readlink(name, dir_fd=lower)
     if new.st_mode != old.st_mode or new.st_size != old.st_size:
         return False
     return same_bytes(name, upper, name, lower)
-
-
-def same_bytes(name: str, around: int, other: str, other_around: int) -> bool:
-    """False also where one of them may not be read: then it cannot be said that they are."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    try:
-        one = os.open(name, flags, dir_fd=around)
-    except OSError:
-        return False
-    try:
-        try:
-            two = os.open(other, flags, dir_fd=other_around)
-        except OSError:
-            return False
-        try:
-            while True:
-                first, second = os.read(one, _BLOCK), os.read(two, _BLOCK)
-                if first != second:
-                    return False
-                if not first:
-                    return True
-        finally:
-            os.close(two)
-    finally:
-        os.close(one)
 
 
 def _leads_outside(root: str, path: str, target: str) -> bool:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import trees
-from .changes import same_bytes
+from .layers import same_bytes
 
-_OURS = "user.overlay."
+OURS = "user.overlay."
 _FICLONE = 0x40049409
 _PIECE = 1 << 30
 NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -137,7 +137,7 @@ def cleanse(spot: Spot, temporary: str) -> None:
     """A file as the project may have it: nothing of the overlay's, nobody's rights lent, and no
     other name, by which it would change when that is changed."""
     path = f"/proc/self/fd/{spot.around}/{spot.name}"
-    ours = [name for name in _attributes(path) if name.startswith(_OURS)]
+    ours = [name for name in _attributes(path) if name.startswith(OURS)]
     for name in ours:
         try:
             os.removexattr(path, name, follow_symlinks=False)
@@ -210,7 +210,8 @@ def make_single(spot: Spot, place: Spot) -> None:
     if found is not None and there is not None and os.path.samestat(found, there):
         return  # that other name is the place, where it was linked to before a kill
     if found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-        _copy_whole(spot, spot)
+        # Also one that even its owner may not read.
+        _cut(spot, found, Spot(spot.around, f"{spot.name}.half"))
 
 
 def _rename(source: Spot, target: Spot) -> None:
@@ -274,7 +275,7 @@ def copy(source: Spot, target: Spot) -> None:
             if os.getuid() == 0:
                 os.fchown(made, found.st_uid, found.st_gid)
             for name in _attributes(f"/proc/self/fd/{given}"):
-                if name.startswith("user.") and not name.startswith(_OURS):
+                if name.startswith("user.") and not name.startswith(OURS):
                     with contextlib.suppress(OSError):  # not every file system has them
                         os.setxattr(made, name, os.getxattr(given, name))
             os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)

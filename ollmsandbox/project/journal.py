@@ -48,6 +48,14 @@ class Job:
     forced: tuple[str, ...] = ()
     # By root and path: folders whose mode has to come back.
     closed: dict[str, dict[str, int]] | None = None
+    # The chat and the tool call that it belongs to.
+    session_id: str = ""
+    call_id: str = ""
+    # A part of what waits goes to the project, and the whole stays in the layer: only what is in
+    # the project by then is no longer a change.
+    past_pending: bool = False
+    # The person has said yes already: nothing is held.
+    agreed: bool = False
 
     def packed(self) -> str:
         return json.dumps(
@@ -62,6 +70,10 @@ class Job:
                 "sources": self.sources,
                 "forced": self.forced,
                 "closed": self.closed,
+                "session_id": self.session_id,
+                "call_id": self.call_id,
+                "past_pending": self.past_pending,
+                "agreed": self.agreed,
             },
             check_circular=False,
         )
@@ -80,17 +92,22 @@ class Job:
             sources=given["sources"],
             forced=tuple(given["forced"]),
             closed=given["closed"],
+            session_id=given.get("session_id", ""),
+            call_id=given.get("call_id", ""),
+            past_pending=given.get("past_pending", False),
+            agreed=given.get("agreed", False),
         )
 
 
 def _packed(item: Recorded) -> list[object]:
     change = item.change
+    # `_value_` is what `value` returns, without a call for each of a hundred thousand.
     return [
-        *(item.number, item.state.value, item.note, item.began, item.before, item.after),
-        *(change.root, change.path, change.kind.value, change.type.value),
-        *(change.mode, change.target, [flag.value for flag in change.flags]),
-        *(change.old_type.value if change.old_type else None, change.old_mode),
-    ]
+        item.number, item.state._value_, item.note, item.began, item.before, item.after,
+        change.root, change.path, change.kind._value_, change.type._value_,
+        change.mode, change.target, [flag.value for flag in change.flags],
+        change.old_type._value_ if change.old_type else None, change.old_mode,
+    ]  # fmt: skip
 
 
 def _unpacked(given: list[Any]) -> Recorded:
@@ -131,16 +148,22 @@ class Journal:
             return [cls(file) for file in sorted(paths.cache.glob(f"{_PREFIX}*.json"))]
         return []
 
-    def write(self, job: Job) -> None:
-        write_atomically(self._file, job.packed(), durably=True)
+    def write(self, *jobs: Job) -> None:
+        """One after the other: a line for each."""
+        write_atomically(self._file, "\n".join(job.packed() for job in jobs), durably=True)
 
-    def read(self) -> Job | None:
+    def read_all(self) -> list[Job]:
         """None if nothing had begun. It is renamed into place, so it is whole or not there; if a
         disk did not keep that promise, what is found on disk has to do."""
         try:
-            return Job.unpacked(self._file.read_text(encoding="utf-8"))
+            lines = self._file.read_text(encoding="utf-8").splitlines()
+            return [Job.unpacked(line) for line in lines]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None
+            return []
+
+    def read(self) -> Job | None:
+        """The first."""
+        return next(iter(self.read_all()), None)
 
     def end(self) -> None:
         with contextlib.suppress(FileNotFoundError):

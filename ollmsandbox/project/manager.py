@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from peewee import fn
+from peewee import SQL, fn
 
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
-from .models import AgreedRoot, Change, Project, Run, Setting, Store
+from .models import AgreedRoot, Change, Project, Run, Setting
+from .store import Store
 
 _ACTIVE = "active_project"
 # SQLite takes only so many values in one statement.
@@ -169,25 +170,56 @@ class ProjectManager:
                 ((deleted, project.id, os.fsencode(path)) for path in paths),
             )
 
-    def note_backups(self, files: Sequence[tuple[int, str | None, bool]]) -> None:
-        """For each record: its new backup, if there is one, and whether the file is gone."""
+    def numbers_for(self, project: Project, paths: Sequence[str]) -> dict[str, int]:
+        """The ids of records, and for files without one that which theirs will have. In the same
+        transaction as `note_backups`: until then nobody else can take it."""
+        names = list(dict.fromkeys(map(os.fsencode, paths)))
+        ids = self._ids(project, names)
+        query = "SELECT seq FROM sqlite_sequence WHERE name = 'filerecord'"
+        used = self.store.connection.execute(query).fetchone()
+        last = used[0] if used else 0
+        for name in names:
+            if name not in ids:
+                last += 1
+                ids[name] = last
+        return {path: ids[os.fsencode(path)] for path in paths}
+
+    def note_backups(
+        self, project: Project, files: Sequence[tuple[int, str, str | None, bool]]
+    ) -> None:
+        """For each file: its number, path, new backup if there is one, and whether it is gone."""
+        # Seen just now: a scan that is under way must not remove what is about to be used.
+        number, now = project.id, time.time()
+        encode = os.fsencode
         with self.store.transaction() as connection:
             connection.executemany(
-                "UPDATE filerecord SET is_deleted = ?,"
-                " last_approved_copy_path = coalesce(?, last_approved_copy_path) WHERE id = ?",
+                "INSERT INTO filerecord"
+                " (id, project_id, path, is_deleted, last_approved_copy_path, seen_at)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                " is_deleted = excluded.is_deleted,"
+                " last_approved_copy_path ="
+                " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
+                " seen_at = max(coalesce(seen_at, 0), excluded.seen_at)",
                 (
-                    (gone, None if copy is None else os.fsencode(copy), number)
-                    for number, copy, gone in files
+                    (id_, number, encode(path), gone, None if copy is None else encode(copy), now)
+                    for id_, path, copy, gone in files
                 ),
             )
 
-    def forget_copies(self, paths: Sequence[str]) -> None:
-        """These backups are no longer there."""
+    def forget_copies(self, copies: Sequence[tuple[int, str]]) -> None:
+        """These backups, each with the number in its name, are no longer there."""
         with self.store.transaction() as connection:
             connection.executemany(
                 "UPDATE filerecord SET last_approved_copy_path = NULL"
-                " WHERE last_approved_copy_path = ?",
-                ((os.fsencode(path),) for path in paths),
+                " WHERE id = ? AND last_approved_copy_path = ?",
+                ((number, os.fsencode(path)) for number, path in copies),
+            )
+
+    def forget_deleted(self) -> None:
+        """Records of files that are gone, and of which nothing is kept."""
+        with self.store.transaction() as connection:
+            connection.execute(
+                "DELETE FROM filerecord WHERE is_deleted AND last_approved_copy_path IS NULL"
             )
 
     def _ids(self, project: Project, names: list[bytes]) -> dict[bytes, int]:
@@ -204,13 +236,26 @@ class ProjectManager:
 
     # --- runs ----------------------------------------------------------------------------------
 
-    def runs(self, project: Project | None = None, limit: int = 50) -> list[Run]:
-        """The newest first; those of all projects if none is given."""
+    def runs(
+        self, project: Project | None = None, limit: int = 50, *, text: str = "", skip: int = 0
+    ) -> list[Run]:
+        """The newest first; those of all projects if none is given. With a text, those that have it
+        in their command, or in the path of something that they changed."""
         with self.store.errors_told():
-            query = Run.select()
+            query = Run.select(Run, Project).join(Project)
             if project is not None:
                 query = query.where(Run.project == project.id)
-            return list(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit))
+            if text:
+                like = f"%{_plain_for_like(text)}%"
+                paths = SQL(
+                    "EXISTS (SELECT 1 FROM change WHERE change.run_id = t1.id"
+                    " AND CAST(change.path AS TEXT) LIKE ? ESCAPE '!')",
+                    (like,),
+                )
+                command = SQL("t1.command LIKE ? ESCAPE '!'", (like,))
+                query = query.where(command | paths)
+            query = query.order_by(Run.started_at.desc(), Run.id.desc())
+            return list(query.limit(limit).offset(skip))
 
     def last_run(self, project: Project) -> Run | None:
         return next(iter(self.runs(project, 1)), None)
@@ -257,6 +302,11 @@ def _existing_folder(path: AnyPath) -> str:
         what = "is not a folder" if os.path.lexists(real) else "does not exist"
         raise ProjectError(f"{os.fspath(path)} {what}.", "Choose a folder that is there.")
     return real
+
+
+def _plain_for_like(text: str) -> str:
+    shown = text.encode("utf-8", "replace").decode("utf-8")
+    return shown.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 def _chunks(names: list[bytes]) -> Iterator[list[bytes]]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from .. import trees
 from ..paths import write_atomically
-from .changes import FOLDER, OPAQUE, is_opaque, is_whiteout
 from .exchange import Spot, Step, copy
+from .layers import FOLDER, OPAQUE, is_opaque, is_whiteout
 from .tree import Tree, mend, read_modes
 
 _TO_WRITE = os.W_OK | os.X_OK

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -14,18 +15,9 @@ from pathlib import Path
 
 from .. import trees
 from ..paths import write_atomically
-from .changes import (
-    FOLDER,
-    OPAQUE,
-    Change,
-    ChangeSet,
-    Kind,
-    is_opaque,
-    is_too_deep,
-    is_whiteout,
-    scan,
-)
+from .changes import Change, ChangeSet, Kind, is_too_deep, scan
 from .exchange import Spot, copy
+from .layers import FOLDER, OPAQUE, folders_in, is_opaque, is_whiteout
 from .tree import Tree, mend, modes_of
 
 
@@ -62,13 +54,11 @@ def spell_out(layer: str, root: str) -> None:
                 continue
             tree.unlock(path)
             around = tree.folder(path)
-            names = os.listdir(around)
             if is_opaque(around):
                 marked.append(path)
                 hides = True
-            for name in names:
-                if stat.S_ISDIR(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode):
-                    waiting.append((f"{path}/{name}" if path else name, hides))
+            for name in folders_in(around):
+                waiting.append((f"{path}/{name}" if path else name, hides))
             if hides:
                 # There may be none, or something else.
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -114,11 +104,10 @@ def _remove_empty(tree: Tree, needed: set[str]) -> None:
         path = waiting.pop()
         tree.unlock(path)
         around = tree.folder(path)
-        for entry in os.listdir(around):
-            if stat.S_ISDIR(os.stat(entry, dir_fd=around, follow_symlinks=False).st_mode):
-                inner = f"{path}/{entry}" if path else entry
-                folders.append(inner)
-                waiting.append(inner)
+        for name in folders_in(around):
+            inner = f"{path}/{name}" if path else name
+            folders.append(inner)
+            waiting.append(inner)
     for path in reversed(folders):
         if path not in needed:
             tree.unlock(os.path.dirname(path))
@@ -155,32 +144,78 @@ def reveal(layer: str, root: str, path: str) -> None:
     tree = Tree(layer, modes_of(layer))
     try:
         parts = path.split("/")
-        # Whether what is at this level was hidden by something above it.
-        was_hidden = False
         for number, name in enumerate(parts):
-            folder, inner = "/".join(parts[:number]), "/".join(parts[: number + 1])
+            folder = "/".join(parts[:number])
             tree.unlock(folder)
             around = tree.folder(folder)
             if is_opaque(around):
+                # First, so that a second time finds all that is not done.
+                _hide_all(around, f"{root}/{folder}", but="")
                 os.removexattr(around, OPAQUE)
-                _hide_all(around, f"{root}/{folder}", but=name)
-                was_hidden = True
             found = Spot(around, name).look()
-            if found is not None and is_whiteout(found):
-                os.unlink(name, dir_fd=around)
-                found, was_hidden = None, True
-            if found is not None and not stat.S_ISDIR(found.st_mode):
-                return
             if found is None:
-                on_disk = f"{root}/{inner}"
-                if number == len(parts) - 1 or not was_hidden or not os.path.isdir(on_disk):
-                    return
-                # The others in there stay hidden.
-                os.mkdir(name, 0o700, dir_fd=around)
-                _hide_all(tree.folder(inner), on_disk, but=parts[number + 1])
-                tree.set_mode(inner, stat.S_IMODE(os.stat(on_disk).st_mode) & 0o1777)
+                # Of a folder, its stand-in may have been made before a kill.
+                _put_in_place(tree, root, "/".join(parts[: number + 1]))
+                return
+            if is_whiteout(found):
+                _make_stand_in(layer, root, parts, number)
+                os.unlink(name, dir_fd=around)
+                _put_in_place(tree, root, "/".join(parts[: number + 1]))
+                return
+            if not stat.S_ISDIR(found.st_mode):
+                return
     finally:
         tree.close()
+
+
+def _make_stand_in(layer: str, root: str, parts: list[str], number: int) -> None:
+    """For a whiteout that hid a folder: folders that hide all in it but the one path. Beside the
+    layer, until it is whole; else a kill would show the others, too."""
+    whole = _stand_in(layer, "/".join(parts[: number + 1]))
+    half = whole.with_name(f"{whole.name}~")
+    around = os.open(whole.parent, FOLDER)
+    try:
+        for stale in (whole, half):
+            if os.path.lexists(stale):
+                trees.remove(stale.name, around)
+    finally:
+        os.close(around)
+    modes: list[tuple[str, int]] = []
+    made = str(half)
+    for at in range(number, len(parts) - 1):
+        on_disk = "/".join((root, *parts[: at + 1]))
+        if not os.path.isdir(on_disk):
+            break
+        if modes:
+            made = f"{made}/{parts[at]}"
+        os.mkdir(made, 0o700)
+        modes.append((made, stat.S_IMODE(os.stat(on_disk).st_mode) & 0o1777))
+        inner = os.open(made, FOLDER)
+        try:
+            _hide_all(inner, on_disk, but=parts[at + 1])
+        finally:
+            os.close(inner)
+    # The outermost has to be writable to be moved.
+    for position, (folder, mode) in reversed(list(enumerate(modes))):
+        os.chmod(folder, mode if position else mode | 0o700)
+    if modes:
+        os.rename(half, whole)
+
+
+def _put_in_place(tree: Tree, root: str, path: str) -> None:
+    stand_in = _stand_in(tree.root, path)
+    if not stand_in.is_dir():
+        return
+    mode = stat.S_IMODE(os.stat(f"{root}/{path}").st_mode) & 0o1777
+    around, name = tree.split(path)
+    if mode & 0o700 != 0o700:
+        tree.note_mode(path, mode)
+    os.rename(stand_in, name, dst_dir_fd=around)
+
+
+def _stand_in(layer: str, path: str) -> Path:
+    key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Path(layer).with_name(f".stand-in-{os.path.basename(layer)}-{key}")
 
 
 def _hide_all(around: int, on_disk: str, *, but: str) -> None:

@@ -60,6 +60,8 @@ class Recorder:
         *,
         mode: Mode = Mode.AUTO,
         command: str = "",
+        session_id: str = "",
+        call_id: str = "",
         step: Step = nothing,
     ) -> None:
         self._project = project
@@ -68,7 +70,12 @@ class Recorder:
         self._command = command
         self._step = step
         self._started = time.time()
-        self.about: Mapping[str, str] = {"mode": mode.value, "command": command}
+        self.about: Mapping[str, str] = {
+            "mode": mode.value,
+            "command": command,
+            "session_id": session_id,
+            "call_id": call_id,
+        }
         self.report: Report | None = None
 
     def roots(self) -> list[Root]:
@@ -101,24 +108,40 @@ class Recorder:
             manager.close()
 
     def _settle(self, overlay: Overlay) -> Report:
-        from .apply import State
         from .journal import project_lock
-        from .settling import Settling, find_changes, numbered
 
         with project_lock(self._paths, self._project):
-            sets = find_changes(overlay)
-            changes = [change for found in sets.values() for change in found.changes]
-            skipped = tuple(skip for found in sets.values() for skip in found.skipped)
-            if not changes:
-                return Report(overlay.run_id, skipped=skipped)
-            items = numbered(overlay, changes)
-            if self._mode is Mode.NEVER:
-                dropped = [replace(item, state=State.DISCARDED) for item in items]
-                return Report(overlay.run_id, tuple(dropped), skipped)
-            settling = Settling(self._paths, self._step)
-            job = settling.plan(overlay, items, self._mode, self._command, self._started)
-            done = settling.run(overlay, job, fresh=True)
-            return Report(overlay.run_id, tuple(done), skipped)
+            return self.settle_locked(overlay)
+
+    def settle_locked(
+        self, overlay: Overlay, *, agreed: bool = False, past_pending: bool = False
+    ) -> Report:
+        """Who holds the lock of the project calls this. If it was `agreed` to, nothing is held. For
+        `past_pending` see Job."""
+        from .apply import State
+        from .settling import Settling, find_changes, numbered
+
+        sets = find_changes(overlay)
+        changes = [change for found in sets.values() for change in found.changes]
+        skipped = tuple(skip for found in sets.values() for skip in found.skipped)
+        if not changes:
+            return Report(overlay.run_id, skipped=skipped)
+        items = numbered(overlay, changes)
+        if self._mode is Mode.NEVER:
+            dropped = [replace(item, state=State.DISCARDED) for item in items]
+            return Report(overlay.run_id, tuple(dropped), skipped)
+        settling = Settling(self._paths, self._step)
+        job = settling.plan(
+            overlay,
+            items,
+            self._mode,
+            self._command,
+            self._started,
+            agreed=agreed,
+            past_pending=past_pending,
+        )
+        done = settling.run(overlay, job, fresh=True)
+        return Report(overlay.run_id, tuple(done), skipped)
 
 
 def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:

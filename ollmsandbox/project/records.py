@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from . import models
 from .apply import Recorded, State
@@ -30,6 +31,8 @@ def begin_run(manager: ProjectManager, job: Job) -> models.Project:
             mode=job.mode,
             state="working",
             started_at=job.started,
+            session_id=job.session_id,
+            call_id=job.call_id,
         ).on_conflict_ignore().execute()
     return project
 
@@ -69,6 +72,21 @@ def settle_older(manager: ProjectManager, run_id: str, items: Iterable[Recorded]
         )
 
 
+def renew_waiting(manager: ProjectManager, done: Iterable[Recorded], left: Collection[str]) -> None:
+    """A part of what waits was applied: the rest waits on top of that, and is no conflict with it.
+    What is not `left` in the layer is all applied."""
+    with manager.store.transaction() as connection:
+        for item in done:
+            place = (*map(os.fsencode, (item.change.root, item.change.path)),)
+            now = int(item.after.partition(":")[2] or 0)
+            state = None if item.change.path in left else State.APPLIED.value
+            connection.execute(
+                "UPDATE change SET began = max(began, ?), state = coalesce(?, state), note = ''"
+                " WHERE root = ? AND path = ? AND state IN ('pending', 'conflict', 'failed')",
+                (now, state, *place),
+            )
+
+
 def pass_on(manager: ProjectManager, done: Iterable[Recorded], found: Mapping[int, str]) -> None:
     """After an undo a file is again what an earlier run left there, and after a redo what a later
     one found: they recognise it by its new signature. `found` is what each had found before."""
@@ -87,33 +105,45 @@ def read_changes(manager: ProjectManager, run: models.Run) -> list[Recorded]:
     return [_recorded(row) for row in manager.changes(run)]
 
 
-def waiting_began(manager: ProjectManager, root: str) -> dict[str, int]:
-    """For each path that waits: when the last run that changed it began."""
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The run that a path waits for: the last one that changed it, whose version is there."""
+
+    run_id: str
+    # When it began, as the file system tells time.
+    began: int
+
+
+def waiting(manager: ProjectManager, root: str) -> dict[str, Waiting]:
+    """By path."""
     with manager.store.errors_told():
         rows = manager.store.connection.execute(
-            "SELECT change.path, change.began FROM change JOIN run ON run.id = change.run_id"
+            "SELECT change.path, run.id, change.began FROM change"
+            " JOIN run ON run.id = change.run_id"
             " WHERE root = ? AND change.state IN ('pending', 'conflict', 'failed')"
-            " ORDER BY run.started_at",
+            # Not by when they began: of two at once, the one that ends last is on top.
+            " ORDER BY run.ended_at, run.rowid",
             (os.fsencode(root),),
         )
-        return {os.fsdecode(path): began for path, began in rows}
+        return {os.fsdecode(path): Waiting(run_id, began) for path, run_id, began in rows}
 
 
 def _row(run_id: str, item: Recorded) -> tuple[object, ...]:
+    # `_value_` is what `value` returns, without a call for each of a hundred thousand.
     change = item.change
     return (
         run_id,
         item.number,
         os.fsencode(change.root),
         os.fsencode(change.path),
-        change.kind.value,
-        change.type.value,
+        change.kind._value_,
+        change.type._value_,
         change.mode,
         change.old_mode,
-        change.old_type.value if change.old_type else "",
+        change.old_type._value_ if change.old_type else "",
         None if change.target is None else os.fsencode(change.target),
-        " ".join(flag.value for flag in change.flags),
-        item.state.value,
+        " ".join(flag.value for flag in change.flags) if change.flags else "",
+        item.state._value_,
         item.note,
         item.began,
         item.before,

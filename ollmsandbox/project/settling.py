@@ -11,12 +11,14 @@ from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..sandbox.overlay import Overlay, clock_offset, leftovers
 from . import backup, pending, records
-from .apply import Applier, Recorded, State, closed_folders, implied_parents
-from .changes import Change, ChangeSet, Kind, Type, is_copied_up, scan
+from .apply import Applier, Recorded, State
+from .changes import Change, ChangeSet, Kind, Type, scan
 from .exchange import Step
 from .journal import Job, Journal, Task, project_lock
+from .layers import is_copied_up
 from .manager import ProjectManager
 from .merging import merge
+from .parents import closed_folders, implied_parents
 from .recorder import Mode, Report, nothing
 from .review import Review
 
@@ -34,7 +36,9 @@ def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
                 f"{overlay.upper(name)}.",
                 "Put the folder back and run any command in it.",
             )
-        lowers = [*([root.pending] if root.pending else []), root.path]
+        # What waited when the run began may have been applied since.
+        waits = root.pending and os.path.isdir(root.pending)
+        lowers = [root.pending, root.path] if waits else [root.path]
         found[name] = scan(overlay.upper(name), lowers, root.path)
     return found
 
@@ -85,10 +89,18 @@ class Settling:
         self._manager = ProjectManager(paths)
 
     def plan(
-        self, overlay: Overlay, items: Sequence[Recorded], mode: Mode, command: str, started: float
+        self,
+        overlay: Overlay,
+        items: Sequence[Recorded],
+        mode: Mode,
+        command: str,
+        started: float,
+        *,
+        agreed: bool = False,
+        past_pending: bool = False,
     ) -> Job:
         """Nothing has happened yet; from here on it will be finished."""
-        direct = mode is Mode.AUTO and not any(self._layer_is_used(overlay))
+        direct = past_pending or (mode is Mode.AUTO and not any(self._layer_is_used(overlay)))
         sources = {
             root: overlay.upper(name) if direct else self._layer(overlay, root)
             for name, root in overlay.overlay_map.items()
@@ -103,6 +115,10 @@ class Settling:
             items=tuple(items),
             sources=sources,
             closed={root: _closed(root, items) for root in sources},
+            session_id=overlay.about.get("session_id", ""),
+            call_id=overlay.about.get("call_id", ""),
+            past_pending=past_pending,
+            agreed=agreed,
         )
         Journal.of_run(overlay.folder).write(job)
         self._step()
@@ -135,7 +151,10 @@ class Settling:
                 done = self._apply(job, fresh=fresh)
                 backup.back_up(manager, project, self._paths.versions / job.run_id, done)
                 self._step()
-            self._keep_rest(overlay, job, done)
+            if job.past_pending:
+                self._renew_pending(overlay, done)
+            else:
+                done = self._keep_rest(overlay, job, done)
             records.end_run(manager, job, done, alone=job.sources == _uppers(overlay))
             self._step()
             return done
@@ -163,7 +182,9 @@ class Settling:
                     else replace(item, change=change)
                 )
             for root, layer in job.sources.items():
-                chosen = [i for i in items if i.change.root == root and not i.is_held]
+                chosen = [
+                    i for i in items if i.change.root == root and (job.agreed or not i.is_held)
+                ]
                 parents = implied_parents(layer, root, chosen)
                 items[:0] = [Recorded(len(items) + n, each) for n, each in enumerate(parents)]
         else:
@@ -176,15 +197,21 @@ class Settling:
 
     def _apply(self, job: Job, *, fresh: bool) -> list[Recorded]:
         done: dict[int, Recorded] = {}
+
+        def waits(item: Recorded) -> bool:
+            return item.is_held and not job.agreed
+
         for root, source in job.sources.items():
             chosen = [
                 item
                 for item in job.items
-                if item.change.root == root and item.state is State.PENDING and not item.is_held
+                if item.change.root == root and item.state is State.PENDING and not waits(item)
             ]
             if not chosen:
                 continue
-            applier = Applier(root, self._paths.versions / job.run_id, job.run_id, self._step)
+            applier = Applier(
+                root, self._paths.versions / job.run_id, job.run_id, self._step, resumed=not fresh
+            )
             try:
                 closed = (job.closed or {}).get(root, {})
                 for item in applier.apply(chosen, source, closed=closed, fresh=fresh):
@@ -193,9 +220,10 @@ class Settling:
                 applier.close()
         return [done.get(item.number, item) for item in job.items]
 
-    def _keep_rest(self, overlay: Overlay, job: Job, done: Sequence[Recorded]) -> None:
+    def _keep_rest(self, overlay: Overlay, job: Job, done: Sequence[Recorded]) -> list[Recorded]:
         """What was not applied waits in the pending layer, where the next command sees it."""
         left = {item.change.root for item in done if item.state is not State.APPLIED}
+        settled: set[tuple[str, str]] = set()
         for name, root in overlay.overlay_map.items():
             layer = self._layer(overlay, root) if root in left else job.sources[root]
             if root in left and job.sources[root] == overlay.upper(name):
@@ -203,7 +231,29 @@ class Settling:
                 pending.prune(overlay.upper(name), root, whole=True)
                 merge(overlay.upper(name), layer, root, self._step)
             elif job.sources[root] != overlay.upper(name):
-                pending.prune(layer, root)
+                still = {change.path for change in pending.prune(layer, root).changes}
+                # As it is on disk already: only an earlier change was taken back.
+                settled |= {
+                    (root, item.change.path)
+                    for item in done
+                    if item.change.root == root and item.change.path not in still
+                }
+        return [
+            replace(item, state=State.APPLIED)
+            if item.state is State.PENDING and (item.change.root, item.change.path) in settled
+            else item
+            for item in done
+        ]
+
+    def _renew_pending(self, overlay: Overlay, done: Sequence[Recorded]) -> None:
+        """What waits for the same files is now against these, which we wrote ourselves."""
+        for root in overlay.overlay_map.values():
+            layer = self._layer(overlay, root)
+            if pending.is_empty(layer):
+                continue
+            left = {change.path for change in pending.prune(layer, root).changes}
+            here = [i for i in done if i.change.root == root and i.state is State.APPLIED]
+            records.renew_waiting(self._manager, here, left)
 
 
 def _uppers(overlay: Overlay) -> dict[str, str]:

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from .. import trees
-from .changes import FOLDER
+from .layers import FOLDER
 
 
 class Tree:
@@ -69,6 +69,12 @@ class Tree:
     def set_mode(self, path: str, mode: int) -> None:
         """Of a folder, when all else is done."""
         self._opened[path] = mode
+
+    def note_mode(self, path: str, mode: int) -> None:
+        """Of a folder, when all else is done; also after a kill."""
+        self._opened.pop(path, None)
+        self._noted.pop(path, None)
+        self._remember(path, mode)
 
     def _unlock(self, name: str, around: int, path: str) -> None:
         try:

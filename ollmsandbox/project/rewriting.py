@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parts of a change to a text: taken back, applied by itself, or discarded. Each is a run of its
+own with one change, and can be undone as such."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import OllmSandboxError
+from . import records
+from .apply import Recorded, State
+from .changes import Kind, Type
+from .handmade import write_file
+from .hunks import Hunk, data_of, hunks, taken_back, text_of, with_hunks, without_hunks
+from .manager import ProjectManager
+from .models import Run
+from .present import find_in_layers, read_seen
+from .recorder import Mode, Report
+from .versions import Versions
+
+_WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Both versions of a file, and what is different."""
+
+    old: str
+    new: str
+    hunks: tuple[Hunk, ...]
+
+
+def texts(manager: ProjectManager, run: Run, item: Recorded) -> Texts | None:
+    """None where there are no parts: it is no text, not kept, or not there before or after."""
+    change = item.change
+    if change.kind is not Kind.MODIFIED or change.type is not Type.FILE:
+        return None
+    versions = Versions(manager)
+    before, after = versions.before(run, item), versions.after(run, item)
+    if before.type is not Type.FILE or after.type is not Type.FILE:
+        return None
+    old, new = text_of(before.read()), text_of(after.read())
+    if old is None or new is None:
+        return None
+    return Texts(old, new, hunks(old, new))
+
+
+def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
+    """Of a change that is applied. Later changes to other lines stay."""
+    found = _texts_with(manager, run, item, chosen, (State.APPLIED,))
+    full = _full(item)
+    if item.change.path in records.waiting(manager, item.change.root):
+        raise OllmSandboxError(
+            f"Changes to {full} are waiting.", "Apply or discard them first, then try again."
+        )
+    seen = find_in_layers([item.change.root], item.change.path)
+    present = read_seen(seen) if seen is not None and seen.is_file else None
+    text = None if present is None else text_of(present)
+    result = text
+    # From the end: what comes before keeps its place.
+    for hunk in sorted(chosen, key=lambda hunk: -hunk.new_start):
+        result = None if result is None else taken_back(result, found.new, hunk)
+    if result is None:
+        raise _changed(full)
+    return write_file(
+        manager.paths,
+        run.project.path,
+        full,
+        data_of(result),
+        command=f"Undo of a part of {_shown(run, item)}",
+        based_on=present,
+        session_id=run.session_id,
+        call_id=run.call_id,
+        agreed=True,
+    )
+
+
+def apply_hunks(
+    manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
+) -> Report:
+    """Of a change that waits; the rest of it waits on."""
+    found = _texts_with(manager, run, item, chosen, _WAITS)
+    return write_file(
+        manager.paths,
+        run.project.path,
+        _full(item),
+        data_of(with_hunks(found.old, chosen)),
+        command=f"Part of a change to {_shown(run, item)}",
+        based_on=data_of(found.old),
+        session_id=run.session_id,
+        call_id=run.call_id,
+        agreed=True,
+        past_pending=True,
+    )
+
+
+def discard_hunks(
+    manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
+) -> Report:
+    """Of a change that waits; the rest of it waits on, for this new run."""
+    found = _texts_with(manager, run, item, chosen, _WAITS)
+    return write_file(
+        manager.paths,
+        run.project.path,
+        _full(item),
+        data_of(without_hunks(found.new, chosen)),
+        command=f"A part of a change to {_shown(run, item)} was discarded",
+        how=Mode.REVIEW,
+        based_on=data_of(found.new),
+        session_id=run.session_id,
+        call_id=run.call_id,
+    )
+
+
+def _texts_with(
+    manager: ProjectManager,
+    run: Run,
+    item: Recorded,
+    chosen: Sequence[Hunk],
+    states: tuple[State, ...],
+) -> Texts:
+    """As they are now, and as they were when the person saw them."""
+    found = texts(manager, run, item) if item.state in states else None
+    if found is None or not chosen or not set(chosen) <= set(found.hunks):
+        raise _changed(_full(item))
+    return found
+
+
+def _changed(full: str) -> OllmSandboxError:
+    return OllmSandboxError(
+        f"This part of {full} was changed in the meantime.", "Look at it again, then try again."
+    )
+
+
+def _full(item: Recorded) -> str:
+    return f"{item.change.root}/{item.change.path}"
+
+
+def _shown(run: Run, item: Recorded) -> str:
+    full = _full(item)
+    project = run.project.path
+    return os.path.relpath(full, project) if item.change.root == project else full

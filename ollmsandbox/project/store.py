@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The database's file: opened, brought up to date, or set aside when it is broken."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from peewee import PeeweeException, SqliteDatabase
+
+from ..errors import OllmSandboxError
+from ..paths import Paths, make_folder
+from .models import OPENED, TABLES, ChatMessage, ChatSession, Question
+
+
+def _create(database: SqliteDatabase) -> None:
+    database.create_tables(TABLES)
+
+
+def _add_chats_and_questions(database: SqliteDatabase) -> None:
+    database.create_tables((ChatSession, ChatMessage, Question))
+    connection: sqlite3.Connection = database.connection()  # type: ignore[no-untyped-call]
+    for column in ("session_id", "call_id"):
+        connection.execute(f"ALTER TABLE run ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+    # A backup is found by the number in its name.
+    connection.execute("DROP INDEX IF EXISTS filerecord_last_approved_copy_path")
+
+
+# The first makes a new database as it is now; each later one changes that of the version before.
+MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [_create, _add_chats_and_questions]
+
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# Without our tables it can be read, but not used.
+_UNUSABLE = (*_BROKEN, sqlite3.SQLITE_ERROR)
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class Store:
+    """The open database. Inside its `transaction()` and `errors_told()` the tables are this one's,
+    elsewhere those of the store that was opened last.
+
+    Each thread has a connection of its own; one that ends should `close()` its own.
+    """
+
+    def __init__(self, paths: Paths, *, patience: float = 10) -> None:
+        self.notices: list[str] = []
+        self.file = paths.database
+        self._patience = patience
+        make_folder(paths.data)
+        self.database = SqliteDatabase(
+            str(self.file),
+            pragmas={"foreign_keys": 1, "synchronous": "normal"},
+            timeout=patience,
+        )
+        try:
+            with OPENED.use(self.database):
+                self._open()
+            OPENED.last = self.database
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise self._explained(error) from error
+            raise
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """That of this thread, made when missing."""
+        connection: sqlite3.Connection = self.database.connection()  # type: ignore[no-untyped-call]
+        return connection
+
+    def close(self) -> None:
+        """End the connection of this thread."""
+        self.database.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of it or nothing. Inside another one it is a part of that one."""
+        with self.errors_told(), self.database.atomic("IMMEDIATE"):
+            yield self.connection
+
+    @contextlib.contextmanager
+    def errors_told(self) -> Iterator[None]:
+        """What SQLite has to say becomes a sentence for the person."""
+        try:
+            with OPENED.use(self.database):
+                yield
+        except (PeeweeException, sqlite3.Error) as error:
+            if _code(error) in _BROKEN:
+                # Looked at when the database is opened next: that takes long.
+                with contextlib.suppress(OSError):
+                    self._doubt.touch()
+            raise self._explained(error) from error
+
+    @property
+    def _doubt(self) -> Path:
+        return self.file.with_name("ollmsandbox.db-doubt")
+
+    def _open(self) -> None:
+        self._make_file()
+        try:
+            if self._version() == len(MIGRATIONS) and not self._doubt.exists():
+                return
+        except (PeeweeException, sqlite3.Error) as error:
+            if _code(error) not in _UNUSABLE:
+                raise self._explained(error) from error
+        # Another process may just be making it, or setting it aside.
+        with self._alone(), self.errors_told():
+            self.database.close()
+            if self._is_broken():
+                self.database.close()
+                self._set_aside()
+                self._make_file()
+            self._doubt.unlink(missing_ok=True)
+            self._make_current()
+
+    def _make_file(self) -> None:
+        """Before SQLite does, which would let others read it."""
+        # Only a new one: closing a file takes away the locks that SQLite holds on it.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    def _version(self) -> int:
+        version: int = self.connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(MIGRATIONS):
+            raise OllmSandboxError(
+                f"This program is older than its database ({self.file}).",
+                "Install the newer version of OLLM Sandbox again.",
+            )
+        if version:
+            self.connection.execute("SELECT * FROM setting LIMIT 1").fetchone()
+        return version
+
+    def _is_broken(self) -> bool:
+        try:
+            self._version()
+            if self._doubt.exists():
+                found = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+                return bool(found[0] != "ok")
+        except (PeeweeException, sqlite3.Error) as error:
+            if _code(error) in _UNUSABLE:
+                return True
+            raise
+        return False
+
+    def _set_aside(self) -> None:
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        aside, number = self.file.with_name(f"ollmsandbox-broken-{stamp}.db"), 1
+        while aside.exists():
+            number += 1
+            aside = self.file.with_name(f"ollmsandbox-broken-{stamp}-{number}.db")
+        # The file itself last: a new one must never meet the log of an old one.
+        for suffix in ("-wal", "-shm", ""):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
+        self.notices.append(
+            f"The database was damaged and a new one was begun; the old one is {aside}. "
+            "Your files are not affected, but the list of projects and what could be undone "
+            "are gone."
+        )
+
+    def _make_current(self) -> None:
+        version = self._version()
+        if version == 0:
+            self.connection.execute("PRAGMA journal_mode = wal")
+            with self.transaction():
+                self._migrate(MIGRATIONS[0], len(MIGRATIONS))
+                if any(self.file.parent.glob("ollmsandbox-broken-*")):
+                    self._skip_used_ids()
+            return
+        for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+            self._migrate(migration, number)
+
+    def _migrate(self, migration: Callable[[SqliteDatabase], None], version: int) -> None:
+        with self.transaction() as connection:
+            migration(self.database)
+            connection.execute(f"PRAGMA user_version = {version}")
+
+    def _skip_used_ids(self) -> None:
+        """What the lost database named by its ids is still there."""
+        for table in ("project", "filerecord"):
+            self.connection.execute(
+                "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, int(time.time()))
+            )
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        folder = os.open(self.file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            give_up = time.monotonic() + self._patience
+            while True:
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > give_up:
+                        raise self._busy() from None
+                    time.sleep(0.01)
+            yield
+        finally:
+            os.close(folder)
+
+    def _busy(self) -> OllmSandboxError:
+        return OllmSandboxError(
+            f"Another program keeps the database locked ({self.file}).",
+            "Wait until it is done, or close it, and try again.",
+        )
+
+    def _explained(self, error: Exception) -> OllmSandboxError:
+        code = _code(error)
+        if code in _LOCKED:
+            return self._busy()
+        if code in _BROKEN:
+            return OllmSandboxError(
+                f"The database is damaged ({self.file}).",
+                "Start the program again: it sets the damaged file aside and begins a new one.",
+            )
+        if self.file.is_dir():
+            return OllmSandboxError(
+                f"There is a folder where the database should be: {self.file}.",
+                "Move it away and try again.",
+            )
+        why = error.strerror if isinstance(error, OSError) else error
+        return OllmSandboxError(
+            f"The database cannot be used ({self.file}): {why}.",
+            "See whether the disk is full, and whether you may write to this file and its folder.",
+        )
+
+
+def _code(error: BaseException | None) -> int:
+    """SQLite's own number for what went wrong, without its details; 0 if it is not from SQLite."""
+    while error is not None:
+        if isinstance(error, sqlite3.Error):
+            return getattr(error, "sqlite_errorcode", 0) & 0xFF
+        error = error.__context__
+    return 0

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a file was before a change and after it: where that version lies now, and what is in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import records
+from .apply import Recorded, State
+from .changes import Kind, Type
+from .exchange import signature
+from .manager import ProjectManager
+from .models import Run
+from .present import Seen, find_in_layers, layers_of, read_seen
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a file or link. Without `seen` there was nothing, or, if `note` says so, it is
+    not kept."""
+
+    seen: Seen | None = None
+    note: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        return not self.note
+
+    @property
+    def type(self) -> Type | None:
+        if self.seen is None:
+            return None
+        if self.seen.is_folder:
+            return Type.FOLDER
+        return Type.LINK if self.seen.is_link else Type.FILE
+
+    @property
+    def size(self) -> int:
+        return self.seen.found.st_size if self.seen and self.seen.is_file else 0
+
+    @property
+    def mode(self) -> int | None:
+        return stat.S_IMODE(self.seen.found.st_mode) if self.seen else None
+
+    @property
+    def file(self) -> str:
+        """Its path on disk, for programs that open files themselves; "" if it is none."""
+        return f"{self.seen.layer}/{self.seen.path}" if self.seen and self.seen.is_file else ""
+
+    def read(self, most: int = -1) -> bytes:
+        """Nothing of what is no file, or not there."""
+        return read_seen(self.seen, most) if self.seen and self.seen.is_file else b""
+
+
+_NOTHING = Version()
+_CHANGED_SINCE = Version(note="It was changed again since, and this version is not kept.")
+_GONE = Version(note="This version is no longer kept.")
+
+
+class Versions:
+    """Looks at the disk each time: a version moves when others take its place."""
+
+    def __init__(self, manager: ProjectManager) -> None:
+        self._manager = manager
+
+    def before(self, run: Run, item: Recorded) -> Version:
+        """What the run found."""
+        if item.change.kind is Kind.ADDED:
+            return _NOTHING
+        if item.state is State.APPLIED:
+            return self._kept(run.id, str(item.number))
+        if item.state is State.UNDONE:
+            return self._left_there(item)
+        return self._on_disk(item)
+
+    def after(self, run: Run, item: Recorded) -> Version:
+        """What the run left, or would leave."""
+        if item.change.kind is Kind.DELETED:
+            return _NOTHING
+        if item.state is State.APPLIED:
+            return self._left_there(item)
+        if item.state in (State.UNDONE, State.DISCARDED):
+            return self._kept(run.id, f"new-{item.number}")
+        owner = records.waiting(self._manager, item.change.root).get(item.change.path)
+        if owner is not None and owner.run_id != run.id:
+            return Version(note=f"A later run changed it, too: {owner.run_id}.")
+        layer, *_ = layers_of(self._manager.paths, run.project.path, item.change.root)
+        return self._find([layer], item.change.path)
+
+    def _left_there(self, item: Recorded) -> Version:
+        """What we left in the project, if nobody changed it; else what the next run found."""
+        there = self._on_disk(item)
+        if there.seen is not None and signature(there.seen.found) == item.after:
+            return there
+        if item.after:
+            with self._manager.store.errors_told():
+                rows = self._manager.store.connection.execute(
+                    "SELECT run_id, number FROM change WHERE root = ? AND path = ? AND before = ?"
+                    " AND state = ? ORDER BY id",
+                    (
+                        *map(os.fsencode, (item.change.root, item.change.path)),
+                        item.after,
+                        State.APPLIED.value,
+                    ),
+                ).fetchall()
+            for run_id, number in rows:
+                kept = self._kept(run_id, str(number))
+                if kept.is_known:
+                    return kept
+        return _CHANGED_SINCE
+
+    def _on_disk(self, item: Recorded) -> Version:
+        return self._find([item.change.root], item.change.path)
+
+    def _kept(self, run_id: str, name: str) -> Version:
+        folder = self._manager.paths.versions / run_id
+        found = self._find([str(folder)], name) if folder.is_dir() else _NOTHING
+        return found if found.seen is not None else _GONE
+
+    def _find(self, layers: Sequence[str], path: str) -> Version:
+        try:
+            return Version(find_in_layers(layers, path))
+        except OSError as error:
+            return Version(note=f"It cannot be read: {error.strerror}.")

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parts of a change to a text: one taken back, one applied, one discarded, the others left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from conftest import Person
+
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project import handmade, hunks, rewriting
+from ollmsandbox.project.apply import Recorded, State
+from ollmsandbox.project.models import Run
+from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.review import Review
+
+OLD = "".join(f"line {number}\n" for number in range(30))
+NEW = OLD.replace("line 3\n", "changed 3\n").replace("line 15\n", "").replace("line 28\n", "a\nb\n")
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    review = Review(person.paths)
+    yield review
+    review.close()
+
+
+def change(person: Person, review: Review, new: str, mode: Mode) -> tuple[Run, Recorded]:
+    file = f"{person.project}/file"
+    report = handmade.write_file(
+        person.paths, str(person.project), file, hunks.data_of(new), how=mode
+    )
+    return latest(review, report.run_id)
+
+
+def latest(review: Review, run_id: str) -> tuple[Run, Recorded]:
+    run = review.manager.run(run_id)
+    [item] = read_changes(review.manager, run)
+    return run, item
+
+
+def parts(review: Review, run: Run, item: Recorded) -> tuple[hunks.Hunk, ...]:
+    found = rewriting.texts(review.manager, run, item)
+    assert found is not None
+    return found.hunks
+
+
+# --- texts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (OLD, NEW),
+        ("", "a"),
+        ("a", ""),
+        ("a\nb", "a\nb\n"),
+        ("a\r\nb\x0c\u2028c\n", "a\nb\x0c\u2028d\n"),
+        ("\udcff\n", "\udcfe\n"),
+        ("same\n" * 3000, "same\n" * 1500 + "other\n" + "same\n" * 1500),
+    ],
+)
+def test_all_parts_together_are_the_change(old: str, new: str) -> None:
+    text = old
+    for hunk in reversed(hunks.hunks(old, new)):
+        text = hunks.with_hunks(text, [hunk])
+    assert text == new
+    for hunk in reversed(hunks.hunks(old, new)):
+        text = hunks.without_hunks(text, [hunk])
+    assert text == old
+
+
+def test_any_bytes_come_back_as_they_were() -> None:
+    data = bytes(range(1, 256)) + b"\n\xff\r\n"
+    assert hunks.data_of(hunks.text_of(data) or "") == data
+    assert hunks.text_of(b"a\0b") is None
+
+
+def test_a_part_is_found_again_when_other_lines_have_changed() -> None:
+    first, second, third = hunks.hunks(OLD, NEW)
+    moved = "new first line\n" + NEW.replace("line 20\n", "by hand\n")
+    assert hunks.taken_back(moved, NEW, second) == moved.replace(
+        "line 14\nline 16\n", "line 14\nline 15\nline 16\n"
+    )
+    assert hunks.taken_back(moved.replace("changed 3\n", "again\n"), NEW, first) is None
+    assert hunks.taken_back(moved.replace("line 16\n", "again\n"), NEW, second) is None
+    assert hunks.taken_back(NEW + "more\n", NEW, third) is not None
+    appended = hunks.hunks("a\n", "a\nb\n")[0]
+    assert hunks.taken_back("a\nb\nc\n", "a\nb\n", appended) is None
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_one_part_is_undone_and_that_can_be_undone_too(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    run, item = change(person, review, NEW, Mode.AUTO)
+    second = parts(review, run, item)[1]
+    file.write_text(by_hand := NEW.replace("line 20\n", "by hand\n"))
+    # It is on disk no more as it was left; the next run's version from before is.
+    assert rewriting.texts(review.manager, run, item) is None
+    file.unlink()
+    file.write_text(OLD)
+    run, item = change(person, review, NEW, Mode.AUTO)
+    change(person, review, by_hand, Mode.AUTO)
+    assert parts(review, run, item)[1] == second
+    report = rewriting.undo_hunks(review.manager, run, item, [second])
+    assert file.read_text() == by_hand.replace("line 14\n", "line 14\nline 15\n")
+    undone, _ = latest(review, report.run_id)
+    assert undone.command == "Undo of a part of file"
+    review.undo(undone)
+    assert file.read_text() == by_hand
+
+
+def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    first, second, third = parts(review, run, item)
+    report = rewriting.apply_hunks(review.manager, run, item, [second])
+    assert [each.state for each in report.changes] == [State.APPLIED]
+    assert file.read_text() == OLD.replace("line 15\n", "")
+    run, item = latest(review, run.id)
+    assert item.state is State.PENDING
+    assert [part.new for part in parts(review, run, item)] == [first.new, third.new]
+    # What the person saw is not what is there: nothing happens.
+    with pytest.raises(OllmSandboxError, match="in the meantime"):
+        rewriting.apply_hunks(review.manager, run, item, [second])
+    # The rest is no conflict with what we wrote ourselves.
+    assert [each.state for each in review.apply(run).changes] == [State.APPLIED]
+    assert file.read_text() == NEW
+    assert not person.paths.pending(str(person.project)).exists()
+
+
+def test_with_the_last_part_all_is_applied(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    for _ in range(3):
+        rewriting.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+        run, item = latest(review, run.id)
+    assert item.state is State.APPLIED
+    assert file.read_text() == NEW
+    assert not person.paths.pending(str(person.project)).exists()
+
+
+def test_an_applied_part_can_be_undone_while_the_rest_waits(person: Person, review: Review) -> None:
+    (person.project / "file").write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    report = rewriting.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+    part = review.manager.run(report.run_id)
+    assert [each.state for each in review.undo(part).changes] == [State.UNDONE]
+    assert (person.project / "file").read_text() == OLD
+    assert len(parts(review, *latest(review, run.id))) == 3
+
+
+def test_a_part_is_discarded_and_the_rest_waits(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    report = rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    assert file.read_text() == OLD
+    later, item = latest(review, report.run_id)
+    assert [part.new for part in parts(review, later, item)] == [("changed 3\n",), ("a\n", "b\n")]
+    for _ in range(2):
+        report = rewriting.discard_hunks(
+            review.manager, later, item, [parts(review, later, item)[0]]
+        )
+        later, item = latest(review, report.run_id)
+    # Nothing is left of it, and nobody waits.
+    assert not person.paths.pending(str(person.project)).exists()
+    assert review.waiting(review.manager.project_for(person.project)) == []
+
+
+def test_a_part_is_not_undone_while_other_changes_wait(person: Person, review: Review) -> None:
+    (person.project / "file").write_text(OLD)
+    run, item = change(person, review, NEW, Mode.AUTO)
+    first = parts(review, run, item)[0]
+    change(person, review, NEW + "more\n", Mode.REVIEW)
+    with pytest.raises(OllmSandboxError, match="are waiting"):
+        rewriting.undo_hunks(review.manager, run, item, [first])
+    assert (person.project / "file").read_text() == NEW
+
+
+def test_what_is_no_text_has_no_parts(person: Person, review: Review) -> None:
+    (person.project / "file").write_bytes(b"\0")
+    run, item = change(person, review, "text", Mode.AUTO)
+    assert rewriting.texts(review.manager, run, item) is None

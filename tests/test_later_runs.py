@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Several runs at the same paths: what waits belongs to the last one, and nobody takes it unseen.
+And what is done in several steps is finished after a kill."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+import pytest
+from conftest import Person
+
+from ollmsandbox.project import handmade, present
+from ollmsandbox.project.apply import State
+from ollmsandbox.project.models import Run
+from ollmsandbox.project.recorder import Mode, Report
+from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.settling import recover
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    review = Review(person.paths)
+    yield review
+    review.close()
+
+
+def write(person: Person, review: Review, mode: Mode, **texts: str) -> Run:
+    """One run for each file; returns the last."""
+    for name, text in texts.items():
+        path = f"{person.project}/{name}"
+        report = handmade.write_file(
+            person.paths, str(person.project), path, text.encode(), how=mode
+        )
+    return review.manager.run(report.run_id)
+
+
+def states(report: Report) -> dict[str, State]:
+    return {item.change.path: item.state for item in report.changes}
+
+
+def states_of(review: Review, run: Run) -> list[State]:
+    return [item.state for item in read_changes(review.manager, run)]
+
+
+@pytest.mark.parametrize("act", ["apply", "discard"])
+def test_a_run_does_not_take_what_a_later_one_made_of_it(
+    person: Person, review: Review, act: str
+) -> None:
+    first = write(person, review, Mode.REVIEW, file="first")
+    second = write(person, review, Mode.REVIEW, file="second")
+    report = review.apply(first) if act == "apply" else review.discard(first)
+    [item] = report.changes
+    assert (item.state, item.note) == (
+        State.PENDING,
+        f"A later run changed it, too: {second.id}.",
+    )
+    assert os.listdir(person.project) == []
+    assert states_of(review, first) == states_of(review, second) == [State.PENDING]
+    done = person.cli(act, first.id)
+    assert done.returncode == 1
+    assert second.id in done.stdout
+
+    report = review.apply(second) if act == "apply" else review.discard(second)
+    wanted = State.APPLIED if act == "apply" else State.DISCARDED
+    assert states(report) == {"file": wanted}
+    assert states_of(review, first) == [wanted]
+    assert os.listdir(person.project) == (["file"] if act == "apply" else [])
+
+
+def test_a_hook_that_a_later_run_changed_is_not_applied_unseen(
+    person: Person, review: Review
+) -> None:
+    (person.project / ".git/hooks").mkdir(parents=True)
+    (person.project / ".git/HEAD").touch()
+    hook = person.project / ".git/hooks/pre-commit"
+    seen = write(person, review, Mode.AUTO, **{".git/hooks/pre-commit": "good"})
+    write(person, review, Mode.AUTO, **{".git/hooks/pre-commit": "evil"})
+    assert states(review.apply(seen, [str(hook)])) == {".git/hooks/pre-commit": State.PENDING}
+    assert not hook.exists()
+
+
+def test_of_everything_each_path_goes_with_its_last_run(person: Person, review: Review) -> None:
+    first = write(person, review, Mode.REVIEW, one="1", both="1")
+    second = write(person, review, Mode.REVIEW, both="2")
+    project = review.manager.project_for(person.project)
+    reports = {report.run_id: states(report) for report in review.apply_all(project)}
+    assert reports[second.id] == {"both": State.APPLIED}
+    assert first.id not in reports
+    assert (person.project / "both").read_text() == "2"
+    assert states(review.undo(second)) == {"both": State.UNDONE}
+    assert os.listdir(person.project) == ["one"]
+
+
+def test_an_added_folder_behind_a_link_is_not_said_to_be_undone(
+    person: Person, review: Review
+) -> None:
+    person.run("mkdir -p around/made/inner")
+    run = review.manager.runs()[0]
+    elsewhere = person.home / "elsewhere"
+    (person.project / "around").rename(elsewhere)
+    (person.project / "around").symlink_to(elsewhere)
+    report = review.undo(run)
+    found = states(report)
+    assert found["around/made"] is State.CONFLICT
+    assert found["around/made/inner"] is State.CONFLICT
+    assert (elsewhere / "made/inner").is_dir()
+    assert "none any more" in next(i.note for i in report.changes if i.change.path == "around/made")
+
+
+def test_a_kill_between_what_comes_back_and_what_is_taken_finishes_both(person: Person) -> None:
+    """One `apply` brings back what was undone and takes what waits."""
+    command = "mkdir folder; echo 1 > folder/one; echo 2 > folder/two; echo 3 > three"
+    steps = 0
+    while True:
+        steps += 1
+        folder = person.home / f"project{steps}"
+        folder.mkdir()
+        one = Person(person.home, folder, person.environ)
+        one.run(command)
+        review = Review(person.paths)
+        project = review.manager.project_for(folder)
+        run = review.manager.last_run(project)
+        assert run is not None
+        review.undo(run)
+        # One of them waits again, as after a failure.
+        review.close()
+        _let_wait(one, run, "three")
+        left = steps
+
+        def step() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+
+        review = Review(person.paths, step)
+        try:
+            review.apply(review.manager.run(run.id))
+            break
+        except Killed:
+            review.close()
+            assert [report.errors for report in recover(person.paths)] in ([], [()])
+            made = sorted(path.name for path in folder.rglob("*"))
+            assert made == ["folder", "one", "three", "two"], steps
+    review.close()
+    assert steps > 5
+
+
+def _let_wait(person: Person, run: Run, name: str) -> None:
+    """Into the layer, as overlayfs keeps it."""
+    kept = person.paths.versions / run.id
+    layer = person.paths.pending(str(person.project)) / "overlay1"
+    layer.mkdir(parents=True)
+    layer.chmod(person.project.stat().st_mode)
+    (layer.parent / "map.json").write_text(f'{{"overlay1": "{person.project}"}}')
+    with Review(person.paths).manager.store.transaction() as connection:
+        [(number,)] = connection.execute(
+            "SELECT number FROM change WHERE run_id = ? AND path = ?", (run.id, name.encode())
+        ).fetchall()
+        connection.execute(
+            "UPDATE change SET state = 'failed' WHERE run_id = ? AND number = ?", (run.id, number)
+        )
+    (kept / f"new-{number}").rename(layer / name)
+
+
+def test_a_kill_while_one_deletion_is_taken_back_keeps_the_others(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder was deleted, and one file in it shall not be: the others stay deleted."""
+    names = ("a", "b", "deep/c", "deep/d")
+    calls = ("mkdir", "mknod", "chmod", "unlink", "rename")
+    number = 0
+    while True:
+        number += 1
+        project = person.home / f"project{number}"
+        (project / "folder/deep").mkdir(parents=True)
+        (project / "folder/deep").chmod(0o750)
+        for name in names:
+            (project / "folder" / name).write_text(name)
+        one = Person(person.home, project, person.environ)
+        layer = person.paths.pending(str(project)) / "overlay1"
+        report = _deleted(one)
+        chosen = [f"{project}/folder/deep/c"]
+        left = number
+
+        def counted(real: object) -> object:
+            def call(*arguments: object, **options: object) -> object:
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise Killed
+                return real(*arguments, **options)  # type: ignore[operator]
+
+            return call
+
+        review = Review(person.paths)
+        was_killed = False
+        with monkeypatch.context() as patch:
+            for name in calls:
+                patch.setattr(os, name, counted(getattr(os, name)))
+            try:
+                review.discard(review.manager.run(report.run_id), chosen)
+            except Killed:
+                was_killed = True
+        review.close()
+        if was_killed:
+            recover(person.paths)
+            review = Review(person.paths)
+            review.discard(review.manager.run(report.run_id), chosen)
+            review.close()
+        layers = present.layers_of(person.paths, str(project), str(project))
+        assert present.names_in_layers(layers, "folder") == ["deep"], number
+        assert present.names_in_layers(layers, "folder/deep") == ["c"], number
+        deep = present.find_in_layers(layers, "folder/deep")
+        assert deep is not None
+        assert stat.S_IMODE(deep.found.st_mode) == 0o750
+        assert not list(layer.parent.glob(".stand-in*")), number
+        if not was_killed:
+            break
+    assert number > 10
+
+
+def _deleted(person: Person) -> Report:
+    from ollmsandbox import loop
+    from ollmsandbox.project.recorder import Recorder
+
+    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    loop.run(person.bubble(keeper=keeper).exec("rm -r folder"))
+    assert keeper.report is not None
+    return keeper.report
