@@ -35,3 +35,7 @@ class ProfileError(OllmSandboxError):
 
 class DeniedError(OllmSandboxError):
     """The person said no; nothing ran."""
+
+
+class RootfsError(OllmSandboxError):
+    """The Alpine system cannot be prepared, used or removed."""

@@ -78,6 +78,15 @@ class Paths:
     def linked_roots(self, project: str) -> Path:
         return self.cache / f"roots-{_key(project)}.json"
 
+    def system(self, project: str) -> Path:
+        """Says in which system the commands of a project run."""
+        return self.data / "systems" / _key(project)
+
+    @property
+    def rootfs(self) -> Path:
+        """Systems that commands can run in instead of this machine's."""
+        return self.data / "rootfs"
+
     @property
     def versions(self) -> Path:
         """What files were before a run, and what they were after it if that was undone."""

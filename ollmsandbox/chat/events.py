@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..permission.request import PermissionRequest, Verdict
+from ..project.recorder import Report
 from ..sandbox.monitor import Event as FileEvent
 from ..sandbox.plan import Plan
 from ..tools.base import Outcome, Stream
@@ -31,6 +32,7 @@ class End(Enum):
     TOKENS = "The limit of tokens was reached."
     TIME = "The time limit was reached."
     FAILED = "The model's server failed."
+    EMPTY = "The model had nothing to say."
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,14 @@ class CallEnded:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """What a call had changed that was stopped, once that is known: it may take a while."""
+
+    call_id: str
+    report: Report
+
+
+@dataclass(frozen=True)
 class Notice:
     """Something the person should know: old output was left out, a rule file was broken, ..."""
 
@@ -143,6 +153,7 @@ Event = (
     | Output
     | FilesChanged
     | CallEnded
+    | Settled
     | Notice
     | Spent
     | TurnEnded

@@ -39,6 +39,8 @@ examples:
   ollmsandbox run --working-dir playground -- git init scratch
   ollmsandbox run --apply review -- make format
 """
+# Their arguments are in a file of their own, which `run` does not load.
+_TALKING = ("agent", "tour", "sessions", "connections", "permissions")
 _RUN_ID = "a run's id, or its beginning (default: the last run that changed this project)"
 
 
@@ -110,6 +112,8 @@ def _parser(command: str) -> argparse.ArgumentParser:
         "settings": _add_settings,
         "doctor": _add_doctor,
         "playground": _add_playground,
+        "rootfs": _add_rootfs,
+        **dict.fromkeys(_TALKING, _add_talking),
     }
     for add in [builders[command]] if command in builders else dict.fromkeys(builders.values()):
         add(commands)
@@ -145,6 +149,11 @@ def _add_run(commands: _Commands) -> None:
     )
     run.add_argument(
         "--profile", metavar="NAME", help="what the command may see and use (default: standard)"
+    )
+    run.add_argument(
+        "--rootfs",
+        action=argparse.BooleanOptionalAction,
+        help="run it in the Alpine system, or not (default: what the project uses)",
     )
     run.add_argument(
         "--apply",
@@ -245,6 +254,18 @@ def _add_playground(commands: _Commands) -> None:
     )
     playground.add_argument("action", choices=("path", "size", "clear"))
     playground.set_defaults(handler=_playground)
+
+
+def _add_rootfs(commands: _Commands) -> None:
+    from .rootfs_arguments import add
+
+    add(commands)
+
+
+def _add_talking(commands: _Commands) -> None:
+    from .talking import add
+
+    add(commands)
 
 
 def _run(given: argparse.Namespace) -> int:

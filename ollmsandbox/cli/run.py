@@ -74,6 +74,8 @@ class _Run:
         self._signal = 0
         self.run_id = ""
         self.project = ""
+        # The one that the command runs in, if it is not the machine's own.
+        self.system = ""
         self.report: Report | None = None
         self.notices: list[str] = []
         # Of what was left by earlier runs.
@@ -83,6 +85,7 @@ class _Run:
         import asyncio
 
         from ..project.recorder import Mode, Recorder, needs_care
+        from ..project.system import System, system_of
         from ..sandbox import profile_file
         from ..sandbox.bubble import Bubble
         from ..sandbox.places import find_project
@@ -96,6 +99,12 @@ class _Run:
             self._care(paths)
         named = given.project if given.project is not None else default_project(os.environ)
         project = self.project = find_project(named, paths)
+        rootfs = None
+        if given.rootfs or (given.rootfs is None and system_of(paths, project) is System.ALPINE):
+            from ..sandbox.rootfs_store import need
+
+            rootfs = need(paths, os.environ)
+            self.system = rootfs.title
         recorder = Recorder(project, paths, mode=Mode(given.apply), command=_text(command))
         bubble = Bubble(
             project,
@@ -108,6 +117,7 @@ class _Run:
             keeper=recorder,
             # What streams through is not needed again.
             capture=1 << 20 if given.json else 1 << 12,
+            rootfs=rootfs,
         )
         self.run_id = bubble.overlay.run_id
         self.notices += bubble.plan.notices()
@@ -215,7 +225,9 @@ def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]
     """The same keys whatever happened."""
     from .words import report_document
 
+    seen = {"system": job.system, "seen_as": {job.project: "/workspace"}} if job.system else {}
     return {
+        **seen,
         "run_id": job.run_id,
         "exit_code": result.exit_code if result else FAILED,
         "signal": result.signal if result else None,

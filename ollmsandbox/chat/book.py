@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is said in one session, on its way to the database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+from .clerk import Clerk
+from .history import History, title_from
+from .open_lock import OpenLock
+from .stored import Entry, SessionInfo, StoredSession
+from .trail import Trail
+
+_PATIENCE = 5.0
+
+
+class Book:
+    """Numbers the messages and hands them to a clerk. The session is made with its first one."""
+
+    def __init__(self, history: History, session_id: str) -> None:
+        """Raises if the session is open in another program."""
+        self._lock = OpenLock(history.manager.paths, session_id)
+        self.history = history
+        self.session_id = session_id
+        self._project = self._connection = ""
+        self._next = 0
+        self._is_stored = False
+        # Set by the conversation: what the person should know.
+        self.tell: Callable[[str], None] = lambda _text: None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._clerk = Clerk(self._failed, self._thread_ends)
+        self.trail = Trail(history, self._clerk)
+
+    def place(self, project: str, connection: str, stored: StoredSession | None) -> None:
+        """Where it belongs, and what is in it already."""
+        self._project, self._connection = project, connection
+        if stored is not None:
+            self._is_stored = True
+            self._next = 1 + max((entry.number for entry in stored.entries), default=-1)
+
+    def take_number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def begin(self, text: str, model: str) -> None:
+        """Before the first message of a session."""
+        self._loop = asyncio.get_running_loop()
+        if self._is_stored:
+            return
+        self._is_stored = True
+        now = time.time()
+        info = SessionInfo(
+            id=self.session_id,
+            title=title_from(text),
+            project=self._project,
+            model=model,
+            connection=self._connection,
+            created_at=now,
+            updated_at=now,
+        )
+        self._clerk.put(lambda: self.history.create(info))
+
+    def note_model(self, model: str, connection: str) -> None:
+        self._connection = connection
+        if self._is_stored:
+            self._clerk.put(lambda: self.history.note_model(self.session_id, model, connection))
+
+    def write(self, entry: Entry) -> None:
+        self._clerk.put(lambda: self.history.write(self.session_id, entry))
+
+    def remove(self, number: int) -> None:
+        self._clerk.put(lambda: self.history.remove(self.session_id, number))
+
+    @property
+    def is_behind(self) -> bool:
+        return self._clerk.left > 0
+
+    async def close(self) -> None:
+        if not await self._clerk.flushed(_PATIENCE):
+            self.tell("The end of this session could not be written.")
+        self._clerk.close()
+        await asyncio.to_thread(self._clerk.join, _PATIENCE)
+        self._lock.release()
+
+    def _thread_ends(self) -> None:
+        """Its connection to the database is its own."""
+        self.history.manager.store.close()
+
+    def _failed(self, why: str) -> None:
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
+                loop.call_soon_threadsafe(self.tell, f"The session is not being written: {why}")

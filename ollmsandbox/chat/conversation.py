@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The turn loop: what the person says, what the model answers, what its tools do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TypeVar
+
+from ..errors import OllmSandboxError
+from ..tools.base import Outcome, Tool
+from ..tools.workbench import Workbench
+from .answers import GRACE, STOPPED, Answers
+from .book import Book
+from .call_ids import new_call_id, with_own_ids
+from .events import (
+    CallEnded,
+    End,
+    Event,
+    Notice,
+    Said,
+    State,
+    StateChanged,
+    TurnEnded,
+    Withdrawn,
+)
+from .growing import Growing
+from .history import new_session_id
+from .limits import STANDARD, Limits
+from .listeners import Listeners, report
+from .messages import Message, Role, ToolCall
+from .providers.base import Model, ProviderError
+from .replies import Replies
+from .stored import Entry
+
+T = TypeVar("T")
+_CUT_OFF = "The answer was cut off: the model has no room for more."
+
+
+class Conversation:
+    """One session. Everything happens on the loop's own thread; one turn at a time."""
+
+    def __init__(
+        self,
+        *,
+        model: Model | None,
+        tools: Sequence[Tool] = (),
+        book: Book | None = None,
+        limits: Limits = STANDARD,
+        prompt: str | Callable[[], str] = "",
+        messages: Sequence[Message] = (),
+        bench: Workbench | None = None,
+        notices: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """A prompt that is a function is called at each turn, in a thread; `notices` gives what
+        the person should know of what happened in the tools."""
+        self.model = model
+        self.tools = tuple(tools)
+        self.limits = limits
+        self.messages = list(messages)
+        self.state = State.IDLE
+        self.session_id = book.session_id if book else new_session_id()
+        # What the tools work with; it may be changed between two turns.
+        self.bench = bench
+        self._notices = notices
+        self._book = book
+        self._replies = Replies(tools, prompt, self._emit)
+        self._answers = Answers(tools, book, self._emit, self._enter)
+        self._listeners = Listeners()
+        self._task: asyncio.Task[object] | None = None
+        self._ending: End | None = None
+        if book is not None:
+            book.tell = lambda text: self._emit(Notice(text))
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call what it returns to stop listening."""
+        return self._listeners.add(listener)
+
+    def use_model(self, model: Model | None, connection: str = "") -> None:
+        """From the next answer on."""
+        self.model = model
+        if self._book is not None and model is not None:
+            self._book.note_model(model.name, connection)
+
+    async def say(self, text: str) -> TurnEnded:
+        """Returns when the model is done, was stopped or reached a limit."""
+        if self.model is None:
+            raise OllmSandboxError("No model is chosen.", "Choose one first.")
+        self._check_idle()
+        self._begin(text)
+        message = Message(Role.USER, text, at=time.time())
+        self._add(message)
+        self._emit(Said(message))
+        return await self._alone(self._turn(), TurnEnded(End.STOPPED))
+
+    async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
+        """The person's own command; the model hears of it with what is said next."""
+        self._check_idle()
+        self._begin(f"!{command}")
+        arguments: dict[str, object] = {"command": command, "network": network}
+        if working_dir:
+            arguments["working_dir"] = working_dir
+        call = ToolCall(new_call_id(self.messages), "run_command", arguments)
+        work = self._answers.give_own(command, call, self.messages)
+        return await self._alone(work, Outcome(STOPPED, ok=False))
+
+    async def stop(self) -> None:
+        """Returns when the next thing can be said; that is, at once."""
+        self._end(End.STOPPED)
+        if self._task is not None:
+            await asyncio.wait({self._task})
+            # Let who waits for the turn have its result first.
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Everything that goes on is ended, and what was changed and said is in its place."""
+        await self.stop()
+        await self._answers.settled()
+        if self._book is not None:
+            await self._book.close()
+
+    # --- turns ---------------------------------------------------------------------------------
+
+    def _check_idle(self) -> None:
+        if self._task is not None:
+            raise OllmSandboxError("The last turn is not over.", "Stop it, or wait for its end.")
+
+    def _begin(self, text: str) -> None:
+        self._answers.begin()
+        if self._book is not None:
+            self._book.begin(text, self.model.name if self.model else "")
+
+    async def _alone(self, work: Coroutine[object, object, T], if_stopped: T) -> T:
+        task = self._task = asyncio.ensure_future(work)
+        self._ending = None
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            self._end(End.STOPPED)
+            await asyncio.wait({task})
+            raise
+        finally:
+            self._task = None
+            self._enter(State.IDLE)
+        return if_stopped if task.cancelled() else task.result()
+
+    def _end(self, why: End) -> None:
+        if self._task is not None and self._ending is None:
+            self._ending = why
+            self._task.cancel()
+
+    async def _turn(self) -> TurnEnded:
+        seconds = self.limits.seconds
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(seconds, self._end, End.TIME) if seconds is not None else None
+        try:
+            ended = await self._exchange()
+        except asyncio.CancelledError:
+            ended = TurnEnded(self._ending or End.STOPPED)
+        except ProviderError as error:
+            ended = TurnEnded(End.FAILED, str(error))
+        except Exception as error:  # noqa: BLE001 - said, and the session goes on
+            report(error)
+            ended = TurnEnded(End.FAILED, f"Something went wrong in this program: {error!r}")
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._emit(ended)
+        return ended
+
+    async def _exchange(self) -> TurnEnded:
+        spent = 0
+        was_empty = False
+        for _ in range(self.limits.turns):
+            reply, number = await self._reply()
+            spent += self._replies.spent(reply, self.messages)
+            if reply.is_empty:
+                self._withdraw(reply, number)
+                if was_empty:
+                    return TurnEnded(End.EMPTY, "Say it in other words, or take another model.")
+                was_empty = True
+                continue
+            was_empty = False
+            message, repeated = with_own_ids(reply.message(), self.messages)
+            self._add(message, number)
+            self._emit(Said(message))
+            if reply.cut_off:
+                self._emit(Notice(_CUT_OFF))
+            if not message.calls:
+                return TurnEnded(End.DONE)
+            if self.limits.tokens is not None and spent >= self.limits.tokens:
+                self._answers.refuse(message.calls, self.messages)
+                return TurnEnded(End.TOKENS)
+            await self._answers.give(message.calls, repeated, self.messages)
+        return TurnEnded(End.TURNS)
+
+    async def _reply(self) -> tuple[Growing, int]:
+        """What the model answers, and the number it has in the book."""
+        model = self.model
+        if model is None:
+            raise ProviderError("No model is chosen.", "Choose one first.")
+        number = self._book.take_number() if self._book else 0
+        self._enter(State.WAITING)
+        growing = Growing(model.name, self._grew, lambda m: self._save(number, m))
+        try:
+            await self._child(self._replies.read(model, growing, self.messages))
+        except (asyncio.CancelledError, ProviderError):
+            growing.close()
+            if growing.has_begun:
+                message = growing.message(partial=True)
+                self._add(message, number)
+                self._emit(Said(message))
+            raise
+        return growing, number
+
+    async def _child(self, work: Coroutine[object, object, None]) -> None:
+        """As a task of its own: one that does not end must not hold up a stop."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE)
+            raise
+        task.result()
+
+    def _withdraw(self, reply: Growing, number: int) -> None:
+        if reply.has_begun:
+            self._emit(Withdrawn())
+        if reply.was_saved and self._book is not None:
+            self._book.remove(number)
+
+    # --- what is heard and kept ----------------------------------------------------------------
+
+    def _grew(self, event: Event) -> None:
+        self._enter(State.STREAMING)
+        self._emit(event)
+
+    def _add(self, message: Message, number: int | None = None) -> None:
+        self.messages.append(message)
+        if self._book is not None:
+            place = self._book.take_number() if number is None else number
+            self._book.write(Entry(place, message))
+
+    def _save(self, number: int, message: Message) -> None:
+        # Not behind others that wait: a database that is locked would get one more every second.
+        if self._book is not None and not self._book.is_behind:
+            self._book.write(Entry(number, message))
+
+    def _enter(self, state: State) -> None:
+        if state is not self.state and (self._task is not None or state is State.IDLE):
+            self.state = state
+            self._emit(StateChanged(state))
+
+    def _emit(self, event: Event) -> None:
+        self._listeners.tell(event)
+        if isinstance(event, CallEnded | TurnEnded):
+            for text in self._notices():
+                self._listeners.tell(Notice(text))

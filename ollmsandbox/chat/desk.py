@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the fronts share: a session is opened with all that belongs to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from ..paths import Paths
+from ..permission.provider import Provider
+from ..permission.request import Asker
+from ..permission.store import RuleStore
+from ..project.manager import ProjectManager
+from ..project.recorder import Mode
+from ..sandbox import profile_file
+from ..tools.workbench import Workbench, all_tools
+from .book import Book
+from .conversation import Conversation
+from .history import History, new_session_id
+from .limits import STANDARD, Limits
+from .prompt import system_prompt
+from .providers.base import Model, ProviderError
+from .providers.connections import TOUR, Connection, ConnectionStore
+from .stored import StoredSession
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A model, and where it comes from."""
+
+    connection: Connection
+    model: Model
+
+
+class Desk:
+    """For one person at one front; several sessions may be open."""
+
+    def __init__(self, paths: Paths, environ: Mapping[str, str], asker: Asker) -> None:
+        self.paths = paths
+        self.environ = environ
+        self.manager = ProjectManager(paths)
+        self.history = History(self.manager)
+        self.connections = ConnectionStore(paths, environ)
+        self._asker = asker
+        self.rules = RuleStore(paths)
+
+    async def choose(self, connection: str = "", model_name: str = "") -> Chosen | None:
+        """By name, else what the person uses; None if there is nothing to use."""
+        found = self.connections.find(connection) if connection else self.connections.default()
+        if found is None:
+            return None
+        server = self.connections.server(found)
+        name = model_name or found.model
+        if not name:
+            models = await server.models()
+            if not models:
+                raise ProviderError(
+                    f"{found.name} has no model.", "Fetch one there first, or use another server."
+                )
+            name = models[0].name
+        return Chosen(found, server.model(name))
+
+    async def open(
+        self,
+        project: str | None,
+        *,
+        session_id: str | None = None,
+        connection: str = "",
+        model_name: str = "",
+        mode: Mode = Mode.AUTO,
+        profile_name: str = profile_file.DEFAULT,
+        ask_every_command: bool = False,
+        allow_private: bool = False,
+        time_limit: float | None = None,
+        limits: Limits = STANDARD,
+        with_model: bool = True,
+    ) -> Conversation:
+        """A new session, or one that is stored: with its project, and its model unless another one
+        is named. Without a model that can be used it has none. `time_limit`: of a command."""
+        id_ = session_id or new_session_id()
+        book = await asyncio.to_thread(Book, self.history, id_)
+        try:
+            stored = None
+            if session_id is not None:
+                stored = await asyncio.to_thread(self.history.load, session_id)
+                project = project or stored.info.project or None
+                known = [TOUR, *await asyncio.to_thread(self.connections.all)]
+                if not connection and stored.info.connection in [c.name for c in known]:
+                    connection = stored.info.connection
+                    model_name = model_name or stored.info.model
+            chosen = await self.choose(connection, model_name) if with_model else None
+        except BaseException:
+            await book.close()
+            raise
+        book.place(project or "", chosen.connection.name if chosen else "", stored)
+        return self._conversation(
+            book,
+            chosen,
+            stored,
+            limits,
+            bench=Workbench(
+                project=_real(project),
+                paths=self.paths,
+                environ=self.environ,
+                permissions=Provider(self._asker, self.rules, book.trail),
+                mode=mode,
+                profile_name=profile_name,
+                ask_every_command=ask_every_command,
+                allow_private=allow_private,
+                timeout=time_limit,
+                session_id=id_,
+            ),
+        )
+
+    def _conversation(
+        self,
+        book: Book,
+        chosen: Chosen | None,
+        stored: StoredSession | None,
+        limits: Limits,
+        bench: Workbench,
+    ) -> Conversation:
+        provider = bench.permissions
+
+        def notices() -> list[str]:
+            taken = provider.take_notices() if isinstance(provider, Provider) else []
+            return [*taken, *self.connections.take_notices()]
+
+        return Conversation(
+            model=chosen.model if chosen else None,
+            tools=all_tools(bench),
+            book=book,
+            limits=limits,
+            prompt=partial(system_prompt, bench),
+            messages=stored.messages if stored else (),
+            bench=bench,
+            notices=notices,
+        )
+
+    def close(self) -> None:
+        """After the sessions."""
+        self.manager.close()
+
+
+def _real(project: str | None) -> str | None:
+    return os.path.realpath(project) if project else None

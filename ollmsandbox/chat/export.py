@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A session as a document: Markdown for people, JSON for programs. All of it, as it is kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+
+from ..project.apply import Recorded
+from .history import History
+from .messages import Role, ToolCall
+from .stored import CallRecord, Entry, StoredSession
+
+_TICKS = re.compile(r"`+")
+
+
+def as_json(history: History, session_id: str) -> str:
+    session = history.load(session_id)
+    info = session.info
+    document = {
+        "id": info.id,
+        "title": info.title,
+        "project": info.project,
+        "model": info.model,
+        "connection": info.connection,
+        "created": info.created_at,
+        "updated": info.updated_at,
+        "messages": [_message(history, entry) for entry in session.entries],
+        "questions": [
+            {
+                "call_id": question.call_id,
+                "tool": question.tool,
+                "question": question.question,
+                "subject": question.subject,
+                "asked": question.asked_at,
+                "answer": question.answer,
+                "source": question.source,
+                "answered": question.answered_at,
+            }
+            for question in history.questions(info.id)
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_markdown(history: History, session_id: str) -> str:
+    return "\n\n".join(_markdown(history, history.load(session_id))) + "\n"
+
+
+def _message(history: History, entry: Entry) -> dict[str, object]:
+    message, record = entry.message, entry.record
+    document: dict[str, object] = {
+        "number": entry.number,
+        "role": message.role.value,
+        "text": message.text,
+        "thinking": message.thinking,
+        "model": message.model,
+        "at": message.at,
+        "partial": message.partial,
+    }
+    if message.calls:
+        document["calls"] = [
+            {
+                "id": call.id,
+                "name": call.name,
+                "arguments": call.arguments
+                if isinstance(call.arguments, str)
+                else dict(call.arguments),
+            }
+            for call in message.calls
+        ]
+    if message.call_id:
+        document["call_id"] = message.call_id
+    if record is not None:
+        document["result"] = _result(history, record)
+    return document
+
+
+def _result(history: History, record: CallRecord) -> dict[str, object]:
+    return {
+        "ok": record.ok,
+        "description": record.description,
+        "own": record.own,
+        "exit_code": record.exit_code,
+        "duration": record.duration,
+        "answer": record.answer.value if record.answer else None,
+        "source": record.source.value if record.source else None,
+        "run_id": record.run_id or None,
+        "changes": [
+            {
+                "path": _path(item),
+                "kind": item.change.kind.value,
+                "state": item.state.value,
+            }
+            for item in _changes(history, record)
+        ],
+    }
+
+
+def _markdown(history: History, session: StoredSession) -> Iterator[str]:
+    info = session.info
+    yield f"# {_escape(info.title or 'A session')}"
+    about = [time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created_at))]
+    about += [_code(part) for part in (info.project, info.model) if part]
+    yield ", ".join(about)
+    for entry in session.entries:
+        message, record = entry.message, entry.record
+        if message.role is Role.TOOL or (record is not None and record.own):
+            yield from _call_result(history, entry)
+            continue
+        yield f"## {'You' if message.role is Role.USER else _escape(message.model or 'The model')}"
+        if message.thinking:
+            yield "\n".join(f"> {line}" for line in message.thinking.splitlines())
+        if message.text:
+            yield message.text
+        if message.partial:
+            yield "*(broken off)*"
+        for call in message.calls:
+            yield f"**{_escape(call.name)}**\n\n{_fenced(_arguments(call))}"
+
+
+def _call_result(history: History, entry: Entry) -> Iterator[str]:
+    record = entry.record
+    if record is not None and record.own:
+        yield f"## Your command\n\n{_fenced(record.description)}"
+    if record is not None and record.answer is not None and record.source is not None:
+        yield f"Permission: {record.answer.value} ({record.source.value})"
+    if entry.message.text:
+        yield _fenced(entry.message.text)
+    if record is not None:
+        lines = [
+            f"- {item.change.kind.value} {_code(_path(item))} ({item.state.value})"
+            for item in _changes(history, record)
+        ]
+        if lines:
+            yield "\n".join((f"Changes (run {record.run_id}):", "", *lines))
+
+
+def _changes(history: History, record: CallRecord) -> list[Recorded]:
+    return history.changes(record.run_id) if record.run_id else []
+
+
+def _path(item: Recorded) -> str:
+    # A name on disk need not be text.
+    return item.change.path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _arguments(call: ToolCall) -> str:
+    if isinstance(call.arguments, str):
+        return call.arguments
+    if set(call.arguments) == {"command"}:
+        return str(call.arguments["command"])
+    return json.dumps(dict(call.arguments), indent=2, ensure_ascii=False)
+
+
+def _fenced(text: str) -> str:
+    """In a fence that the text itself does not close."""
+    fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
+    return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+def _code(text: str) -> str:
+    line = " ".join(text.split("\n"))
+    ticks = "`" * (1 + max(map(len, _TICKS.findall(line)), default=0))
+    return f"{ticks} {line} {ticks}" if "`" in line else f"`{line}`"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>#])", r"\\\1", text)

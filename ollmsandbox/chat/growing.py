@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An answer while it comes in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+from .events import Event, TextGrew, ThinkingGrew
+from .messages import Message, Role, ToolCall
+from .providers.base import Called, Piece, ProviderError, Text, Thinking, Usage
+
+# A crash loses no more than this many seconds of an answer.
+_SAVE = 1.0
+_MOST_CHARACTERS = 4_000_000
+_MOST_CALLS = 64
+
+
+class Growing:
+    """Collects the pieces, passes them on, and has them saved now and then."""
+
+    def __init__(
+        self, model: str, emit: Callable[[Event], None], save: Callable[[Message], None]
+    ) -> None:
+        self._model = model
+        self._emit = emit
+        self._save = save
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self.calls: list[ToolCall] = []
+        self.usage: Usage | None = None
+        self.cut_off = False
+        self.was_saved = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Something was shown."""
+        return bool(self._text or self._thinking)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.calls and not "".join(self._text).strip()
+
+    def message(self, *, partial: bool = False) -> Message:
+        """A partial one has no calls: nobody is going to answer them."""
+        return Message(
+            Role.ASSISTANT,
+            "".join(self._text),
+            thinking="".join(self._thinking),
+            calls=() if partial else tuple(self.calls),
+            model=self._model,
+            at=time.time(),
+            partial=partial,
+        )
+
+    async def read(self, pieces: AsyncIterator[Piece]) -> None:
+        """May be tried again as long as nothing has begun."""
+        try:
+            async for piece in pieces:
+                if self._is_closed:
+                    return
+                self._take(piece)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
+
+    def close(self) -> None:
+        """Nothing is passed on or saved any more."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _take(self, piece: Piece) -> None:
+        if isinstance(piece, Text | Thinking):
+            if not piece.text:
+                return
+            self._size += len(piece.text)
+            if self._size > _MOST_CHARACTERS:
+                raise ProviderError("The model's answer does not end; it was cut off.")
+            is_text = isinstance(piece, Text)
+            (self._text if is_text else self._thinking).append(piece.text)
+            self._emit(TextGrew(piece.text) if is_text else ThinkingGrew(piece.text))
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(_SAVE, self._save_now)
+        elif isinstance(piece, Called):
+            if len(self.calls) >= _MOST_CALLS:
+                raise ProviderError("The model asks for too many tools at once; it was cut off.")
+            self.calls.append(piece.call)
+        elif isinstance(piece, Usage):
+            self.usage = piece
+        else:
+            self.cut_off = self.cut_off or piece.cut_off
+
+    def _save_now(self) -> None:
+        self._timer = None
+        if not self._is_closed:
+            self.was_saved = True
+            self._save(self.message(partial=True))

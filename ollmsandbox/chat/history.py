@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sessions and what was said in them, and every question a person was asked."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+
+from peewee import JOIN, fn
+
+from ..errors import OllmSandboxError
+from ..permission.request import PermissionRequest, Verdict
+from ..project.apply import Recorded
+from ..project.manager import ProjectManager
+from ..project.models import ChatMessage, ChatSession, Project, Question, Run
+from ..project.records import read_changes
+from .messages import Message, Role
+from .stored import (
+    Entry,
+    SessionInfo,
+    StoredSession,
+    calls_from_json,
+    calls_to_json,
+    record_from_json,
+    record_to_json,
+    repaired,
+)
+
+_TITLE = 60
+
+
+def new_session_id() -> str:
+    """In the order of time, as the ids of runs are."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+
+
+def title_from(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    shown = " ".join("".join(c if c.isprintable() else " " for c in line).split())
+    return shown if len(shown) <= _TITLE else f"{shown[: _TITLE - 1].rstrip()}…"
+
+
+class History:
+    """May be used from any thread; waits for the database."""
+
+    def __init__(self, manager: ProjectManager) -> None:
+        self.manager = manager
+        self._deleted: dict[str, tuple[ChatSession, list[ChatMessage]]] = {}
+
+    # --- sessions ------------------------------------------------------------------------------
+
+    def sessions(
+        self, project: str | None = None, search: str = "", limit: int = -1
+    ) -> list[SessionInfo]:
+        """The one used last comes first; found by title and by what was said."""
+        with self.manager.store.errors_told():
+            query = ChatSession.select(ChatSession, Project).join(Project, JOIN.LEFT_OUTER)
+            if project is not None:
+                query = query.where(Project.path == os.path.realpath(project))
+            for word in search.split():
+                texts = ChatMessage.select(ChatMessage.session).where(_has(ChatMessage.text, word))
+                query = query.where(_has(ChatSession.title, word) | ChatSession.id.in_(texts))
+            query = query.order_by(ChatSession.updated_at.desc(), ChatSession.id.desc())
+            return [_info(row) for row in query.limit(limit)]
+
+    def find(self, beginning: str) -> SessionInfo:
+        """By its id, or by as much of its beginning as no other has."""
+        with self.manager.store.errors_told():
+            same = fn.substr(ChatSession.id, 1, len(beginning)) == beginning
+            rows = list(ChatSession.select().where(same).order_by(ChatSession.id).limit(2))
+        if beginning and rows and (len(rows) == 1 or rows[0].id == beginning):
+            return _info(rows[0])
+        if rows and beginning:
+            raise OllmSandboxError(
+                f"Several sessions begin with {beginning}.", "Give more of the id."
+            )
+        raise _no_session(beginning)
+
+    def create(self, info: SessionInfo) -> None:
+        project = self.manager.find_project(info.project) if info.project else None
+        if info.project and project is None and os.path.isdir(info.project):
+            project = self.manager.add_project(info.project)
+        with self.manager.store.transaction():
+            ChatSession.insert(
+                id=info.id,
+                project=project.id if project else None,
+                title=info.title,
+                model=info.model,
+                connection=info.connection,
+                created_at=info.created_at,
+                updated_at=info.updated_at,
+            ).on_conflict_ignore().execute()
+
+    def load(self, session_id: str) -> StoredSession:
+        with self.manager.store.errors_told():
+            row = ChatSession.get_or_none(ChatSession.id == session_id)
+            if row is None:
+                raise _no_session(session_id)
+            messages = list(
+                ChatMessage.select()
+                .where(ChatMessage.session == session_id)
+                .order_by(ChatMessage.number)
+            )
+            return StoredSession(_info(row), tuple(repaired(map(_entry, messages))), row.draft)
+
+    def rename(self, session_id: str, title: str) -> None:
+        shown = title_from(title)
+        if not shown:
+            raise OllmSandboxError("A session needs a name.")
+        self._update(session_id, title=shown)
+
+    def note_model(self, session_id: str, model: str, connection: str) -> None:
+        self._update(session_id, model=model, connection=connection)
+
+    def keep_draft(self, session_id: str, text: str) -> None:
+        """What was typed and not sent."""
+        self._update(session_id, draft=text)
+
+    def delete(self, session_id: str) -> None:
+        """Until the program ends it can be brought back."""
+        with self.manager.store.transaction():
+            session = ChatSession.get_or_none(ChatSession.id == session_id)
+            messages = list(ChatMessage.select().where(ChatMessage.session == session_id))
+            ChatSession.delete().where(ChatSession.id == session_id).execute()
+        if session is not None:
+            self._deleted[session_id] = (session, messages)
+
+    def undelete(self, session_id: str) -> None:
+        if session_id not in self._deleted:
+            raise OllmSandboxError("The session cannot be brought back any more.")
+        session, messages = self._deleted[session_id]
+        with self.manager.store.transaction():
+            for row in (session, *messages):
+                row.save(force_insert=True)
+        del self._deleted[session_id]
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def write(self, session_id: str, entry: Entry) -> None:
+        """In the place of what has this number."""
+        message = entry.message
+        with self.manager.store.transaction():
+            known = ChatSession.update(updated_at=message.at).where(ChatSession.id == session_id)
+            if not known.execute():
+                return  # it was deleted meanwhile
+            ChatMessage.insert(
+                session=session_id,
+                number=entry.number,
+                role=message.role.value,
+                text=message.text,
+                thinking=message.thinking,
+                model=message.model,
+                calls=calls_to_json(message.calls),
+                call_id=message.call_id,
+                outcome=record_to_json(entry.record),
+                state="partial" if message.partial else "done",
+                at=message.at,
+            ).on_conflict_replace().execute()
+
+    def remove(self, session_id: str, number: int) -> None:
+        with self.manager.store.transaction():
+            ChatMessage.delete().where(
+                (ChatMessage.session == session_id) & (ChatMessage.number == number)
+            ).execute()
+
+    # --- runs ----------------------------------------------------------------------------------
+
+    def run_of(self, session_id: str, call_id: str) -> str:
+        """The run of a call; empty if it changed nothing."""
+        with self.manager.store.errors_told():
+            of_call = (Run.session_id == session_id) & (Run.call_id == call_id)
+            row = Run.select().where(of_call).order_by(Run.started_at.desc()).first()
+            return row.id if row else ""
+
+    def changes(self, run_id: str) -> list[Recorded]:
+        """What a run changed; nothing if it is not known any more."""
+        with self.manager.store.errors_told():
+            run = Run.get_or_none(Run.id == run_id)
+        return read_changes(self.manager, run) if run else []
+
+    # --- questions -----------------------------------------------------------------------------
+
+    def write_question(self, request: PermissionRequest, at: float) -> None:
+        with self.manager.store.transaction():
+            Question.insert(**_question(request, at)).on_conflict_ignore().execute()
+
+    def write_answer(self, verdict: Verdict) -> None:
+        """Also to a question that a rule answered before it was asked."""
+        said = {
+            "answer": verdict.answer.value,
+            "source": verdict.source.value,
+            "answered_at": verdict.at,
+        }
+        with self.manager.store.transaction():
+            Question.insert(**_question(verdict.request, verdict.at)).on_conflict_ignore().execute()
+            Question.update(**said).where(Question.id == verdict.request.id).execute()
+
+    def questions(self, session_id: str = "") -> list[Question]:
+        with self.manager.store.errors_told():
+            query = Question.select()
+            if session_id:
+                query = query.where(Question.session_id == session_id)
+            return list(query.order_by(Question.asked_at))
+
+    def _update(self, session_id: str, **values: str) -> None:
+        with self.manager.store.transaction():
+            ChatSession.update(**values).where(ChatSession.id == session_id).execute()
+
+
+def _no_session(session_id: str) -> OllmSandboxError:
+    return OllmSandboxError(
+        f"There is no session {session_id}.", "`ollmsandbox sessions list` shows those there are."
+    )
+
+
+def _has(field: object, word: str) -> object:
+    """Without regard to case, which SQLite knows of ASCII only."""
+    spellings = {word} if word.isascii() else {word, word.lower(), word.upper(), word.capitalize()}
+    found = None
+    for spelling in sorted(spellings):
+        one = fn.instr(fn.lower(field), fn.lower(spelling)) > 0
+        found = one if found is None else found | one
+    return found
+
+
+def _info(row: ChatSession) -> SessionInfo:
+    return SessionInfo(
+        id=row.id,
+        title=row.title,
+        project=row.project.path if row.project is not None else "",
+        model=row.model,
+        connection=row.connection,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _entry(row: ChatMessage) -> Entry:
+    message = Message(
+        role=Role(row.role),
+        text=row.text,
+        thinking=row.thinking,
+        calls=calls_from_json(row.calls),
+        call_id=row.call_id,
+        model=row.model,
+        at=row.at,
+        partial=row.state != "done",
+    )
+    return Entry(row.number, message, record_from_json(row.outcome))
+
+
+def _question(request: PermissionRequest, at: float) -> dict[str, object]:
+    return {
+        "id": request.id,
+        "session_id": request.session_id,
+        "call_id": request.call_id,
+        "tool": request.tool,
+        "project": request.project,
+        "question": request.question,
+        "subject": request.subject,
+        "target": request.target_path,
+        "one_time_only": request.one_time_only,
+        "asked_at": at,
+    }

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A session is open in one program at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from ..errors import OllmSandboxError
+from ..paths import Paths, make_folder
+
+
+class OpenLock:
+    """Held as long as the session is open. Ends with the program, however that ends."""
+
+    def __init__(self, paths: Paths, session_id: str) -> None:
+        self._file = make_folder(paths.cache / "open-sessions") / session_id
+        self._descriptor = self._take()
+
+    def _take(self) -> int:
+        while True:
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                raise OllmSandboxError(
+                    "This session is open in another program.",
+                    "Close it there first, or begin a new session.",
+                ) from None
+            # Who had it before may have removed the file between the two steps.
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+            os.close(descriptor)
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            self._file.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1

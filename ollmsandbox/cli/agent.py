@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox agent`"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+
+from ..chat.desk import Desk
+from ..chat.limits import Limits
+from ..errors import OllmSandboxError
+from ..loop import new_loop
+from ..paths import Paths
+from ..permission.provider import NobodyAsks
+from ..permission.request import Asker
+from ..project.care import take_care
+from ..project.recorder import Mode, needs_care
+from ..sandbox import profile_file
+from ..sandbox.places import find_project
+from .agent_json import JsonPrinter
+from .agent_loop import Loop
+from .agent_turns import Turns
+from .asking import TerminalAsker
+from .here import default_project
+from .printing import Printer
+from .words import summary, tell
+
+_NO_MODEL = OllmSandboxError(
+    "No model is set up.",
+    "Find one on this machine with `ollmsandbox connections find`, or name one with "
+    "`ollmsandbox connections add`. `ollmsandbox tour` shows everything without any model.",
+)
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How to talk to the person."""
+
+    as_json: bool
+    # Whether somebody is there who can be asked.
+    asks: bool
+
+
+def agent(given: argparse.Namespace) -> int:
+    try:
+        return _agent(given)
+    except OllmSandboxError as error:
+        if given.json:
+            JsonPrinter("").write({"event": "error", "text": str(error)})
+        print(f"ollmsandbox: {error}", file=sys.stderr)
+        return 1
+
+
+def _agent(given: argparse.Namespace) -> int:
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
+    text = given.text
+    if text is None and not sys.stdin.isatty():
+        text = sys.stdin.read().strip()
+        if not text:
+            raise OllmSandboxError(
+                "There is nothing to do.",
+                'Use: ollmsandbox agent "TEXT", or start it in a terminal.',
+            )
+    manner = Manner(given.json, is_terminal and not given.json and not given.yes_to_nothing)
+    if not manner.asks and not given.json and not given.yes_to_nothing:
+        print("ollmsandbox: Nobody can be asked here; what needs a yes is denied.", file=sys.stderr)
+    paths = Paths.from_environ(os.environ)
+    _care(paths)
+    if given.project is not None or given.session is None:
+        named = given.project if given.project is not None else default_project(os.environ)
+        project = find_project(named, paths)
+    else:
+        project = ""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return _talk(given, text, manner, runner, paths, project)
+
+
+def _talk(
+    given: argparse.Namespace,
+    text: str | None,
+    manner: Manner,
+    runner: asyncio.Runner,
+    paths: Paths,
+    project: str,
+) -> int:
+    printer = JsonPrinter(project) if manner.as_json else Printer(project)
+    asker: Asker = NobodyAsks()
+    if manner.asks and isinstance(printer, Printer):
+        asker = TerminalAsker(printer.write, printer.hold, printer.go_on)
+    desk = Desk(paths, os.environ, asker)
+    try:
+        session_id = _session(desk, given, project)
+        opening = desk.open(
+            project or None,
+            session_id=session_id,
+            connection=given.connection,
+            model_name=given.model,
+            mode=Mode(given.apply),
+            profile_name=given.profile or profile_file.DEFAULT,
+            ask_every_command=given.ask_every_command,
+            allow_private=given.allow_private,
+            limits=Limits(
+                given.max_turns,
+                given.max_tokens,
+                None if given.max_minutes is None else given.max_minutes * 60,
+            ),
+        )
+        conversation = runner.run(opening)
+        if conversation.bench is not None:
+            printer.project = conversation.bench.project or ""
+        turns = Turns(runner, conversation)
+        conversation.listen(printer.hear)
+        try:
+            if conversation.model is None and (text is not None or not manner.asks):
+                raise _NO_MODEL
+            if text is not None:
+                return turns.say(text)
+            assert isinstance(printer, Printer)
+            return Loop(desk, turns, printer, no_model=str(_NO_MODEL)).go()
+        finally:
+            turns.close()
+    finally:
+        for notice in (*desk.manager.notices, *desk.connections.take_notices()):
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        desk.close()
+
+
+def _session(desk: Desk, given: argparse.Namespace, project: str) -> str | None:
+    if given.session is not None:
+        return desk.history.find(given.session).id
+    if given.go_on:
+        last = desk.history.sessions(project, limit=1)
+        if not last:
+            raise OllmSandboxError("There is no session of this project yet.")
+        return last[0].id
+    return None
+
+
+def _care(paths: Paths) -> None:
+    """What was cut off is finished, and what is old goes, before anything new begins."""
+    if not needs_care(paths):
+        return
+    care = take_care(paths)
+    for report in care.finished:
+        tell(("An earlier run was cut off and has been finished:", *summary(report, "")))
+    for notice in (*care.notices, *care.errors):
+        tell((notice,))

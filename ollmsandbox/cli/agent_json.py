@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A conversation as JSON: an event a line. The names are for other programs and stay."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from ..chat import events
+from ..chat.events import Event
+from ..chat.messages import ToolCall
+from ..permission.request import PermissionRequest, Verdict
+from ..tools.base import Outcome
+from .words import report_document
+
+
+class JsonPrinter:
+    def __init__(self, project: str) -> None:
+        self.project = project
+
+    def hear(self, event: Event) -> None:
+        document = self.document(event)
+        if document is not None:
+            self.write(document)
+
+    def write(self, document: dict[str, object]) -> None:
+        sys.stdout.write(f"{json.dumps(document)}\n")
+        sys.stdout.flush()
+
+    def document(self, event: Event) -> dict[str, object] | None:
+        match event:
+            case events.StateChanged(state):
+                return {"event": "state", "state": state.value}
+            case events.Said(message):
+                return {
+                    "event": "message",
+                    "role": message.role.value,
+                    "text": message.text,
+                    "partial": message.partial,
+                    "calls": [_call(call) for call in message.calls],
+                }
+            case events.TextGrew(text):
+                return {"event": "text", "text": text}
+            case events.ThinkingGrew(text):
+                return {"event": "thinking", "text": text}
+            case events.Withdrawn():
+                return {"event": "withdrawn"}
+            case events.Notice(text):
+                return {"event": "notice", "text": text}
+            case events.Spent(prompt, reply, room):
+                return {"event": "spent", "prompt": prompt, "reply": reply, "room": room}
+            case events.TurnEnded(end, why):
+                return {"event": "end", "end": end.name.lower(), "why": why or end.value}
+            case _:
+                return self._of_call(event)
+
+    def _of_call(self, event: Event) -> dict[str, object] | None:
+        match event:
+            case events.CallBegan(call, description, own):
+                return {
+                    "event": "call",
+                    **_call(call),
+                    "description": description,
+                    "own": own,
+                }
+            case events.Asking(call_id, request):
+                return {"event": "asking", "call_id": call_id, **_request(request)}
+            case events.Answered(call_id, verdict):
+                return {"event": "answered", "call_id": call_id, **_verdict(verdict)}
+            case events.Started(call_id, _, plan):
+                return {"event": "started", "call_id": call_id, "sandboxed": plan is not None}
+            case events.Output(call_id, stream, data):
+                text = data.decode("utf-8", "replace")
+                return {
+                    "event": "output",
+                    "call_id": call_id,
+                    "stream": stream.value,
+                    "text": text,
+                }
+            case events.FilesChanged(call_id, change):
+                return {
+                    "event": "files",
+                    "call_id": call_id,
+                    "path": change.path,
+                    "count": change.count,
+                }
+            case events.CallEnded(call, outcome):
+                return {"event": "result", "call_id": call.id, **self._outcome(outcome)}
+            case events.Settled(call_id, report):
+                return {
+                    "event": "settled",
+                    "call_id": call_id,
+                    "run_id": report.run_id,
+                    **report_document(report, self.project),
+                }
+            case _:
+                return None
+
+    def _outcome(self, outcome: Outcome) -> dict[str, object]:
+        result = outcome.result
+        return {
+            "ok": outcome.ok,
+            "text": outcome.text,
+            "run_id": outcome.run_id or None,
+            "exit_code": result.exit_code if result else None,
+            **report_document(outcome.report, self.project),
+        }
+
+
+def _call(call: ToolCall) -> dict[str, object]:
+    arguments = call.arguments
+    shown = arguments if isinstance(arguments, str) else {**arguments}
+    return {"call_id": call.id, "tool": call.name, "arguments": shown}
+
+
+def _request(request: PermissionRequest) -> dict[str, object]:
+    return {
+        "tool": request.tool,
+        "question": request.question,
+        "subject": request.subject,
+        "network": request.network,
+        "sandboxed": request.sandboxed,
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, object]:
+    return {"answer": verdict.answer.value, "source": verdict.source.value}

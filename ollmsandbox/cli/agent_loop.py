@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The prompt of `ollmsandbox agent`: what is typed between two turns."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+from ..chat.desk import Desk
+from ..errors import OllmSandboxError
+from ..paths import make_folder
+from . import review
+from .agent_turns import Turns
+from .printing import Printer
+from .typed import Lines
+
+_HELP = """\
+  TEXT              say it to the model
+  !COMMAND          run a command in the sandbox yourself; the model hears of it
+  /changes [RUN]    show what the last run, or this one, changed; with --diff line by line
+  /apply [RUN]      put what waits into the project
+  /discard [RUN]    drop what waits
+  /undo [RUN]       take back what was applied
+  /model [NAME]     show the models there are, or use another one
+  /help             this list
+  /quit             leave; so do Ctrl+D, and Ctrl+C twice
+"""
+
+
+class Loop:
+    def __init__(self, desk: Desk, turns: Turns, printer: Printer, *, no_model: str) -> None:
+        self._desk = desk
+        self._turns = turns
+        self._conversation = turns.conversation
+        self._printer = printer
+        self._no_model = no_model
+        self._lines = Lines(make_folder(desk.paths.data) / "agent-history")
+        self._commands: dict[str, Callable[[list[str]], None]] = {
+            "/help": lambda _words: print(_HELP, end=""),
+            "/changes": self._changes,
+            "/apply": lambda words: self._act("apply", words),
+            "/discard": lambda words: self._act("discard", words),
+            "/undo": lambda words: self._act("undo", words),
+            "/model": self._model,
+        }
+
+    def go(self) -> int:
+        model = self._conversation.model
+        if model is None:
+            print(self._no_model, file=sys.stderr)
+        else:
+            print(f"You talk to {model.name}. /help shows what you can do.", file=sys.stderr)
+        was_interrupted = False
+        try:
+            while not self._turns.leave:
+                try:
+                    line = self._turns.read(lambda: self._lines.read("> ")).strip()
+                except EOFError:
+                    print(file=sys.stderr)
+                    return 0
+                except KeyboardInterrupt:
+                    if was_interrupted:
+                        print(file=sys.stderr)
+                        return 0
+                    print("\nPress Ctrl+C again to leave.", file=sys.stderr)
+                    was_interrupted = True
+                    continue
+                was_interrupted = False
+                if line == "/quit":
+                    return 0
+                if line:
+                    self._do(line)
+        finally:
+            self._lines.save()
+        return self._turns.leave
+
+    def _do(self, line: str) -> None:
+        try:
+            if line.startswith("!"):
+                self._turns.run_command(line[1:].strip())
+                self._printer.tell_changes()
+                return
+            first, *words = line.split()
+            if first in self._commands:
+                self._commands[first](words)
+            elif first.startswith("/") and "/" not in first[1:]:
+                raise OllmSandboxError(f"There is no {first}.", "/help shows what there is.")
+            else:
+                self._say(line)
+        except OllmSandboxError as error:
+            print(f"ollmsandbox: {error}", file=sys.stderr)
+
+    def _say(self, text: str) -> None:
+        if self._conversation.model is None:
+            raise OllmSandboxError(self._no_model)
+        self._turns.say(text)
+
+    @property
+    def _project(self) -> str:
+        bench = self._conversation.bench
+        return (bench.project if bench else None) or os.getcwd()
+
+    def _changes(self, words: list[str]) -> None:
+        names = [word for word in words if word != "--diff"]
+        review.changes(self._given(names, diff="--diff" in words))
+
+    def _act(self, action: str, words: list[str]) -> None:
+        review.act(self._given(words, action=action))
+
+    def _given(self, words: list[str], **more: object) -> argparse.Namespace:
+        return argparse.Namespace(
+            run=words[0] if words else None,
+            path=words[1:],
+            all=False,
+            json=False,
+            project=self._project,
+            **more,
+        )
+
+    def _model(self, words: list[str]) -> None:
+        if words:
+            self._turns.run(lambda: self._use(" ".join(words)))
+        else:
+            self._turns.run(self._list)
+
+    async def _list(self) -> None:
+        current = self._conversation.model
+        for connection in self._desk.connections.all():
+            try:
+                models = await self._desk.connections.server(connection).models()
+            except OllmSandboxError as error:
+                print(f"{connection.name}: {error.message}", file=sys.stderr)
+                continue
+            for model in models:
+                mark = "*" if current is not None and model.name == current.name else " "
+                print(f"{mark} {model.name}  ({connection.name})")
+        if not self._desk.connections.all():
+            print(self._no_model, file=sys.stderr)
+
+    async def _use(self, name: str) -> None:
+        for connection in self._desk.connections.all():
+            models = await self._desk.connections.server(connection).models()
+            if name in [model.name for model in models]:
+                chosen = await self._desk.choose(connection.name, name)
+                if chosen is not None:
+                    self._conversation.use_model(chosen.model, connection.name)
+                    print(f"You talk to {name} now.", file=sys.stderr)
+                return
+        raise OllmSandboxError(f"There is no model {name}.", "/model shows those there are.")

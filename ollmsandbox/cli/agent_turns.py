@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Turns at the terminal: while one goes on, Ctrl+C stops it; between two, the loop stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from types import FrameType
+from typing import TypeVar
+
+from ..chat.conversation import Conversation
+from ..chat.events import End
+
+T = TypeVar("T")
+# What ends a program, and shall not end it in the middle of a turn.
+_LEAVE = (signal.SIGTERM, signal.SIGHUP)
+_ALL = (signal.SIGINT, *_LEAVE)
+
+
+class Turns:
+    """Takes the program's signals until it is closed.
+
+    With handlers of Python's own: those of GLib's loop would have to be set and removed with each
+    turn, and a Ctrl+C in between is lost or ends the program.
+    """
+
+    def __init__(self, runner: asyncio.Runner, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self._runner = runner
+        self._is_running = self._is_at_prompt = False
+        self._stopping: asyncio.Task[None] | None = None
+        # Set by a signal: the program shall end, with this status.
+        self.leave = 0
+        for number in _ALL:
+            signal.signal(number, self._signalled)
+
+    def say(self, text: str) -> int:
+        """The exit status that this turn would have."""
+        ended = self.run(lambda: self.conversation.say(text))
+        if self.leave:
+            return self.leave
+        return 0 if ended.end is End.DONE else 1
+
+    def run_command(self, command: str) -> None:
+        self.run(lambda: self.conversation.run(command))
+
+    def read(self, read: Callable[[], str]) -> str:
+        """A line of the person's. Raises KeyboardInterrupt at Ctrl+C, as nothing else here does."""
+        self._is_at_prompt = True
+        try:
+            return read()
+        finally:
+            self._is_at_prompt = False
+
+    def run(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
+        with self._running():
+            return self._runner.run(self._interruptible(work))
+
+    def close(self) -> None:
+        with self._running():
+            self._runner.run(self._interruptible(self.conversation.close))
+        for number in _ALL:
+            # The program is about to end by itself.
+            signal.signal(number, signal.SIG_IGN)
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        self._is_running = True
+        try:
+            yield
+        finally:
+            self._is_running = False
+
+    async def _interruptible(self, work: Callable[[], Awaitable[T]]) -> T:
+        loop = asyncio.get_running_loop()
+        # The loop waits in C; a byte here makes it return, and Python then sees the signal.
+        reader, writer = socket.socketpair()
+        reader.settimeout(0)
+        writer.settimeout(0)
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        loop.add_reader(reader, reader.recv, 4096)
+        try:
+            return await work()
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(reader)
+            reader.close()
+            writer.close()
+            sys.stdout.flush()
+
+    def _signalled(self, number: int, _frame: FrameType | None) -> None:
+        if number in _LEAVE:
+            self.leave = 128 + number
+        if self._is_running:
+            self._runner.get_loop().call_soon_threadsafe(self._stop)
+        elif number in _LEAVE:
+            raise SystemExit(self.leave)
+        elif self._is_at_prompt:
+            # Once for each prompt; where nobody waits for it, there is nothing to interrupt.
+            self._is_at_prompt = False
+            raise KeyboardInterrupt
+
+    def _stop(self) -> None:
+        # Kept: asyncio itself does not keep tasks.
+        self._stopping = asyncio.ensure_future(self.conversation.stop())

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asks the person at the terminal, one question after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from ..permission.request import Answer, PermissionRequest, Unanswered
+from .card import KEYS, answered, card, choices, details
+from .typed import Keys
+
+# Lines of the screen that are not the card's.
+_RESERVED = 3
+_MORE = "-- {left:,} more lines: [space] shows them   [d]eny   (Enter: deny) "
+
+
+class TerminalAsker:
+    """Shows the card; Allow can be said once all of it was on the screen. Whatever is not an answer
+    is none, and Enter denies."""
+
+    def __init__(
+        self, write: Callable[[str], None], hold: Callable[[], None], go_on: Callable[[], None]
+    ) -> None:
+        """`hold`: nothing else is to be printed, until `go_on`."""
+        self._write = write
+        self._hold = hold
+        self._go_on = go_on
+        self._keys = Keys()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def ask(self, request: PermissionRequest) -> Answer:
+        async with self._one_at_a_time:
+            with self._undisturbed(), self._keys.taken():
+                self._keys.forget()
+                answer = await self._show(request)
+                self._write(f"{answered(answer)}\n")
+                return answer
+
+    async def _show(self, request: PermissionRequest) -> Answer:
+        width, height = _size()
+        page = max(height - _RESERVED, 5)
+        lines, more = card(request, width), details(request, width)
+        if len(lines) + len(more) <= page:
+            lines, more = [*lines, *more], []
+        while len(lines) > page:
+            self._print(lines[:page])
+            lines = lines[page:]
+            self._write(_MORE.format(left=len(lines)))
+            if await self._key(" d\r\n") != " ":
+                return Answer.DENY
+            self._write("\r\x1b[K")
+        self._print(lines)
+        offered = {key: answer for key, answer in KEYS.items() if answer in request.answers}
+        while True:
+            self._write(choices(request, more=bool(more)))
+            key = await self._key("".join((*offered, "\r\n", "m" if more else "")))
+            if key != "m":
+                return offered.get(key, Answer.DENY)
+            self._print(["", *more])
+
+    def _print(self, lines: Sequence[str]) -> None:
+        self._write("".join(f"{line}\n" for line in lines))
+
+    async def _key(self, wanted: str) -> str:
+        while True:
+            key = (await self._keys.key()).lower()
+            if not key:
+                self._write("\n")
+                raise Unanswered("The terminal is closed.")
+            if len(key) == 1 and key in wanted:
+                return key
+            self._write("\a")
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        self._hold()
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._write("\n(no longer asked)\n")
+            raise
+        finally:
+            self._go_on()
+
+
+def _size() -> tuple[int, int]:
+    try:
+        size = os.get_terminal_size(1)
+    except OSError:
+        return 80, 24
+    return size.columns or 80, size.lines or 24

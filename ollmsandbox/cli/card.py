@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The permission card as text: all of what will run, and what an answer will last for."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from ..permission.request import Answer, PermissionRequest
+from ..permission.visible import visible, visible_line
+
+KEYS = {
+    "d": Answer.DENY,
+    "a": Answer.ALLOW,
+    "s": Answer.ALLOW_SESSION,
+    "w": Answer.ALLOW_ALWAYS,
+    "n": Answer.DENY_ALWAYS,
+}
+_WORDS = {
+    Answer.DENY: "[d]eny",
+    Answer.ALLOW: "[a]llow once",
+    Answer.ALLOW_SESSION: "allow for this [s]ession",
+    Answer.ALLOW_ALWAYS: "al[w]ays allow",
+    Answer.DENY_ALWAYS: "[n]ever allow",
+}
+_LEAST_WIDTH = 20
+
+
+def card(request: PermissionRequest, width: int) -> list[str]:
+    """Line by line, none wider than the terminal: what a terminal breaks by itself can look like
+    a line of its own."""
+    return list(_lines(request, max(width, _LEAST_WIDTH)))
+
+
+def details(request: PermissionRequest, width: int) -> list[str]:
+    """What a command can see and write, as the plan has it."""
+    width = max(width, _LEAST_WIDTH)
+    sentences = map(visible_line, request.sees)
+    return [line for text in sentences for line in wrapped(text, width, "  - ", "    ")]
+
+
+def choices(request: PermissionRequest, *, more: bool = False) -> str:
+    offered = [words for answer, words in _WORDS.items() if answer in request.answers]
+    if more:
+        offered.append("[m]ore")
+    return f"{'   '.join(offered)}   (Enter: deny) "
+
+
+def answered(answer: Answer) -> str:
+    return f"{answer.value.capitalize()}."
+
+
+def _lines(request: PermissionRequest, width: int) -> Iterator[str]:
+    yield "─" * min(width, 60)
+    yield from wrapped(visible_line(request.question), width, "", "")
+    for line in visible(request.subject).expandtabs(4).split("\n"):
+        yield from wrapped(line, width, "  ┃ ", "  ┊ ")
+    label_width = max((len(fact.label) for fact in request.facts), default=0)
+    for fact in request.facts:
+        label = f"  {visible_line(fact.label):{label_width}}  "
+        yield from wrapped(visible_line(fact.value), width, label, " " * len(label))
+    if request.why_not_remembered:
+        yield from wrapped(request.why_not_remembered, width, "", "")
+
+
+def wrapped(text: str, width: int, first: str, further: str) -> Iterator[str]:
+    """Where it is broken the line begins differently; nothing is left out, not even a space."""
+    line, room, prefix = "", width - len(first), first
+    for character in text:
+        size = columns(character)
+        if size > room and line:
+            yield prefix + line
+            line, room, prefix = "", width - len(further), further
+        line += character
+        room -= size
+    yield prefix + line
+
+
+def columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

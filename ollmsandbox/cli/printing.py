@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A conversation as text: the answer on stdout, everything around it on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from ..chat import events
+from ..chat.events import Event
+from ..permission.request import Source, Verdict
+from ..permission.visible import visible_line
+from ..project.recorder import Report
+from ..tools.base import Outcome
+from .terminal_text import Live, safe
+from .words import summary
+
+_DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+_MOST_HELD = 1 << 20
+_MOST_SHOWN = 2000
+
+
+class Printer:
+    def __init__(self, project: str) -> None:
+        self.project = project
+        self._colour = wants_colour()
+        self._is_holding = False
+        self._held: list[tuple[TextIO, str]] = []
+        self._held_size = 0
+        self._in_line = False
+        self._is_thinking = False
+        self._live: dict[str, Live] = {}
+        # Whose output was printed last.
+        self._shown = ""
+        self._reports: list[Report] = []
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case events.TextGrew(text):
+                self._grow(text, thinking=False)
+            case events.ThinkingGrew(text):
+                self._grow(text, thinking=True)
+            case events.Withdrawn():
+                self._tell("(an empty answer; asked once more)")
+            case events.Said(message) if message.partial:
+                self._tell("(broken off)")
+            case events.Notice(text):
+                self._tell(safe(text))
+            case events.TurnEnded():
+                self._turn_ended(event)
+            case _:
+                self._hear_of_call(event)
+
+    def _hear_of_call(self, event: Event) -> None:
+        match event:
+            case events.CallBegan(call, description):
+                name = _short(visible_line(f"{call.name}: {description}"))
+                self._tell(name, bold=True)
+                self._live[call.id] = Live(name, colour=self._colour)
+                self._shown = call.id
+            case events.Answered(_, verdict):
+                if text := _said(verdict):
+                    self._tell(text)
+            case events.Output(call_id, _, data):
+                self._output(call_id, data)
+            case events.CallEnded(call, outcome):
+                self._ended(call.id, outcome)
+            case events.Settled(_, report):
+                self._tell_changes([report])
+
+    def hold(self) -> None:
+        """A question is on the screen."""
+        self._end_line()
+        self._is_holding = True
+
+    def go_on(self) -> None:
+        self._is_holding = False
+        held, self._held, self._held_size = self._held, [], 0
+        for stream, text in held:
+            self._write(stream, text)
+
+    def write(self, text: str) -> None:
+        """Beside all that is held back."""
+        sys.stdout.flush()
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    def _grow(self, text: str, *, thinking: bool) -> None:
+        stream = sys.stderr if thinking else sys.stdout
+        shown = safe(text)
+        if thinking != self._is_thinking:
+            self._end_line()
+            self._is_thinking = thinking
+        self._write(stream, f"{_DIM}{shown}{_RESET}" if thinking and self._colour else shown)
+        self._in_line = not shown.endswith("\n")
+
+    def _tell(self, text: str, *, bold: bool = False) -> None:
+        """What is harmless already."""
+        self._end_line()
+        is_bold = bold and self._colour
+        self._write(sys.stderr, f"{_BOLD}{text}{_RESET}\n" if is_bold else f"{text}\n")
+
+    def _out(self, text: str) -> None:
+        if text:
+            self._end_line()
+            self._write(sys.stderr, text)
+
+    def _end_line(self) -> None:
+        if self._in_line:
+            self._in_line = False
+            self._write(sys.stdout if not self._is_thinking else sys.stderr, "\n")
+
+    def _output(self, call_id: str, data: bytes) -> None:
+        if live := self._live.get(call_id):
+            self._name(call_id)
+            self._out(live.feed(data))
+
+    def _name(self, call_id: str) -> None:
+        """Where several run side by side it is said whose the next lines are."""
+        if call_id != self._shown and call_id in self._live:
+            if before := self._live.get(self._shown):
+                self._out(before.pause())
+            self._shown = call_id
+            self._tell(self._live[call_id].name)
+
+    def _ended(self, call_id: str, outcome: Outcome) -> None:
+        result = outcome.result
+        tail = self._live[call_id].end() if call_id in self._live else ""
+        if tail or (result is not None and result.exit_code != 0) or not outcome.ok:
+            self._name(call_id)
+        self._live.pop(call_id, None)
+        self._out(tail)
+        if result is not None and result.exit_code != 0:
+            self._tell(f"  exit status {result.exit_code}")
+        elif result is None and not outcome.ok:
+            self._tell(f"  {safe(outcome.text[:_MOST_SHOWN])}")
+        if outcome.report is not None:
+            self._reports.append(outcome.report)
+
+    def _turn_ended(self, ended: events.TurnEnded) -> None:
+        self._end_line()
+        self.tell_changes()
+        if text := " ".join(part for part in (ended.end.value, ended.why) if part):
+            self._tell(safe(text))
+
+    def tell_changes(self) -> None:
+        """What the calls since the last time have changed."""
+        reports, self._reports = self._reports, []
+        self._tell_changes(reports)
+
+    def _tell_changes(self, reports: list[Report]) -> None:
+        for report in reports:
+            for line in summary(report, self.project):
+                self._tell(line)
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        if self._is_holding:
+            self._held_size += len(text)
+            # What is said is kept; of output, only so much.
+            if self._held_size < _MOST_HELD:
+                self._held.append((stream, text))
+            return
+        stream.write(text)
+        stream.flush()
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}… ({len(line):,} characters)"
+
+
+def _said(verdict: Verdict) -> str:
+    """Of what the person was asked they know what they said."""
+    if verdict.source is Source.NOBODY:
+        return f"Denied, because nobody was asked: {visible_line(verdict.request.question)}"
+    if verdict.source is Source.PERSON:
+        return ""
+    rule = "for this session" if verdict.source is Source.SESSION else "always"
+    return f"{'Allowed' if verdict.allowed else 'Denied'}: you said so {rule}."
+
+
+def wants_colour(environ: Callable[[str], str | None] = os.environ.get) -> bool:
+    return (
+        sys.stderr.isatty()
+        and sys.stdout.isatty()
+        and not environ("NO_COLOR")
+        and environ("TERM") != "dumb"
+    )

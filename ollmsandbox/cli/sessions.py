@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox sessions`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from ..chat.export import as_json, as_markdown
+from ..chat.history import History
+from ..chat.open_lock import OpenLock
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..permission.visible import visible_line
+from ..project.manager import ProjectManager
+from .terminal_text import safe
+
+
+def sessions(given: argparse.Namespace) -> int:
+    manager = ProjectManager(Paths.from_environ(os.environ))
+    history = History(manager)
+    try:
+        if given.action in ("list", "search"):
+            return _list(history, given)
+        if given.action in ("show", "export"):
+            return _write(history, given)
+        if given.action == "rename":
+            history.rename(history.find(given.session).id, given.title)
+            return 0
+        return _delete(history, given.session)
+    finally:
+        for notice in manager.notices:
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        manager.close()
+
+
+def _list(history: History, given: argparse.Namespace) -> int:
+    words = " ".join(given.words) if given.action == "search" else ""
+    found = history.sessions(given.project, words, given.limit)
+    if given.json:
+        print(json.dumps([asdict(info) for info in found]))
+        return 0
+    for info in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated_at))
+        print(f"{info.id}  {when}  {visible_line(info.title)}")
+        about = [part for part in (info.project, info.model) if part]
+        print(f"    {visible_line(', '.join(about))}")
+    if not found:
+        print("There is no such session." if words else "There is no session yet.")
+    return 0
+
+
+def _write(history: History, given: argparse.Namespace) -> int:
+    make = as_json if given.json else as_markdown
+    text = make(history, history.find(given.session).id)
+    if given.action == "export" and given.output is not None:
+        try:
+            # Never over something that is there.
+            with Path(given.output).open("x", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+        except OSError as error:
+            raise OllmSandboxError(f"{given.output}: {error.strerror}.") from error
+    else:
+        # A command's output may be in there.
+        sys.stdout.write(safe(text) if sys.stdout.isatty() else text)
+    return 0
+
+
+def _delete(history: History, names: list[str]) -> int:
+    chosen = [history.find(name) for name in names]
+    for info in chosen:
+        lock = OpenLock(history.manager.paths, info.id)
+        try:
+            history.delete(info.id)
+        finally:
+            lock.release()
+    count = len(chosen)
+    print(f"{count} {'session' if count == 1 else 'sessions'} deleted.")
+    return 0

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What others wrote, as a terminal may show it: colours stay, nothing else has any effect."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from ..sandbox.output import harmless
+
+_PREFIX = "  │ "
+# A sequence, whole or cut off at the end of a piece; then what is no text.
+_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-OQ-WYZ`-~\\])"
+)
+_CUT_OFF = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m\Z")
+_LONGEST_SEQUENCE = 1000
+_MOST_COLOURS = 8
+_RESET = "\x1b[0m"
+
+
+def safe(text: str) -> str:
+    """A model's words, or a path."""
+    return harmless(text)
+
+
+class Live:
+    """A command's output, line by line behind a bar that it cannot paint over. Of much, the
+    beginning; the rest is counted."""
+
+    def __init__(
+        self, name: str = "", *, colour: bool, most_lines: int = 300, most: int = 100_000
+    ) -> None:
+        self.name = name
+        self._colour = colour
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self._colours: list[str] = []
+        self._at_start = True
+        self._lines_left = most_lines
+        self._left = most
+        self.dropped_lines = 0
+
+    def feed(self, data: bytes) -> str:
+        text = self._rest + self._decoder.decode(data)
+        self._rest = ""
+        if cut := _CUT_OFF.search(text):
+            # One that does not end is no sequence.
+            if len(cut[0]) < _LONGEST_SEQUENCE:
+                self._rest = cut[0]
+            text = text[: cut.start()]
+        return self._shown(text.replace("\r\n", "\n"))
+
+    def end(self) -> str:
+        """What closes the last line, and how much was not shown."""
+        text = self.pause()
+        if self.dropped_lines:
+            text += f"{_PREFIX}[{self.dropped_lines:,} more lines]\n"
+        return text
+
+    def pause(self) -> str:
+        """What closes the line, so that something else can be printed."""
+        return "" if self._at_start else self._newline()
+
+    def _shown(self, text: str) -> str:
+        parts: list[str] = []
+        at = 0
+        for sequence in _SEQUENCE.finditer(text):
+            self._add(parts, text[at : sequence.start()])
+            if self._colour and _COLOUR.match(sequence[0]) and self._lines_left > 0:
+                self._note_colour(sequence[0])
+                if not self._at_start:
+                    parts.append(sequence[0])
+            at = sequence.end()
+        self._add(parts, text[at:])
+        return "".join(parts)
+
+    def _add(self, parts: list[str], text: str) -> None:
+        for piece in re.split(r"([\n\r])", text):
+            if not piece:
+                continue
+            if self._lines_left <= 0 or self._left <= 0:
+                self.dropped_lines += piece == "\n"
+                continue
+            if piece == "\n":
+                parts.append(self._bar() + self._newline())
+                self._lines_left -= 1
+            elif piece == "\r":
+                # The line is written anew; the bar stays.
+                if not self._at_start:
+                    parts.append(f"\r\x1b[K{_RESET}" if self._colour else "\n")
+                    self._at_start = True
+            else:
+                parts.append(self._bar() + harmless(piece))
+                self._left -= len(piece)
+
+    def _bar(self) -> str:
+        if not self._at_start:
+            return ""
+        self._at_start = False
+        return f"\x1b[2m{_PREFIX}{_RESET}{''.join(self._colours)}" if self._colour else _PREFIX
+
+    def _newline(self) -> str:
+        self._at_start = True
+        return f"{_RESET}\n" if self._colours else "\n"
+
+    def _note_colour(self, sequence: str) -> None:
+        if sequence in ("\x1b[m", _RESET):
+            self._colours.clear()
+        else:
+            self._colours = [*self._colours, sequence][-_MOST_COLOURS:]

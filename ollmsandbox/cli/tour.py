@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox tour`"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from ..chat.providers.connections import TOUR
+from ..chat.providers.tour import make_sample
+from ..paths import Paths
+from .agent import agent
+
+_MOST = 100
+
+
+def tour(given: argparse.Namespace) -> int:
+    home = Paths.from_environ(os.environ).home
+    folder = make_sample(Path(given.project) if given.project else _unused(home))
+    if not given.json:
+        print(f"ollmsandbox: The sample project is in {folder}.", file=sys.stderr)
+    return agent(
+        argparse.Namespace(
+            text="Show me around.",
+            model="",
+            connection=TOUR.name,
+            project=str(folder),
+            session=None,
+            go_on=False,
+            apply="auto",
+            profile=None,
+            max_turns=50,
+            max_minutes=None,
+            max_tokens=None,
+            allow_private=False,
+            ask_every_command=False,
+            yes_to_nothing=given.yes_to_nothing,
+            json=given.json,
+        )
+    )
+
+
+def _unused(home: Path) -> Path:
+    """A new one each time: the tour shows a bug that it corrects."""
+    name = "OLLM Sandbox Tour"
+    names = (name, *(f"{name} {number}" for number in range(2, _MOST)))
+    return next((home / n for n in names if not (home / n).exists()), home / name)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A model that says what a test tells it to say, and tools that do what a test tells them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ollmsandbox.chat.events import Event
+from ollmsandbox.chat.messages import Message, ToolCall, ToolSpec
+from ollmsandbox.chat.providers.base import (
+    Called,
+    Finished,
+    Piece,
+    ProviderError,
+    Text,
+    Thinking,
+    Usage,
+)
+from ollmsandbox.tools.base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
+
+T = TypeVar("T")
+
+# What a reply is made of: pieces, an error to raise, an event to wait for.
+Part = Piece | ProviderError | asyncio.Event | str
+Reply = Sequence[Part]
+
+# Ends a wait that a stop should have ended.
+FOREVER = 3600.0
+
+
+def call(name: str = "run_command", id: str = "1", **arguments: object) -> Called:
+    return Called(ToolCall(id, name, arguments))
+
+
+class ScriptedModel:
+    """Each reply once, in order; after the last one it says `Done.`"""
+
+    def __init__(self, *replies: Reply, length: int | None = None, name: str = "scripted") -> None:
+        self.name = name
+        self._replies = list(replies)
+        self._length = length
+        self.seen: list[tuple[Message, ...]] = []
+        self.tools: list[tuple[ToolSpec, ...]] = []
+        self.open = 0
+
+    async def context_length(self) -> int | None:
+        return self._length
+
+    async def reply(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncIterator[Piece]:
+        self.seen.append(tuple(messages))
+        self.tools.append(tuple(tools))
+        parts = self._replies.pop(0) if self._replies else ("Done.",)
+        self.open += 1
+        try:
+            for part in parts:
+                # As a server's words come: not all in one moment.
+                await asyncio.sleep(0)
+                if isinstance(part, asyncio.Event):
+                    await part.wait()
+                elif isinstance(part, ProviderError):
+                    raise part
+                elif isinstance(part, str):
+                    yield Text(part)
+                else:
+                    yield part
+            yield Finished()
+        finally:
+            self.open -= 1
+
+
+class SlowModel(ScriptedModel):
+    """Never ends what it began."""
+
+    def __init__(self, *begin: Part) -> None:
+        super().__init__([*begin, asyncio.Event()])
+
+
+@dataclass
+class Listening:
+    """Keeps what it hears, and waits for what it wants to hear."""
+
+    heard: list[Event] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __call__(self, event: Event) -> None:
+        self.heard.append(event)
+        self._news.set()
+
+    def of(self, kind: type[T]) -> list[T]:
+        return [event for event in self.heard if isinstance(event, kind)]
+
+    async def until(self, found: Callable[[], object], seconds: float = 60) -> None:
+        """Looked at with all that is heard, and now and then besides."""
+        async with asyncio.timeout(seconds):
+            while not found():
+                self._news.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), 0.05)
+
+
+class FakeTool(Tool):
+    """Does what the test's function does."""
+
+    def __init__(
+        self,
+        name: str,
+        does: Callable[[Mapping[str, object], Watcher], object],
+        *,
+        independent: bool = False,
+    ) -> None:
+        self.name = name
+        self.does = does
+        self.independent = independent
+        self.running = 0
+        self.most_at_once = 0
+
+    @property
+    def description(self) -> str:
+        return f"{self.name}, for tests"
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        return {"type": "object", "properties": {}}
+
+    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RequestBase:
+        if isinstance(arguments, str):
+            raise ToolError("The arguments are no JSON object.")
+        return FakeRequest(self, arguments)
+
+
+class FakeRequest(RequestBase):
+    def __init__(self, tool: FakeTool, arguments: Mapping[str, object]) -> None:
+        self._tool = tool
+        self._arguments = arguments
+
+    def describe(self) -> str:
+        return f"{self._tool.name} {dict(self._arguments)}"
+
+    @property
+    def is_independent(self) -> bool:
+        return self._tool.independent
+
+    async def execute(self, watcher: Watcher) -> Outcome:
+        tool = self._tool
+        tool.running += 1
+        tool.most_at_once = max(tool.most_at_once, tool.running)
+        try:
+            watcher.started(0, None)
+            watcher.output(Stream.STDOUT, b"working\n")
+            result = tool.does(self._arguments, watcher)
+            if asyncio.iscoroutine(result):
+                result = await result
+            return result if isinstance(result, Outcome) else Outcome(str(result), ok=True)
+        finally:
+            tool.running -= 1
+
+
+__all__ = [
+    "FOREVER",
+    "Called",
+    "FakeTool",
+    "Finished",
+    "Listening",
+    "Reply",
+    "ScriptedModel",
+    "SlowModel",
+    "Text",
+    "Thinking",
+    "Usage",
+    "call",
+]
