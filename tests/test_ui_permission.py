@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 import weakref
@@ -13,12 +14,20 @@ from gi.repository import Gdk, Gtk
 from ui_helper import Screen, all_of, draw_frames, spin_until, texts
 
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
-from ollmsandbox.ui import permission_words
+from ollmsandbox.ui import permission_card, permission_words
+from ollmsandbox.ui.asking import WindowAsker
 from ollmsandbox.ui.permission_card import ChatPermission
 
 pytestmark = pytest.mark.anybody
 
 LONG = "\n".join(f"echo step {number}" for number in range(60))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The person thinks quickly, except where a test says otherwise."""
+    monkeypatch.setattr(permission_card, "_PAUSE", 1)
+    monkeypatch.setattr(permission_card, "_LOOK", 5)
 
 
 class Shown:
@@ -28,7 +37,8 @@ class Shown:
         self.card = ChatPermission(request)
         answers = self.answers = list[Answer]()
         self.card.connect("answered", lambda _card, answer: answers.append(answer))
-        self.scroller = Gtk.ScrolledWindow(child=self.card)
+        self.view = Gtk.Viewport(child=self.card, vscroll_policy=Gtk.ScrollablePolicy.NATURAL)
+        self.scroller = Gtk.ScrolledWindow(child=self.view)
         self.window = screen.show(self.scroller, width, 600)
 
     @property
@@ -56,6 +66,7 @@ def names(card: ChatPermission) -> list[str]:
 
 def test_what_is_asked_each_time_has_two_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
+    spin_until(shown.can_allow)
     assert names(shown.card) == ["Deny", "Allow Once"]
     assert "This is asked every time and never remembered." in texts(shown.card)
 
@@ -73,6 +84,7 @@ def test_what_can_be_remembered_has_five_answers(screen: Screen) -> None:
 
 def test_a_command_that_no_rule_can_hold_has_three_answers(screen: Screen) -> None:
     shown = Shown(screen, asked("make && make install"))
+    spin_until(shown.can_allow)
     assert names(shown.card) == ["Deny Always", "Deny", "Allow"]
     assert any("cannot be remembered" in text for text in texts(shown.card))
 
@@ -161,6 +173,19 @@ def test_a_larger_window_may_show_all_of_it(screen: Screen) -> None:
     spin_until(shown.can_allow)
 
 
+def test_a_click_that_comes_at_once_allows_nothing(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permission_card, "_PAUSE", 3_600_000)
+    shown = Shown(screen, with_network())
+    draw_frames(shown.window, 3)
+    shown.click(Answer.ALLOW)
+    assert not shown.answers
+    assert not shown.can_allow()
+    shown.click(Answer.DENY)
+    assert shown.answers == [Answer.DENY]
+
+
 def test_a_card_that_was_never_shown_allows_nothing() -> None:
     card = ChatPermission(with_network())
     answers: list[Answer] = []
@@ -173,10 +198,10 @@ def test_a_letter_allows_nothing_that_is_out_of_sight(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)
     box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
-    shown.scroller.set_child(None)
+    shown.view.set_child(None)
     box.append(Gtk.Label(height_request=3000))
     box.append(shown.card)
-    shown.scroller.set_child(box)
+    shown.view.set_child(box)
     draw_frames(shown.window, 3)
     shown.click(Answer.ALLOW)
     assert not shown.answers
@@ -301,3 +326,25 @@ def test_buttons_stand_in_one_line_in_two_or_below_each_other(screen: Screen) ->
     card = ChatPermission(asked("make install"))
     counts = [len(card.buttons.lines_for(width)) for width in (800, 500, 200)]
     assert counts == [1, 2, 5]
+
+
+def test_an_asker_takes_only_answers_that_the_card_offers() -> None:
+    request = with_network()
+
+    async def ask() -> Answer:
+        asker = WindowAsker()
+        settled: list[PermissionRequest] = []
+        asker.connect("settled", lambda _asker, which: settled.append(which))
+        waiting = asyncio.ensure_future(asker.ask(request))
+        await asyncio.sleep(0)
+        asker.answer("another", Answer.ALLOW)
+        with pytest.raises(ValueError, match="cannot be given"):
+            asker.answer(request.id, Answer.ALLOW_ALWAYS)
+        assert asker.waiting == [request]
+        asker.deny_all()
+        answer = await waiting
+        assert settled == [request]
+        asker.answer(request.id, Answer.ALLOW)
+        return answer
+
+    assert asyncio.run(ask()) is Answer.DENY

@@ -16,7 +16,7 @@ def about(parent: Gtk.Window) -> Adw.AboutWindow:
         transient_for=parent,
         modal=True,
         application_name="OLLM Sandbox",
-        application_icon=SCHEMA,
+        application_icon=Gtk.Window.get_default_icon_name() or SCHEMA,
         version=__version__,
         developer_name=_("The OLLM Sandbox founders"),
         copyright=_("© 2026 The OLLM Sandbox founders"),

@@ -21,8 +21,11 @@ from .asking import WindowAsker
 from .model_choice import ModelChoice
 from .sessions import Sessions
 from .settings import SCHEMA, Settings
-from .template import stylesheet
+from .template import icons, stylesheet
 from .window import Window
+
+# What is tried out stands beside what is used, and looks different.
+DEVELOPMENT = f"{SCHEMA}.Devel"
 
 _SHORTCUTS = {
     "app.quit": ["<Control>q"],
@@ -45,12 +48,13 @@ class Application(Adw.Application):
     def __init__(self, environ: Mapping[str, str], application_id: str = SCHEMA) -> None:
         super().__init__(application_id=application_id, flags=Gio.ApplicationFlags.HANDLES_OPEN)
         self._environ = environ
+        self._is_development = application_id == DEVELOPMENT
         self.window: Window | None = None
         self.asker = WindowAsker()
 
     def do_startup(self) -> None:
         Adw.Application.do_startup(self)
-        Gtk.Window.set_default_icon_name(SCHEMA)
+        Gtk.Window.set_default_icon_name(DEVELOPMENT if self._is_development else SCHEMA)
         settings = Gtk.Settings.get_default()
         assert settings is not None
         # A message that the focus passes through is not to be marked.
@@ -74,8 +78,13 @@ class Application(Adw.Application):
         question = Gio.SimpleAction.new("show-question", GLib.VariantType.new("(ss)"))
         question.connect("activate", lambda _action, target: self._show_question(*target.unpack()))
         self.add_action(question)
-        for action, keys in _SHORTCUTS.items():
-            self.set_accels_for_action(action, keys)
+        # Offered by the desktop, too, before there is a window.
+        for name in ("new-session", "preferences"):
+            action = Gio.SimpleAction.new(name, None)
+            action.connect("activate", self._on_window_action)
+            self.add_action(action)
+        for action_name, keys in _SHORTCUTS.items():
+            self.set_accels_for_action(action_name, keys)
         self.asker.connect("asked", lambda _asker, request: self._announce(request))
         self.asker.connect(
             "settled", lambda _asker, request: self.withdraw_notification(request.id)
@@ -106,6 +115,8 @@ class Application(Adw.Application):
                 self, self.desk, self.sessions, self.choice, self.asker, self.settings
             )
             self.window.connect("closed", self._on_closed)
+            if self._is_development:
+                self.window.add_css_class("devel")
         self.window.present()
         return self.window
 
@@ -143,25 +154,26 @@ class Application(Adw.Application):
         notification.add_button_with_target(_("Show the Question"), "app.show-question", target)
         self.send_notification(request.id, notification)
 
+    def _on_window_action(self, action: Gio.SimpleAction, _target: None) -> None:
+        self._present().activate_action(f"win.{action.get_name()}", None)
+
     def _show_question(self, session_id: str, call_id: str) -> None:
         self._present().show_question(session_id, call_id)
 
 
 def _find_icons(display: Gdk.Display) -> None:
-    """In a checkout they are not installed."""
-    icons = os.path.join(os.path.dirname(stylesheet()), "icons")
-    if os.path.isdir(icons):
-        Gtk.IconTheme.get_for_display(display).add_search_path(icons)
+    for folder in icons():
+        Gtk.IconTheme.get_for_display(display).add_search_path(str(folder))
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], application_id: str = "") -> int:
     """`arguments` with the program's name first."""
     if not Gtk.init_check() or Gdk.Display.get_default() is None:
         print("ollmsandbox: There is no display to open a window on.", file=sys.stderr)
         print("Use a sub-command (`ollmsandbox --help`), or build-aux/run.", file=sys.stderr)
         return 1
     try:
-        application = Application(dict(os.environ))
+        application = Application(dict(os.environ), application_id or SCHEMA)
         return run_application(application, arguments)
     except OllmSandboxError as error:
         print(f"ollmsandbox: {error}", file=sys.stderr)

@@ -37,9 +37,8 @@ class RunRow(Gtk.Box):
         text.append(command)
         text.append(about)
         top.append(text)
-        self.append(top)
         states = {one.state for one in run.items} - {State.CONFLICT}
-        buttons = Gtk.Box(spacing=6, halign=Gtk.Align.END)
+        buttons = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
         for name, label in words.verbs(states):
             button = Gtk.Button(label=label)
             button.add_css_class("small-button")
@@ -50,7 +49,8 @@ class RunRow(Gtk.Box):
                 [Gtk.AccessibleProperty.LABEL], [f"{label}: {visible_line(run.command)}"]
             )
             buttons.append(button)
-        self.append(buttons)
+        top.append(buttons)
+        self.append(top)
         self.set_tooltip_text(visible_line(run.command)[:500])
 
 

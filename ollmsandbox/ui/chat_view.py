@@ -47,6 +47,7 @@ class ChatView(Gtk.Box):
         self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
         # Calls that are under way.
         self._watched: dict[CallEntry, int] = {}
+        self._asking: set[CallEntry] = set()
         # A question that gets the focus as soon as its card is there.
         self._to_focus: CallEntry | None = None
         self._empty = Adw.StatusPage(
@@ -62,7 +63,7 @@ class ChatView(Gtk.Box):
         self.column = LazyColumn(self._make_row)
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
-        self.column.connect("scrolled", weakly(self._on_scrolled))
+        self.column.connect("scrolled", weakly(self._on_looked))
         self.column.connect("row-dropped", weakly(self._on_dropped))
         self._to_end = Gtk.Button(
             icon_name="go-bottom-symbolic",
@@ -183,6 +184,7 @@ class ChatView(Gtk.Box):
         for entry in tuple(self._watched):
             self._unwatch(entry)
         self._to_focus = None
+        self._asking.clear()
         if self.session is not None:
             self.session.draft = self.composer.text
         self.column.set_items([])
@@ -225,17 +227,28 @@ class ChatView(Gtk.Box):
             self.column.unpin(entry)
             self._unwatch(entry)
         if entry.stage is Stage.ASKING:
+            self._asking.add(entry)
             if self._to_focus is None and self.column.at_end and self._may_take_focus():
                 self._to_focus = entry
-        elif entry is self._to_focus:
-            self._to_focus = None
+        elif entry in self._asking:
+            self._asking.remove(entry)
+            self._to_focus = self._next_question()
         self._on_scrolled()
+
+    def _next_question(self) -> CallEntry | None:
+        asking = self.session.asking() if self.session else []
+        return next((entry for entry in asking if self.column.is_in_view(entry)), None)
 
     def _may_take_focus(self) -> bool:
         """Not from somebody who is writing, or does something else by keyboard."""
         root = self.get_root()
         focus = root.get_focus() if root is not None else None
-        is_free = focus is None or focus.is_ancestor(self.composer)
+        # What only scrolls has the focus as long as nobody has chosen anything.
+        is_free = (
+            focus is None
+            or focus.is_ancestor(self.composer)
+            or (isinstance(focus, Gtk.ScrolledWindow) and focus.is_ancestor(self))
+        )
         return is_free and not self.composer.text
 
     def _focus_question(self) -> None:
@@ -256,8 +269,11 @@ class ChatView(Gtk.Box):
     def _on_state(self, session: OpenSession) -> None:
         self.composer.set_busy(session.is_busy)
 
-    def _on_scrolled(self, *_args: object) -> None:
+    def _on_looked(self, _column: LazyColumn) -> None:
         self._focus_question()
+        self._on_scrolled()
+
+    def _on_scrolled(self, *_args: object) -> None:
         self._to_end.set_visible(not self.column.at_end)
         hidden = [
             entry

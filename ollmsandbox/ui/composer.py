@@ -50,6 +50,9 @@ class Composer(Gtk.Box):
         # Something of an input method that is not text yet: Enter is for it.
         self._is_composing = False
         self._buffer = self.view.get_buffer()
+        # Not through the template, which would keep the whole composer alive.
+        self.send_button.connect("clicked", weakly(self._on_send))
+        self.stop_button.connect("clicked", weakly(self._on_stop))
         self._buffer.connect("changed", weakly(self._on_changed))
         keys = Gtk.EventControllerKey()
         keys.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
@@ -197,12 +200,10 @@ class Composer(Gtk.Box):
         GLib.timeout_add(0, weakly(self.add_paths), shown)
         return bool(shown)
 
-    @Gtk.Template.Callback()
     def _on_send(self, _button: Gtk.Button) -> None:
         self._send()
         self.focus()
 
-    @Gtk.Template.Callback()
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")
         self.focus()

@@ -51,10 +51,18 @@ async def choose_folder(parent: Gtk.Window, title: str) -> str | None:
     return file.get_path() if file is not None else None
 
 
+async def choose_file(parent: Gtk.Window, title: str) -> Path | None:
+    chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.OPEN, None, None)
+    return _path_of(await _chosen(chooser))
+
+
 async def choose_new_file(parent: Gtk.Window, title: str, name: str) -> Path | None:
     chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.SAVE, None, None)
     chooser.set_current_name(name)
-    file = await _chosen(chooser)
+    return _path_of(await _chosen(chooser))
+
+
+def _path_of(file: Gio.File | None) -> Path | None:
     path = file.get_path() if file is not None else None
     return Path(path) if path is not None else None
 

@@ -91,6 +91,7 @@ class MessageRow(Gtk.Box):
             view.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
             self._thoughts = view.get_buffer()
             self._thinking = Gtk.Expander(label=_("Thinking"), child=view)
+            self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
             self._thinking.add_css_class("dim-label")
             self.insert_child_after(self._thinking, self.get_first_child())
         self._thoughts.insert(self._thoughts.get_end_iter(), text)

@@ -103,6 +103,8 @@ class ModelChooser(Gtk.MenuButton):
     def _fill(self) -> None:
         connection, model = self._current
         text = f"{connection}, {model}" if model else _("No model chosen")
+        if model.casefold().startswith(connection.casefold()):
+            text = model or text
         self._label.set_label(text)
         self._icon.set_from_icon_name(_ICONS[self._link])
         for name in ("success", "warning"):

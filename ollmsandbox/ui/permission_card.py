@@ -139,19 +139,21 @@ class ChatPermission(Gtk.Box):
             if top and adjustment.get_value() <= 1:
                 self._saw_start = True
             # From the start to the end: somebody who scrolls there has passed what is between.
-            end = adjustment.get_value() + page
-            if bottom and end >= adjustment.get_upper() - 1 and self._is_laid_out():
+            if bottom and self._is_end_in_sight():
                 self._saw_end = True
         self._show_whether_it_can_be_allowed()
 
-    def _is_laid_out(self) -> bool:
+    def _is_end_in_sight(self) -> bool:
         """A text view finds out little by little how high its lines are, and seems to be at its end
         before it has begun. A line that it does not know yet has no height."""
+        seen = self.subject.get_visible_rect()
         place = self.subject.get_buffer().get_start_iter()
-        while self.subject.get_line_yrange(place)[1] > 0:
-            if not place.forward_line() or place.is_end():
-                return self.subject.get_line_yrange(place)[1] > 0
-        return False
+        while True:
+            top, height = self.subject.get_line_yrange(place)
+            if not height:
+                return False
+            if not place.forward_line():
+                return top + height <= seen.y + seen.height + 1
 
     def _show_whether_it_can_be_allowed(self) -> None:
         for answer, button in self._by_answer.items():

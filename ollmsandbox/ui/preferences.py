@@ -12,6 +12,7 @@ from .preferences_connections import ConnectionsPage
 from .preferences_general import GeneralPage
 from .preferences_safety import SafetyPage
 from .preferences_storage import StoragePage
+from .preferences_system import SystemPage
 from .settings import Settings
 from .signals import signals
 from .tasks import Tasks
@@ -21,7 +22,7 @@ from .weakly import weakly
 class Preferences(Adw.PreferencesWindow):
     __gtype_name__ = "OllmPreferences"
 
-    __gsignals__ = signals({"connections-changed": ()})
+    __gsignals__ = signals({"connections-changed": (), "system-changed": ()})
 
     def __init__(self, parent: Gtk.Window, desk: Desk, settings: Settings) -> None:
         super().__init__(transient_for=parent, modal=True, search_enabled=False)
@@ -32,8 +33,10 @@ class Preferences(Adw.PreferencesWindow):
         self.connections = ConnectionsPage(self, desk.connections, tasks)
         self.connections.connect("changed", weakly(self._on_connections))
         self.safety = SafetyPage(desk.paths, desk.rules, settings, tasks)
+        self.system = SystemPage(self, desk.paths, desk.environ, desk.manager, tasks)
+        self.system.connect("changed", weakly(self._on_system))
         self.storage = StoragePage(self, desk.paths, desk.manager, tasks)
-        for page in (self.general, self.connections, self.safety, self.storage):
+        for page in (self.general, self.connections, self.safety, self.system, self.storage):
             self.add(page)
         self.connect("close-request", weakly(self._on_close))
 
@@ -43,8 +46,14 @@ class Preferences(Adw.PreferencesWindow):
     def show_connections(self) -> None:
         self.set_visible_page(self.connections)
 
+    def show_system(self) -> None:
+        self.set_visible_page(self.system)
+
     def _on_connections(self, _page: ConnectionsPage) -> None:
         self.emit("connections-changed")
+
+    def _on_system(self, _page: SystemPage) -> None:
+        self.emit("system-changed")
 
     def _on_close(self, _window: Adw.PreferencesWindow) -> bool:
         self._tasks.cancel()

@@ -13,10 +13,12 @@ from gi.repository import GLib
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.recorder import Recorder
+from ..project.system import System, system_of
 from ..sandbox import profile_file
 from ..sandbox.bubble import Bubble
 from ..sandbox.plan import Plan
 from ..sandbox.profile import Limits
+from ..sandbox.rootfs_store import need
 from .open_session import OpenSession
 from .sandbox_badge import Section, Wall
 
@@ -33,7 +35,14 @@ def look(project: str, profile: str, paths: Paths, environ: Mapping[str, str]) -
         if not Bubble.can_wrap(environ):
             return _without_wall()
         loaded = profile_file.load(profile, paths.profiles, paths.cache)
-        bubble = Bubble(project, profile=loaded, environ=environ, keeper=Recorder(project, paths))
+        alpine = system_of(paths, project) is System.ALPINE
+        bubble = Bubble(
+            project,
+            profile=loaded,
+            environ=environ,
+            keeper=Recorder(project, paths),
+            rootfs=need(paths, environ) if alpine else None,
+        )
         return ProjectState(Wall.SANDBOXED, sections_of(bubble.plan))
     except OllmSandboxError as error:
         return ProjectState(Wall.NONE, (Section(_("Commands cannot run here"), (str(error),)),))

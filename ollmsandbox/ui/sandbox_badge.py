@@ -70,6 +70,8 @@ class SandboxBadge(Gtk.MenuButton):
         }[wall]
         self._icon.set_from_icon_name(_ICONS[wall])
         self._label.set_label(words)
+        # Or the title would take its room.
+        self._label.set_width_chars(len(words))
         self.set_tooltip_text(words)
         self.update_property([Gtk.AccessibleProperty.LABEL], [words])
         for name in ("success", "warning"):

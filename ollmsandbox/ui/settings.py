@@ -13,6 +13,7 @@ from gi.repository import Gio, GObject
 
 from ..paths import Paths, write_atomically
 from .signals import signals
+from .template import schemas
 
 SCHEMA = "io.github.ollmsandbox.OllmSandbox"
 
@@ -96,13 +97,13 @@ def _has_backend(environ: Mapping[str, str]) -> bool:
 
 
 def _find_schema() -> Gio.SettingsSchema | None:
-    """Installed, or in the build folder of a checkout that was not installed."""
+    """Where every program looks, or with the package that was not installed there."""
     default = Gio.SettingsSchemaSource.get_default()
     found = default.lookup(SCHEMA, True) if default is not None else None
-    built = Path(__file__).parents[2] / "build" / "data"
-    if found is None and (built / "gschemas.compiled").is_file():
-        source = Gio.SettingsSchemaSource.new_from_directory(str(built), default, True)
-        found = source.lookup(SCHEMA, False)
+    for folder in schemas():
+        if found is None:
+            source = Gio.SettingsSchemaSource.new_from_directory(str(folder), default, True)
+            found = source.lookup(SCHEMA, False)
     # One of another version does not know all that is asked for.
     return found if found is not None and set(DEFAULTS) <= set(found.list_keys()) else None
 

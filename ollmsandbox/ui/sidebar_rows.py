@@ -49,7 +49,9 @@ class ProjectRow(Gtk.ListBoxRow):
         box.append(text)
         if item.path and not item.is_missing:
             new = Gtk.Button(icon_name="list-add-symbolic", valign=Gtk.Align.CENTER)
-            new.set_tooltip_text(_("New Session in {}").format(item.name))
+            words = _("New Session in {}").format(item.name)
+            new.set_tooltip_text(words)
+            new.update_property([Gtk.AccessibleProperty.LABEL], [words])
             new.add_css_class("flat")
             new.set_action_name("sidebar.new-session")
             new.set_action_target_value(_text(item.path))
@@ -111,4 +113,5 @@ def _menu_button(menu: Gio.Menu, name: str) -> Gtk.MenuButton:
     )
     button.add_css_class("flat")
     button.set_tooltip_text(name)
+    button.update_property([Gtk.AccessibleProperty.LABEL], [name])
     return button

@@ -56,6 +56,8 @@ class ToolCard(Gtk.Box):
     note: Gtk.Label = Gtk.Template.Child()
     output_tools: Gtk.Box = Gtk.Template.Child()
     usage_place = Gtk.Template.Child()
+    find_button: Gtk.Button = Gtk.Template.Child()
+    copy_button: Gtk.Button = Gtk.Template.Child()
     changes_box: Gtk.Box = Gtk.Template.Child()
     changes: Gtk.Label = Gtk.Template.Child()
     undo_button: Gtk.Button = Gtk.Template.Child()
@@ -68,7 +70,7 @@ class ToolCard(Gtk.Box):
         self._project = project
         self._questions: list[ChatPermission] = []
         self.output: TerminalView | None = None
-        self._usage: UsageWatch | None = None
+        self.usage: UsageWatch | None = None
         self._stage: Stage | None = None
         self._clock = 0
         self.title.set_label(words.title(entry))
@@ -78,6 +80,16 @@ class ToolCard(Gtk.Box):
         self.whole.set_focusable(False)
         # One line may hide the end of it.
         self.whole.set_visible("\n" in whole or len(whole) > _LONG)
+        # Not through the template, which would keep the whole card alive.
+        for button, method in (
+            (self.header, self._on_header),
+            (self.stop_button, self._on_stop),
+            (self.find_button, self._on_find),
+            (self.copy_button, self._on_copy),
+            (self.undo_button, self._on_undo),
+            (self.show_button, self._on_show),
+        ):
+            button.connect("clicked", weakly(method))
         self._handlers = [
             entry.connect("changed", weakly(self._on_changed)),
             entry.connect("output", weakly(self._on_output)),
@@ -105,7 +117,8 @@ class ToolCard(Gtk.Box):
             self._fill()
         self.detail.set_visible(is_open)
         self.arrow.set_from_icon_name("pan-down-symbolic" if is_open else "pan-end-symbolic")
-        self.header.update_state([Gtk.AccessibleState.EXPANDED], [is_open])
+        # As a number: it may be unknown besides, so for GTK it is no boolean.
+        self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])
         self._show_changes()
 
     # --- how it stands ---------------------------------------------------------------------------
@@ -239,9 +252,9 @@ class ToolCard(Gtk.Box):
     def _begin_clock(self) -> None:
         if not self._clock:
             self._clock = GLib.timeout_add(_TICK, weakly(self._on_tick))
-        if self._usage is None and self.entry.pid > 0:
-            self._usage = UsageWatch(self.entry.pid)
-            self.usage_place.set_child(self._usage.graph)
+        if self.usage is None and self.entry.pid > 0:
+            self.usage = UsageWatch(self.entry.pid)
+            self.usage_place.set_child(self.usage.graph)
 
     def _on_tick(self) -> bool:
         self._show_status()
@@ -251,8 +264,8 @@ class ToolCard(Gtk.Box):
         if self._clock:
             GLib.source_remove(self._clock)
             self._clock = 0
-        if self._usage is not None:
-            self._usage.stop()
+        if self.usage is not None:
+            self.usage.stop()
 
     # --- what the person does --------------------------------------------------------------------
 
@@ -262,28 +275,22 @@ class ToolCard(Gtk.Box):
     def _on_open_all(self, _view: TerminalView) -> None:
         self.emit("open-output", self.entry)
 
-    @Gtk.Template.Callback()
     def _on_header(self, _button: Gtk.Button) -> None:
         self.open(is_open=not self.is_open)
 
-    @Gtk.Template.Callback()
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")
 
-    @Gtk.Template.Callback()
     def _on_find(self, _button: Gtk.Button) -> None:
         if self.output is not None:
             self.output.find()
 
-    @Gtk.Template.Callback()
     def _on_copy(self, _button: Gtk.Button) -> None:
         if self.output is not None:
             self.output.copy_all()
 
-    @Gtk.Template.Callback()
     def _on_undo(self, _button: Gtk.Button) -> None:
         self.emit("undo", self.entry.run_id)
 
-    @Gtk.Template.Callback()
     def _on_show(self, _button: Gtk.Button) -> None:
         self.emit("show-changes", self.entry.run_id)

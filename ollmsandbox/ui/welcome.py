@@ -10,6 +10,7 @@ from gi.repository import Adw, GLib, Gtk
 from ..sandbox.probe import Capabilities, Finding
 from .signals import signals
 from .template import template
+from .weakly import weakly
 
 
 @Gtk.Template(filename=template("welcome"))
@@ -21,6 +22,7 @@ class Welcome(Adw.Bin):
             "take-tour": (),
             "open-project": (),
             "connect-model": (),
+            "choose-system": (),
         }
     )
 
@@ -53,10 +55,27 @@ class Welcome(Adw.Bin):
         if found.can_wrap:
             for text in _promises():
                 self.checks.append(_row(text, "", ok=True))
+            self.checks.append(self._system_row())
         for finding in found.findings:
             # What another way makes up for is nobody's worry.
             if not finding.ok and (finding.needed or not found.can_wrap):
                 self.checks.append(_miss(finding))
+
+    def _system_row(self) -> Gtk.Widget:
+        row = Adw.ActionRow(
+            title=_("Commands use this machine's programs"),
+            subtitle=_("Or a small Alpine system, the same everywhere"),
+        )
+        row.set_title_lines(0)
+        row.set_subtitle_lines(0)
+        row.add_prefix(Gtk.Image.new_from_icon_name("computer-symbolic"))
+        row.add_suffix(Gtk.Image.new_from_icon_name("go-next-symbolic"))
+        row.set_activatable(True)
+        row.connect("activated", weakly(self._on_system))
+        return row
+
+    def _on_system(self, _row: Adw.ActionRow) -> None:
+        self.emit("choose-system")
 
     @Gtk.Template.Callback()
     def _on_tour(self, _button: Gtk.Button) -> None:

@@ -12,9 +12,10 @@ from gi.repository import Adw, Gio, GLib, Gtk
 from ..chat.desk import Desk
 from ..permission.request import PermissionRequest
 from ..project.care import take_care
-from ..sandbox.probe import Capabilities, probe
+from ..sandbox.probe import probe
 from .about import about
 from .asking import WindowAsker
+from .badge_controller import BadgeController
 from .changes_view import ChangesView
 from .chat_controller import ChatController
 from .chat_view import ChatView
@@ -24,8 +25,7 @@ from .model_choice import ModelChoice
 from .model_chooser import ModelChooser
 from .open_session import OpenSession
 from .preferences import Preferences
-from .project_state import look, wall_now
-from .sandbox_badge import SandboxBadge, Section, Wall
+from .sandbox_badge import SandboxBadge
 from .session_dialogs import export_session
 from .sessions import Sessions
 from .settings import Settings
@@ -80,8 +80,6 @@ class Window(Adw.ApplicationWindow):
         self._settings = settings
         self._tasks = Tasks(self.tell)
         self._session: OpenSession | None = None
-        self._sections: tuple[Section, ...] = ()
-        self._wall = Wall.UNKNOWN
         self._is_closing = False
         # What is found out at the start is known.
         self.is_ready = False
@@ -136,10 +134,12 @@ class Window(Adw.ApplicationWindow):
         self.model_place.set_child(self.model_chooser)
         self.badge = SandboxBadge()
         self.badge_place.set_child(self.badge)
+        self._badge = BadgeController(self.badge, self._desk, self._settings, self._tasks)
         self.welcome = Welcome()
         self.welcome.connect("take-tour", weakly(self._on_take_tour))
         self.welcome.connect("open-project", weakly(self._on_open_project))
         self.welcome.connect("connect-model", weakly(self._on_connect_model))
+        self.welcome.connect("choose-system", weakly(self._on_choose_system))
         self.pages.add_named(self.welcome, "welcome")
         self.chat = ChatView(self._settings)
         self.chat.connect("show-changes", weakly(self._on_show_changes))
@@ -154,6 +154,8 @@ class Window(Adw.ApplicationWindow):
         for name in ("reveal-flap", "folded"):
             self.flap.connect(f"notify::{name}", weakly(self._on_flap))
         self.set_help_overlay(shortcuts())
+        # Where there is room for one pane only, the first look is at the way in.
+        self.leaflet.set_visible_child_name("content")
         self.connect("notify::default-width", weakly(self._on_resized))
         self._on_resized()
 
@@ -187,7 +189,8 @@ class Window(Adw.ApplicationWindow):
         if last and await self._sessions.title(last):
             await self._show_session(last)
         found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
-        self._show_capabilities(found)
+        self.welcome.show_capabilities(found)
+        self._badge.show_capabilities(found)
         self.is_ready = True
         # The first code block would hold up the chat.
         warm_up()
@@ -198,12 +201,6 @@ class Window(Adw.ApplicationWindow):
         for report in care.finished:
             self.tell(_("A run that was cut off has been finished: {}.").format(report.run_id))
         self.changes.refresh()
-
-    def _show_capabilities(self, found: Capabilities) -> None:
-        self.welcome.show_capabilities(found)
-        if self._session is None:
-            self._wall = Wall.SANDBOXED if found.can_wrap else Wall.NONE
-            self._show_badge()
 
     def do_close_request(self) -> bool:
         if not self._is_closing:
@@ -242,8 +239,9 @@ class Window(Adw.ApplicationWindow):
 
     def _show(self, session: OpenSession | None) -> None:
         self._keep_draft()
-        before, self._session = self._session, session
+        self._session = session
         self.chat.show(session)
+        self._badge.show_session(session)
         self.changes.show_project(session.project if session else None)
         self._settings.set("last-session", session.id if session else "")
         self.pages.set_visible_child_name("welcome" if session is None else "chat")
@@ -256,8 +254,6 @@ class Window(Adw.ApplicationWindow):
             return
         self.leaflet.set_visible_child_name("content")
         self.chat.focus_composer()
-        if before is None or before.project != session.project:
-            self._tasks.start(self._look_at_project(session.project))
 
     def _keep_draft(self) -> None:
         session = self._session
@@ -275,20 +271,6 @@ class Window(Adw.ApplicationWindow):
             self.title.set_title(title or _("New session"))
             project = session.project if session else None
             self.title.set_subtitle(GLib.path_get_basename(project) if project else "")
-
-    async def _look_at_project(self, project: str | None) -> None:
-        if project is None:
-            return
-        profile = self._settings.text("profile")
-        state = await asyncio.to_thread(
-            look, project, profile, self._desk.paths, self._desk.environ
-        )
-        if self._session is not None and self._session.project == project:
-            self._wall, self._sections = state.wall, state.sections
-            self._show_badge()
-
-    def _show_badge(self) -> None:
-        self.badge.show(wall_now(self._wall, self._session), self._sections)
 
     def _show_model(self) -> None:
         session = self._session
@@ -311,11 +293,14 @@ class Window(Adw.ApplicationWindow):
             self._sessions.use_model(self._session, connection, model)
         self._show_model()
 
-    def _on_refresh_models(self, _chooser: ModelChooser) -> None:
+    def _on_refresh_models(self, *_args: object) -> None:
         self._tasks.start(self._choice.refresh())
 
     def _on_connect_model(self, *_args: object) -> None:
         self._preferences().show_connections()
+
+    def _on_choose_system(self, _welcome: Welcome) -> None:
+        self._preferences().show_system()
 
     def _on_new_session(self, *_args: object) -> None:
         self._tasks.start(self._side.new_session(self._session.project if self._session else None))
@@ -344,7 +329,8 @@ class Window(Adw.ApplicationWindow):
 
     def _preferences(self) -> Preferences:
         preferences = Preferences(self, self._desk, self._settings)
-        preferences.connect("connections-changed", weakly(self._on_connections_changed))
+        preferences.connect("connections-changed", weakly(self._on_refresh_models))
+        preferences.connect("system-changed", weakly(self._on_system_changed))
         preferences.present()
         return preferences
 
@@ -372,6 +358,7 @@ class Window(Adw.ApplicationWindow):
         self.changes_button.set_active(is_open)
         # The buttons of the window are at its edge, once.
         self.header.set_show_end_title_buttons(not is_open or self.flap.get_folded())
+        self._on_resized()
 
     def _on_compose(self, *_args: object) -> None:
         self.chat.focus_composer()
@@ -386,7 +373,7 @@ class Window(Adw.ApplicationWindow):
     def _on_sessions_changed(self, _sessions: Sessions) -> None:
         self._tasks.start(self._side.refresh())
         self._tasks.start(self._show_title())
-        self._show_badge()
+        self._badge.refresh()
         self.changes.refresh()
 
     def _on_models_changed(self, _choice: ModelChoice) -> None:
@@ -395,12 +382,12 @@ class Window(Adw.ApplicationWindow):
             self._sessions.use_model(session, *self._choice.default())
         self._show_model()
 
-    def _on_connections_changed(self, *_args: object) -> None:
-        self._tasks.start(self._choice.refresh())
+    def _on_system_changed(self, *_args: object) -> None:
+        self._badge.look_again()
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
-        if key == "profile" and self._session is not None:
-            self._tasks.start(self._look_at_project(self._session.project))
+        if key == "profile":
+            self._badge.look_again()
 
     def _on_changes_counted(self, _view: ChangesView, count: int) -> None:
         self.changes_count.set_label(str(count))
@@ -408,4 +395,5 @@ class Window(Adw.ApplicationWindow):
 
     def _on_resized(self, *_args: object) -> None:
         width, _height = self.get_default_size()
-        self.badge.set_narrow(0 < width < _NARROW)
+        beside = self.flap.get_reveal_flap() and not self.flap.get_folded()
+        self.badge.set_narrow(beside or 0 < width < _NARROW)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the badge says about the session that is shown."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..chat.desk import Desk
+from ..sandbox.probe import Capabilities
+from .open_session import OpenSession
+from .project_state import look, wall_now
+from .sandbox_badge import SandboxBadge, Section, Wall
+from .settings import Settings
+from .tasks import Tasks
+
+
+class BadgeController:
+    def __init__(self, badge: SandboxBadge, desk: Desk, settings: Settings, tasks: Tasks) -> None:
+        self._badge = badge
+        self._desk = desk
+        self._settings = settings
+        self._tasks = tasks
+        self._session: OpenSession | None = None
+        self._wall = Wall.UNKNOWN
+        self._sections: tuple[Section, ...] = ()
+
+    def show_capabilities(self, found: Capabilities) -> None:
+        """Without a session it is known what the machine can do, and no more."""
+        if self._session is None:
+            self._wall = Wall.SANDBOXED if found.can_wrap else Wall.NONE
+            self.refresh()
+
+    def show_session(self, session: OpenSession | None) -> None:
+        before, self._session = self._session, session
+        if session is not None and (before is None or before.project != session.project):
+            self.look_again()
+
+    def look_again(self) -> None:
+        """At the plan of a command: it depends on preferences, too."""
+        if self._session is not None and self._session.project is not None:
+            self._tasks.start(self._look(self._session.project))
+
+    def refresh(self) -> None:
+        self._badge.show(wall_now(self._wall, self._session), self._sections)
+
+    async def _look(self, project: str) -> None:
+        profile = self._settings.text("profile")
+        state = await asyncio.to_thread(
+            look, project, profile, self._desk.paths, self._desk.environ
+        )
+        if self._session is not None and self._session.project == project:
+            self._wall, self._sections = state.wall, state.sections
+            self.refresh()

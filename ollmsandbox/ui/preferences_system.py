@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preferences: the Alpine system, and which projects use it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from functools import partial
+from gettext import gettext as _
+from gettext import ngettext
+from pathlib import Path
+
+from gi.repository import Adw, GLib, Gtk
+
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..project.manager import ProjectManager
+from ..project.system import System, set_system, system_of
+from ..sandbox.rootfs import Rootfs, Status
+from ..sandbox.rootfs_packages import Tier
+from ..sandbox.rootfs_prepare import Progress, Step
+from . import preferences_rows as rows
+from .dialogs import Choice, choose, choose_file
+from .signals import signals
+from .tasks import Tasks
+
+
+class SystemPage(Adw.PreferencesPage):
+    __gtype_name__ = "OllmSystemPage"
+
+    # A project's commands run in another system from now on.
+    __gsignals__ = signals({"changed": ()})
+
+    def __init__(
+        self,
+        window: Gtk.Window,
+        paths: Paths,
+        environ: Mapping[str, str],
+        manager: ProjectManager,
+        tasks: Tasks,
+    ) -> None:
+        super().__init__(title=_("System"), icon_name="computer-symbolic")
+        self._window = window
+        self._paths = paths
+        self._environ = environ
+        self._manager = manager
+        self._tasks = tasks
+        self._work: asyncio.Task[object] | None = None
+        self._project_rows: list[Gtk.Widget] = []
+        self._alpine = Adw.PreferencesGroup(
+            title=_("Alpine"),
+            description=_(
+                "A small, known system in which commands run the same on every distribution. "
+                "Your own programs and files are not in it, only the project."
+            ),
+        )
+        self._status = rows.action(_("Status"), _("Looking…"))
+        self._tier = Adw.ComboRow(title=_("Programs in It"))
+        self._tier.set_model(Gtk.StringList.new([_tier_words(tier) for tier in Rootfs.tiers]))
+        self._tier.set_selected(len(Rootfs.tiers) - 1)
+        self._install = rows.button(_("Install"), self._on_install, _("Install Alpine"))
+        self._from_file = rows.icon_button(
+            "document-open-symbolic", _("Install From a File…"), self._on_from_file
+        )
+        self._cancel = rows.button(_("Cancel"), self._on_cancel, _("Cancel the installation"))
+        self._remove = rows.icon_button("user-trash-symbolic", _("Remove Alpine"), self._on_remove)
+        for button in (self._install, self._from_file, self._cancel, self._remove):
+            self._status.add_suffix(button)
+        self._progress = Gtk.ProgressBar(
+            margin_start=12, margin_end=12, margin_top=6, margin_bottom=6, visible=False
+        )
+        self._progress.update_property([Gtk.AccessibleProperty.LABEL], [_("Installation")])
+        for row in (self._status, self._tier):
+            self._alpine.add(row)
+        self._alpine.add(self._progress)
+        self.add(self._alpine)
+        self._projects = Adw.PreferencesGroup(
+            title=_("Projects"), description=_("In which system the commands of each run.")
+        )
+        self.add(self._projects)
+        self._show_busy(busy=False, is_installed=False)
+        tasks.start(self.refresh())
+
+    async def refresh(self) -> None:
+        status = await asyncio.to_thread(lambda: self._rootfs().status())
+        self._status.set_subtitle(GLib.markup_escape_text(_status_words(status)))
+        self._show_busy(busy=self._work is not None, is_installed=status.installed is not None)
+        await self._show_projects(can_use=status.installed is not None)
+
+    def _rootfs(self) -> Rootfs:
+        """Anew each time: its settings are in a file that people may edit."""
+        return Rootfs(self._paths, self._environ)
+
+    def _show_busy(self, *, busy: bool, is_installed: bool) -> None:
+        self._install.set_visible(not busy)
+        self._install.set_label(_("Upgrade") if is_installed else _("Install"))
+        self._from_file.set_visible(not busy)
+        self._remove.set_visible(not busy and is_installed)
+        self._cancel.set_visible(busy)
+        self._progress.set_visible(busy)
+        self._tier.set_sensitive(not busy)
+
+    # --- installing ------------------------------------------------------------------------------
+
+    def _on_install(self) -> None:
+        self._begin(None)
+
+    def _on_from_file(self) -> None:
+        async def ask() -> None:
+            file = await choose_file(self._window, _("Alpine's Mini Root Filesystem"))
+            if file is not None:
+                self._begin(file)
+
+        self._tasks.start(ask())
+
+    def _begin(self, tarball: Path | None) -> None:
+        if self._work is None:
+            self._work = self._tasks.start(self._prepare(tarball))
+
+    async def _prepare(self, tarball: Path | None) -> None:
+        self._show_busy(busy=True, is_installed=False)
+        tier = Rootfs.tiers[self._tier.get_selected()].number
+        try:
+            done = await self._rootfs().prepare(self._show, tier=tier, tarball=tarball)
+            for notice in done.notices:
+                self._tasks.tell(notice)
+            what = _("{} is installed.") if done.is_new else _("{} is there already.")
+            self._tasks.tell(what.format(done.installed.title))
+        finally:
+            self._work = None
+            self._tasks.start(self.refresh())
+
+    def _show(self, progress: Progress) -> None:
+        words = progress.text or progress.step.value
+        self._status.set_subtitle(GLib.markup_escape_text(words))
+        if progress.step in (Step.FETCH, Step.UNPACK) and progress.total:
+            self._progress.set_fraction(min(1.0, progress.done / progress.total))
+        else:
+            self._progress.pulse()
+
+    def _on_cancel(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+
+    def _on_remove(self) -> None:
+        async def remove() -> None:
+            answer = await choose(
+                self._window,
+                _("Remove Alpine?"),
+                _("Projects that use it cannot run commands until it is installed again."),
+                (
+                    Choice("cancel", _("_Cancel")),
+                    Choice("remove", _("_Remove"), is_destructive=True),
+                ),
+            )
+            if answer == "remove" and not await self._rootfs().remove():
+                raise OllmSandboxError(
+                    _("A command still runs in it, so it was not removed."),
+                    _("Wait until that has ended."),
+                )
+            await self.refresh()
+
+        self._tasks.start(remove())
+
+    # --- projects --------------------------------------------------------------------------------
+
+    async def _show_projects(self, *, can_use: bool) -> None:
+        def look() -> list[tuple[str, str, System]]:
+            return [
+                (project.path, project.name, system_of(self._paths, project.path))
+                for project in self._manager.projects()
+            ]
+
+        found = await asyncio.to_thread(look)
+        for row in self._project_rows:
+            self._projects.remove(row)
+        self._project_rows = [self._project_row(*one, can_use=can_use) for one in found]
+        if not found:
+            self._project_rows = [rows.action(_("No projects yet."))]
+        for row in self._project_rows:
+            self._projects.add(row)
+
+    def _project_row(self, path: str, name: str, system: System, *, can_use: bool) -> Gtk.Widget:
+        row = Adw.ComboRow(
+            title=GLib.markup_escape_text(name),
+            subtitle=GLib.markup_escape_text(os.path.dirname(path)),
+        )
+        row.set_model(Gtk.StringList.new([_("This Machine"), "Alpine"]))
+        row.set_selected(1 if system is System.ALPINE else 0)
+        row.set_sensitive(can_use or system is System.ALPINE)
+        row.connect("notify::selected", partial(self._on_chosen, path))
+        return row
+
+    def _on_chosen(self, path: str, row: Adw.ComboRow, _property: object) -> None:
+        system = System.ALPINE if row.get_selected() else System.HOST
+
+        async def choose_system() -> None:
+            await asyncio.to_thread(set_system, self._paths, path, system)
+            self.emit("changed")
+
+        self._tasks.start(choose_system())
+
+
+def _tier_words(tier: Tier) -> str:
+    return _("{title}, about {size}").format(title=tier.title, size=GLib.format_size(tier.size))
+
+
+def _status_words(status: Status) -> str:
+    if status.installed is None:
+        return _("Not installed")
+    words = [status.installed.title, GLib.format_size(status.size)]
+    if status.others:
+        count = len(status.others)
+        words.append(ngettext("{} older one still in use", "{} older ones still in use", count))
+        words[-1] = words[-1].format(count)
+    return ", ".join(words)

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The conversation as a whole: rows, questions, scrolling, and what is left when it is closed."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+from chat_helper import Chat, allow, done
+from gi.repository import Gtk
+from ui_helper import Screen, all_of, descendants, draw_frames, one_of, spin_until, texts
+
+from ollmsandbox.chat.answers import STOPPED
+from ollmsandbox.chat.events import (
+    End,
+    Notice,
+    State,
+    StateChanged,
+    TextGrew,
+    ThinkingGrew,
+    TurnEnded,
+    Withdrawn,
+)
+from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.paths import Paths
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.tools.base import Outcome
+from ollmsandbox.ui import permission_card
+from ollmsandbox.ui.chat_view import ChatView
+from ollmsandbox.ui.entries import CallEntry, MessageEntry, NoticeEntry
+from ollmsandbox.ui.message_row import MessageRow
+from ollmsandbox.ui.notice_row import NoticeRow
+from ollmsandbox.ui.permission_card import ChatPermission
+from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.tool_card import ToolCard
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission_card, "_PAUSE", 1)
+    monkeypatch.setattr(permission_card, "_LOOK", 5)
+
+
+class Place:
+    """A chat on a screen, and what the person asked for in it."""
+
+    def __init__(self, screen: Screen, folder: Path, width: int = 700, height: int = 600) -> None:
+        self.view = ChatView(Settings(Paths.from_environ({"HOME": str(folder)})))
+        heard = self.heard = list[tuple[object, ...]]()
+        for name in ("send", "run", "stop", "answer", "show-changes", "undo", "open-link"):
+            self.view.connect(name, lambda _view, *said, name=name: heard.append((name, *said)))
+        self.window = screen.show(self.view, width, height)
+        self.chat = Chat()
+        self.view.show(self.chat.session)
+
+    @property
+    def focus(self) -> Gtk.Widget | None:
+        return self.window.get_focus()
+
+    def card(self, entry: CallEntry) -> ToolCard:
+        spin_until(lambda: any(card.entry is entry for card in all_of(self.view, ToolCard)))
+        return next(card for card in all_of(self.view, ToolCard) if card.entry is entry)
+
+    def question(self, entry: CallEntry) -> ChatPermission:
+        question = self.card(entry).question
+        assert question is not None
+        return question
+
+    def ask(self, command: str = "make install", **options: object) -> CallEntry:
+        entry = self.chat.call(command)
+        self.chat.ask(entry, **options)
+        return entry
+
+    def fill(self, count: int = 30) -> None:
+        for number in range(count):
+            self.chat.agent(f"Answer {number}.\n\nWith a second paragraph.")
+        self.settle()
+
+    def settle(self) -> None:
+        draw_frames(self.view, 4)
+
+    def scroll_up(self) -> None:
+        self.view.column.get_vadjustment().set_value(0)
+        spin_until(lambda: not self.view.column.at_end)
+        self.settle()
+
+
+@pytest.fixture
+def place(screen: Screen, tmp_path: Path) -> Place:
+    return Place(screen, tmp_path)
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+def test_an_empty_chat_says_what_it_is_for(place: Place) -> None:
+    assert "What Shall Be Done?" in texts(place.view)
+    place.chat.person("Hello")
+    place.settle()
+    assert "What Shall Be Done?" not in texts(place.view)
+
+
+def test_messages_say_who_wrote_them(place: Place) -> None:
+    place.chat.person("<b>Hello</b>")
+    place.chat.agent("Good day.")
+    place.chat.agent("From before models had names.", model="")
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 3)
+    rows = all_of(place.view, MessageRow)
+    assert [texts(row)[0] for row in rows] == ["You", "qwen3:14b", "Agent"]
+    assert "<b>Hello</b>" in texts(rows[0])
+    assert rows[0].has_css_class("own-message")
+    assert not rows[1].has_css_class("own-message")
+
+
+def test_an_answer_grows(place: Place) -> None:
+    tell = place.chat.talk.tell
+    tell(StateChanged(State.STREAMING), ThinkingGrew("Let me "), ThinkingGrew("see."))
+    tell(TextGrew("First.\n\n"), TextGrew("Sec"))
+    spin_until(lambda: "Sec" in texts(place.view))
+    row = one_of(place.view, MessageRow)
+    thinking = one_of(row, Gtk.Expander)
+    assert not thinking.get_expanded()
+    thinking.set_expanded(True)
+    assert "Let me see." in texts(row)
+    place.chat.agent("First.\n\nSecond.", thinking="Let me see.")
+    tell(TextGrew("ond."))
+    assert len(all_of(place.view, MessageRow)) == 1
+
+
+def test_an_answer_that_broke_off_says_so(place: Place) -> None:
+    place.chat.talk.tell(TextGrew("Half of"))
+    place.chat.agent("Half of", partial=True)
+    spin_until(lambda: "The answer broke off here." in texts(place.view))
+
+
+def test_an_answer_that_is_taken_back_is_gone(place: Place) -> None:
+    place.chat.person("Hello")
+    place.chat.talk.tell(TextGrew("Nonsense"), Withdrawn())
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 1)
+
+
+def test_what_the_person_should_know_stands_between(place: Place) -> None:
+    failed = TurnEnded(End.FAILED, "The server is <gone>.")
+    place.chat.talk.tell(Notice("Old output was left out."), failed)
+    spin_until(lambda: len(all_of(place.view, NoticeRow)) == 2)
+    assert {"Old output was left out.", "The server is <gone>."} <= set(texts(place.view))
+
+
+def test_a_very_long_message_of_the_person_is_there_at_once(place: Place) -> None:
+    place.chat.person("x" * 5000)
+    place.chat.person("line\n" * 10_000)
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 2)
+    assert any(text.startswith("line\nline") for text in texts(place.view))
+
+
+# --- sending and stopping ------------------------------------------------------------------------
+
+
+def test_what_is_written_goes_out(place: Place) -> None:
+    place.view.composer.text = "Hello"
+    place.view.composer.send_button.emit("clicked")
+    place.view.composer.text = "!ls"
+    place.view.composer.send_button.emit("clicked")
+    assert place.heard == [("send", "Hello"), ("run", "ls")]
+
+
+def test_without_a_model_it_says_why_not(place: Place) -> None:
+    place.view.set_can_send("Connect a model first.")
+    assert "Connect a model first." in texts(place.view)
+    place.view.set_can_send("")
+    assert "Connect a model first." not in texts(place.view)
+
+
+def test_stop_is_there_while_something_goes_on(place: Place) -> None:
+    place.chat.talk.tell(StateChanged(State.WAITING))
+    assert place.view.composer.is_busy
+    place.view.composer.stop_button.emit("clicked")
+    assert place.heard == [("stop",)]
+    place.chat.idle()
+    assert not place.view.composer.is_busy
+
+
+def test_a_stop_is_said_once(place: Place) -> None:
+    entry = place.ask()
+    place.chat.end(entry, Outcome(STOPPED, ok=False))
+    place.chat.talk.tell(TurnEnded(End.STOPPED))
+    assert not any(isinstance(one, NoticeEntry) for one in place.chat.session)
+    place.chat.person("And now?")
+    place.chat.talk.tell(TurnEnded(End.STOPPED))
+    last = list(place.chat.session)[-1]
+    assert isinstance(last, NoticeEntry)
+    assert last.text == "Stopped."
+    assert not last.is_error
+
+
+def test_drafts_and_history_belong_to_their_session(place: Place) -> None:
+    place.chat.person("first")
+    place.chat.end(place.chat.call("ls", own=True), done())
+    other = Chat()
+    other.session.draft = "half a thought"
+    place.view.composer.text = "not yet"
+    place.view.show(other.session)
+    assert place.view.composer.text == "half a thought"
+    place.view.show(place.chat.session)
+    assert place.view.composer.text == "not yet"
+    place.view.composer._leaf(-1)
+    assert place.view.composer.text == "!ls"
+    place.view.composer._leaf(-1)
+    assert place.view.composer.text == "first"
+
+
+# --- questions -----------------------------------------------------------------------------------
+
+
+def test_a_question_gets_the_focus_on_deny(place: Place) -> None:
+    place.view.focus_composer()
+    entry = place.ask()
+    deny = place.question(entry).button_for(Answer.DENY)
+    spin_until(lambda: place.focus is deny)
+
+
+def test_a_question_takes_no_focus_from_somebody_who_writes(place: Place) -> None:
+    place.view.focus_composer()
+    place.view.composer.text = "I am wri"
+    entry = place.ask()
+    place.card(entry)
+    place.settle()
+    assert place.focus is place.view.composer.view
+
+
+def test_answers_go_out_with_the_question_they_belong_to(place: Place) -> None:
+    first, second = place.ask("make a"), place.ask("make b")
+    place.settle()
+    allow(place.question(second), Answer.ALLOW_SESSION)
+    place.question(first).button_for(Answer.DENY).emit("clicked")
+    assert place.heard == [
+        ("answer", f"ask-{second.call.id}", Answer.ALLOW_SESSION),
+        ("answer", f"ask-{first.call.id}", Answer.DENY),
+    ]
+
+
+def test_after_one_answer_the_next_question_has_the_focus(place: Place) -> None:
+    first, second = place.ask("make a"), place.ask("make b")
+    deny = [place.question(entry).button_for(Answer.DENY) for entry in (first, second)]
+    spin_until(lambda: place.focus is deny[0])
+    place.chat.answer(first, Answer.DENY)
+    place.view.focus_composer()
+    spin_until(lambda: place.focus is deny[1])
+
+
+def test_a_bar_leads_to_a_question_that_is_out_of_view(place: Place) -> None:
+    entry = place.ask()
+    place.settle()
+    assert not place.view.waiting.get_reveal_child()
+    place.fill()
+    spin_until(place.view.waiting.get_reveal_child)
+    assert "A question waits for your answer" in texts(place.view.waiting)
+    one_of(place.view.waiting, Gtk.Button).emit("clicked")
+    spin_until(lambda: not place.view.waiting.get_reveal_child())
+    assert place.focus is place.question(entry).button_for(Answer.DENY)
+    place.chat.answer(entry, Answer.DENY)
+    assert not place.view.waiting.get_reveal_child()
+
+
+def test_a_question_out_of_view_takes_no_focus(place: Place) -> None:
+    place.fill()
+    place.scroll_up()
+    place.view.focus_composer()
+    entry = place.ask()
+    spin_until(place.view.waiting.get_reveal_child)
+    assert place.view.composer.view.is_focus()
+    place.view.show_call(entry.call.id)
+    assert place.focus is place.question(entry).button_for(Answer.DENY)
+
+
+# --- scrolling -----------------------------------------------------------------------------------
+
+
+def test_it_follows_the_end_until_the_person_scrolls_up(place: Place) -> None:
+    place.fill()
+    assert place.view.column.at_end
+    button = next(b for b in all_of(place.view, Gtk.Button) if b.has_css_class("osd"))
+    assert not button.get_visible()
+    place.scroll_up()
+    place.chat.agent("More.")
+    place.settle()
+    assert not place.view.column.at_end
+    assert button.get_visible()
+    button.emit("clicked")
+    spin_until(lambda: place.view.column.at_end)
+    spin_until(lambda: not button.get_visible())
+
+
+def test_ones_own_message_is_always_in_view(place: Place) -> None:
+    place.fill()
+    place.scroll_up()
+    place.chat.person("Here I am")
+    spin_until(lambda: place.view.column.at_end)
+
+
+def test_a_running_card_stays_while_one_reads_elsewhere(place: Place) -> None:
+    entry = place.chat.call()
+    place.chat.start(entry)
+    card = place.card(entry)
+    place.fill(60)
+    assert place.card(entry) is card
+    place.chat.end(entry, done())
+    spin_until(lambda: not any(one.entry is entry for one in all_of(place.view, ToolCard)))
+
+
+# --- all of it -----------------------------------------------------------------------------------
+
+
+def test_what_was_undone_elsewhere_is_undone_at_its_call(place: Place) -> None:
+    entry = place.chat.call()
+    place.chat.end(entry, done(0, "", "a.c"))
+    place.card(entry)
+    place.view.note_undone("run-1")
+    assert place.card(entry).undo_button.get_label() == "Undone"
+
+
+def everything(place: Place) -> None:
+    chat = place.chat
+    chat.person("p" * 300)
+    chat.agent("# Heading\n\ntext `code` " + "w" * 300, thinking="t" * 300)
+    failed = chat.call("f" * 300)
+    chat.start(failed)
+    chat.output(failed, b"o" * 3000)
+    chat.end(failed, done(1, "", "c" * 300))
+    chat.talk.tell(Notice("n" * 300))
+    place.ask("q" * 300)
+    place.settle()
+
+
+def test_nothing_needs_more_than_a_narrow_window(screen: Screen, tmp_path: Path) -> None:
+    place = Place(screen, tmp_path, 360, 640)
+    place.view.set_can_send("Choose or connect a model to talk to. !commands work without one.")
+    everything(place)
+    assert place.view.measure(Gtk.Orientation.HORIZONTAL, -1)[0] <= 360
+    assert place.window.get_width() == 360
+
+
+def test_every_button_has_a_name(place: Place) -> None:
+    everything(place)
+    for widget in descendants(place.view):
+        if isinstance(widget, Gtk.Button) and widget.get_mapped():
+            assert texts(widget) or widget.get_tooltip_text(), widget
+
+
+def test_a_session_that_is_left_is_freed_with_all_its_rows(place: Place) -> None:
+    everything(place)
+    place.chat.person("Hello")
+    place.settle()
+    weak = [
+        weakref.ref(one)
+        for kind in (MessageRow, ToolCard, ChatPermission)
+        for one in all_of(place.view, kind)
+    ]
+    assert len(weak) >= 3
+    session = weakref.ref(place.chat.session)
+    place.view.show(None)
+    place.settle()
+    gc.collect()
+    spin_until(lambda: not any(one() for one in weak))
+    # Nobody listens any more, and what happens goes on happening.
+    place.chat.person("Still there?")
+    assert "Still there?" not in texts(place.view)
+    place.chat = Chat()
+    gc.collect()
+    spin_until(lambda: session() is None)
+
+
+def test_a_chat_is_freed(screen: Screen, tmp_path: Path) -> None:
+    place = Place(screen, tmp_path)
+    everything(place)
+    weak = weakref.ref(place.view)
+    place.view.show(None)
+    place.window.destroy()
+    del place
+    gc.collect()
+    spin_until(lambda: weak() is None)
+
+
+def test_a_stored_message_keeps_the_name_of_its_model() -> None:
+    entry = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
+    assert entry.model == "old:7b"
+    assert not entry.is_growing

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is left of a call: its output on disk, and a card made from what was stored."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from chat_helper import PROJECT, Chat, done, printed, shown
+from ui_helper import Screen, spin_until
+
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.stored import CallRecord, Entry, SessionInfo, StoredSession
+from ollmsandbox.paths import Paths
+from ollmsandbox.ui.entries import CallEntry
+from ollmsandbox.ui.output_files import OutputFiles, remove_old
+from ollmsandbox.ui.stored_entries import entries_of
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture
+def chat() -> Chat:
+    return Chat()
+
+
+def test_all_of_much_output_is_kept_on_disk(screen: Screen, chat: Chat, tmp_path: Path) -> None:
+    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
+    entry = chat.call()
+    entry.keep_output(files.new)
+    card = shown(screen, entry)
+    opened: list[CallEntry] = []
+    card.connect("open-output", lambda _card, which: opened.append(which))
+    chat.start(entry)
+    whole = b"".join(b"line %d\n" % number for number in range(20_000))
+    for start in range(0, len(whole), 3000):
+        chat.output(entry, whole[start : start + 3000])
+    chat.end(entry, done(1))
+    assert card.output is not None
+    spin_until(lambda: card.output is not None and card.output.earlier.get_visible())
+    card.output.open_all.emit("clicked")
+    assert opened == [entry]
+    assert entry.output_file is not None
+    assert entry.output_file.read_bytes() == whole
+    assert entry.output_file.stat().st_mode & 0o077 == 0
+    files.remove()
+    assert not entry.output_file.exists()
+
+
+def test_little_output_makes_no_file(chat: Chat, tmp_path: Path) -> None:
+    paths = Paths.from_environ({"HOME": str(tmp_path)})
+    entry = chat.call()
+    entry.keep_output(OutputFiles(paths).new)
+    chat.start(entry)
+    chat.output(entry, b"x" * 4000)
+    chat.end(entry, done())
+    assert entry.output_file is None
+    assert not paths.cache.exists()
+
+
+def test_files_of_a_program_that_was_killed_go_after_a_day(tmp_path: Path) -> None:
+    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
+    old, new = files.new(), OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new()
+    for store in (old, new):
+        store.close()
+    long_ago = time.time() - 25 * 3600
+    for path in (old.path, old.path.parent):
+        os.utime(path, (long_ago, long_ago))
+    remove_old(old.path.parent.parent)
+    assert not old.path.parent.exists()
+    assert new.path.exists()
+
+
+def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> None:
+    call = ToolCall("c", "run_command", {"command": "make"})
+    record = CallRecord(ok=True, description="make", run_id="run-1", exit_code=2, duration=61.0)
+    told = "said\nExit status: 2\nChanges: 1 deleted, 2 added."
+    session = StoredSession(
+        SessionInfo("s", "t", PROJECT, "m", "c", 0, 0),
+        (
+            Entry(1, Message(Role.ASSISTANT, "", calls=(call,))),
+            Entry(2, Message(Role.TOOL, told, call_id="c"), record),
+            Entry(
+                3,
+                Message(Role.USER, "I ran this command in the sandbox myself:\n$ ls\na\nb"),
+                CallRecord(ok=True, description="ls", exit_code=0, own=True),
+            ),
+        ),
+    )
+    made, own = entries_of(session)
+    assert isinstance(made, CallEntry)
+    card = shown(screen, made)
+    assert not card.is_open
+    assert card.status.get_label() == "Command · Failed with status 2 · 1 min 1 s"
+    assert card.changes.get_label() == "Files: 1 deleted, 2 added"
+    card.header.emit("clicked")
+    assert printed(card).startswith("said\n")
+    assert isinstance(own, CallEntry)
+    card = shown(screen, own)
+    assert card.status.get_label() == "Your command · Succeeded"
+    card.header.emit("clicked")
+    assert printed(card) == "a\nb"
