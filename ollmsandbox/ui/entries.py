@@ -26,6 +26,7 @@ from .terminal_store import TerminalStore
 
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20
+_PIECE = 64 << 10
 # More than this goes to a file, too. No view drops a line of less.
 _SMALL = 4 << 10
 
@@ -134,7 +135,7 @@ class CallEntry(Entry):
         self.ended_at = 0.0
         self.changed_count = 0
         self.last_changed = ""
-        self._kept: deque[bytes] = deque()
+        self._kept: deque[bytearray] = deque()
         self._size = 0
         # All that was printed, whether it is kept or not.
         self.printed = 0
@@ -187,7 +188,11 @@ class CallEntry(Entry):
         self.emit("changed")
 
     def add_output(self, _stream: Stream, data: bytes) -> None:
-        self._kept.append(data)
+        # A command may print letter by letter: joined, they take less room.
+        if self._kept and len(self._kept[-1]) + len(data) <= _PIECE:
+            self._kept[-1] += data
+        else:
+            self._kept.append(bytearray(data))
         self._size += len(data)
         self.printed += len(data)
         if self._store is not None:
@@ -199,8 +204,8 @@ class CallEntry(Entry):
         self.emit("output", data)
 
     def note_files(self, count: int, last: str) -> None:
+        """Quietly, as there may be thousands in a second: who shows it looks now and then."""
         self.changed_count, self.last_changed = count, last
-        self.emit("changed")
 
     def end(self, outcome: Outcome) -> None:
         self.outcome = outcome

@@ -11,6 +11,7 @@ from gi.repository import Gtk, Pango
 from ..chat.messages import Role
 from .entries import MessageEntry
 from .markdown_view import MarkdownView
+from .plain_text import set_plain, without_hyphens
 from .signals import signals
 from .weakly import weakly
 
@@ -120,9 +121,7 @@ def _plain(text: str) -> Gtk.Widget:
     # Pango takes seconds to find the breaks in a word of that length.
     is_odd = any(len(word) > _LONG_WORD for word in text.split())
     label.set_wrap_mode(Pango.WrapMode.CHAR if is_odd else Pango.WrapMode.WORD_CHAR)
-    hyphens = Pango.AttrList()
-    hyphens.insert(Pango.attr_insert_hyphens_new(insert_hyphens=False))
-    label.set_attributes(hyphens)
+    without_hyphens(label)
     return label
 
 
@@ -132,5 +131,6 @@ def _text_view(text: str = "") -> Gtk.TextView:
         editable=False, cursor_visible=False, accepts_tab=False, wrap_mode=Gtk.WrapMode.CHAR
     )
     view.add_css_class("long-text")
-    view.get_buffer().set_text(text)
+    if text:
+        set_plain(view, text)
     return view

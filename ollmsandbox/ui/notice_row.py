@@ -6,6 +6,7 @@ from __future__ import annotations
 from gi.repository import Gtk, Pango
 
 from .entries import NoticeEntry
+from .plain_text import without_hyphens
 
 
 class NoticeRow(Gtk.Box):
@@ -19,6 +20,9 @@ class NoticeRow(Gtk.Box):
         image.set_valign(Gtk.Align.START)
         label = Gtk.Label(label=entry.text, xalign=0, wrap=True, selectable=True, hexpand=True)
         label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        without_hyphens(label)
+        # It can be selected with the pointer; with the Tab key it would only be in the way.
+        label.set_focusable(False)
         if entry.is_error:
             image.add_css_class("error")
         else:

@@ -10,6 +10,7 @@ from ..permission.visible import visible, visible_line
 from . import permission_words as words
 from .in_sight import edges_in_sight, scrolled_around
 from .lines import Lines
+from .plain_text import set_plain, without_hyphens
 from .signals import signals
 from .template import template
 from .weakly import weakly
@@ -88,7 +89,7 @@ class ChatPermission(Gtk.Box):
     def _fill(self) -> None:
         request = self.request
         self.question.set_label(visible_line(request.question))
-        self.subject.get_buffer().set_text(visible(request.subject))
+        set_plain(self.subject, visible(request.subject))
         if request.network or not request.sandboxed:
             self.icon.set_from_icon_name("dialog-warning-symbolic")
             self.icon.add_css_class("warning")
@@ -97,6 +98,7 @@ class ChatPermission(Gtk.Box):
         self.facts.set_visible(bool(request.facts))
         self.sees.set_visible(bool(request.sees))
         self.sees_text.set_label("\n".join(map(visible_line, request.sees)))
+        without_hyphens(self.question, self.sees_text)
         self.lasting.set_label(words.lasting(request))
         for allows in (False, True):
             group = [self._button(a) for a in request.answers if a.allows is allows]
@@ -107,6 +109,7 @@ class ChatPermission(Gtk.Box):
         name.add_css_class("dim-label")
         shown = Gtk.Label(label=value, xalign=0, wrap=True, hexpand=True)
         shown.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        without_hyphens(name, shown)
         self.facts.attach(name, 0, row, 1, 1)
         self.facts.attach(shown, 1, row, 1, 1)
 

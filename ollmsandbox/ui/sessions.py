@@ -9,6 +9,7 @@ from gettext import gettext as _
 from gi.repository import GObject
 
 from ..chat.desk import Desk
+from ..chat.providers.connections import TOUR
 from ..chat.stored import SessionInfo
 from ..project.recorder import Mode
 from ..tools.workbench import Workbench
@@ -119,8 +120,8 @@ class Sessions(GObject.Object):
         session = OpenSession(conversation, stored.info.project or None)
         session.show_stored(entries_of(stored))
         session.draft = stored.draft
-        names = {item.name for item in self._choice.items}
-        known = stored.info.connection in names or stored.info.connection == "tour"
+        connections = await asyncio.to_thread(self._choice.store.all)
+        known = stored.info.connection in {one.name for one in (*connections, TOUR)}
         chosen = (stored.info.connection, stored.info.model) if known else self._choice.default()
         return self._opened(session, *chosen)
 

@@ -14,6 +14,7 @@ from . import tool_words as words
 from .entries import CallEntry, Stage
 from .lines import Lines
 from .permission_card import ChatPermission
+from .plain_text import without_hyphens
 from .signals import signals
 from .template import template
 from .terminal_view import TerminalView
@@ -76,6 +77,7 @@ class ToolCard(Gtk.Box):
         self.title.set_label(words.title(entry))
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
+        without_hyphens(self.whole, self.changes, self.change_list)
         # It can be selected with the pointer; with the Tab key it would only be in the way.
         self.whole.set_focusable(False)
         # One line may hide the end of it.
@@ -258,6 +260,7 @@ class ToolCard(Gtk.Box):
 
     def _on_tick(self) -> bool:
         self._show_status()
+        self._show_changes()
         return GLib.SOURCE_CONTINUE
 
     def _end_clock(self) -> None:

@@ -11,7 +11,6 @@ from gi.repository import Adw, Gio, GLib, Gtk
 
 from ..chat.desk import Desk
 from ..permission.request import PermissionRequest
-from ..project.care import take_care
 from ..sandbox.probe import probe
 from .about import about
 from .asking import WindowAsker
@@ -21,6 +20,7 @@ from .chat_controller import ChatController
 from .chat_view import ChatView
 from .closing import may_close
 from .code_block import warm_up
+from .daily_care import DailyCare
 from .model_choice import ModelChoice
 from .model_chooser import ModelChooser
 from .open_session import OpenSession
@@ -93,7 +93,7 @@ class Window(Adw.ApplicationWindow):
             (choice, choice.connect("changed", weakly(self._on_models_changed))),
             (settings, settings.connect("changed", weakly(self._on_setting_changed))),
         ]
-        self._tasks.start(self._begin())
+        self._begin()
 
     # --- for the application ---------------------------------------------------------------------
 
@@ -169,7 +169,6 @@ class Window(Adw.ApplicationWindow):
             "about": self._on_about,
             "back": self._on_back,
             "toggle-changes": self._on_toggle_changes,
-            "hide-changes": self._on_hide_changes,
             "stop": self._on_stop,
             "compose": self._on_compose,
             "next-question": self._on_next_question,
@@ -181,26 +180,27 @@ class Window(Adw.ApplicationWindow):
 
     # --- the beginning and the end ---------------------------------------------------------------
 
-    async def _begin(self) -> None:
-        """What can wait does not hold up the first picture."""
+    def _begin(self) -> None:
+        """What can wait does not hold up the first picture, nor one thing the other."""
         self.changes_button.set_sensitive(False)
-        await self._side.refresh()
+        self._tasks.start(self._side.refresh())
+        self._tasks.start(self._show_last())
+        self._tasks.start(self._look_at_machine())
+        self._tasks.start(self._choice.refresh())
+        self._care = DailyCare(self._desk.paths, self._tasks, weakly(self.changes.refresh))
+
+    async def _show_last(self) -> None:
         last = self._settings.text("last-session")
         if last and await self._sessions.title(last):
             await self._show_session(last)
+
+    async def _look_at_machine(self) -> None:
         found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
         self.welcome.show_capabilities(found)
         self._badge.show_capabilities(found)
         self.is_ready = True
         # The first code block would hold up the chat.
         warm_up()
-        await self._choice.refresh()
-        care = await asyncio.to_thread(take_care, self._desk.paths)
-        for text in (*care.notices, *care.errors):
-            self.tell(text)
-        for report in care.finished:
-            self.tell(_("A run that was cut off has been finished: {}.").format(report.run_id))
-        self.changes.refresh()
 
     def do_close_request(self) -> bool:
         if not self._is_closing:
@@ -221,7 +221,9 @@ class Window(Adw.ApplicationWindow):
             width, height = self.get_default_size()
             self._settings.set("window-width", max(width, 360))
             self._settings.set("window-height", max(height, 294))
-        self._keep_draft()
+        if (keeping := self._keep_draft()) is not None:
+            await keeping
+        self._care.end()
         self._asker.deny_all()
         await self._sessions.close_all()
         for source, handler in self._handlers:
@@ -255,14 +257,13 @@ class Window(Adw.ApplicationWindow):
         self.leaflet.set_visible_child_name("content")
         self.chat.focus_composer()
 
-    def _keep_draft(self) -> None:
-        session = self._session
-        if session is not None and self.chat.session is session:
-            text = self.chat.composer.text
-            if text != session.draft:
-                session.draft = text
-                keep = self._desk.history.keep_draft
-                self._tasks.start(asyncio.to_thread(keep, session.id, text))
+    def _keep_draft(self) -> asyncio.Task[object] | None:
+        session, text = self._session, self.chat.composer.text
+        if session is None or self.chat.session is not session or text == session.draft:
+            return None
+        session.draft = text
+        keep = self._desk.history.keep_draft
+        return self._tasks.start(asyncio.to_thread(keep, session.id, text))
 
     async def _show_title(self) -> None:
         session = self._session
@@ -346,9 +347,6 @@ class Window(Adw.ApplicationWindow):
     def _on_toggle_changes(self, *_args: object) -> None:
         if self._session is not None:
             self.flap.set_reveal_flap(not self.flap.get_reveal_flap())
-
-    def _on_hide_changes(self, *_args: object) -> None:
-        self.flap.set_reveal_flap(False)
 
     def _on_changes_toggled(self, button: Gtk.ToggleButton) -> None:
         self.flap.set_reveal_flap(button.get_active())
