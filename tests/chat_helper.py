@@ -32,6 +32,7 @@ from ollmsandbox.project.recorder import Report
 from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.result import Result, Stop
 from ollmsandbox.tools.base import Outcome, Stream
+from ollmsandbox.tools.workbench import Workbench
 from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.permission_card import ChatPermission
@@ -43,8 +44,8 @@ PROJECT = "/home/ada/src/parser"
 class Talk(Conversation):
     """Without a model: the test says what happens."""
 
-    def __init__(self) -> None:
-        super().__init__(model=None)
+    def __init__(self, bench: Workbench | None) -> None:
+        super().__init__(model=None, bench=bench)
         self._heard: list[Callable[[Event], None]] = []
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
@@ -62,8 +63,8 @@ class Talk(Conversation):
 class Chat:
     """A session that is open, and what happens in it."""
 
-    def __init__(self) -> None:
-        self.talk = Talk()
+    def __init__(self, bench: Workbench | None = None) -> None:
+        self.talk = Talk(bench)
         self.session = OpenSession(self.talk, PROJECT)
         self._calls = 0
 

@@ -271,6 +271,19 @@ def test_a_very_long_line_is_there_to_its_end(screen: Screen) -> None:
     spin_until(shown.can_allow)
 
 
+def test_no_hyphen_is_put_into_a_command_or_a_path(screen: Screen) -> None:
+    shown = Shown(screen, with_network("x" * 300, facts=(Fact("in", "/" + "y" * 300),)), width=360)
+    buffer = shown.card.subject.get_buffer()
+    last = buffer.get_end_iter()
+    last.backward_char()
+    for place in (buffer.get_start_iter(), last):
+        assert [tag.props.insert_hyphens for tag in place.get_tags()] == [False]
+    fact = next(label for label in all_of(shown.card, Gtk.Label) if "yyy" in label.get_text())
+    attributes = fact.get_attributes()
+    assert attributes is not None
+    assert "insert-hyphens" in attributes.to_string()
+
+
 def test_a_path_in_a_fact_does_not_make_the_card_wide(screen: Screen) -> None:
     shown = Shown(screen, with_network("x" * 300, facts=(Fact("in", "/" + "y" * 300),)), width=360)
     draw_frames(shown.window)

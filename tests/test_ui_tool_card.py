@@ -268,7 +268,7 @@ def test_changed_files_are_counted_while_it_runs(screen: Screen, chat: Chat) -> 
     card = shown(screen, entry)
     chat.start(entry)
     chat.talk.tell(FilesChanged(entry.call.id, Event(Kind.ADDED, f"{PROJECT}/src/a.c", 3)))
-    assert card.changes.get_label() == "3 files changed, last: src/a.c"
+    spin_until(lambda: card.changes.get_label() == "3 files changed, last: src/a.c")
 
 
 def test_what_was_changed_can_be_undone_once(screen: Screen, chat: Chat) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -14,6 +15,9 @@ from ui_helper import Screen, spin_until
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.stored import CallRecord, Entry, SessionInfo, StoredSession
 from ollmsandbox.paths import Paths
+from ollmsandbox.permission.provider import NobodyAsks, Provider
+from ollmsandbox.permission.store import RuleStore
+from ollmsandbox.tools.workbench import Workbench
 from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.output_files import OutputFiles, remove_old
 from ollmsandbox.ui.stored_entries import entries_of
@@ -47,6 +51,33 @@ def test_all_of_much_output_is_kept_on_disk(screen: Screen, chat: Chat, tmp_path
     assert entry.output_file.stat().st_mode & 0o077 == 0
     files.remove()
     assert not entry.output_file.exists()
+
+
+def test_the_end_of_very_much_output_is_kept_in_memory(chat: Chat) -> None:
+    entry = chat.call()
+    chat.start(entry)
+    for letter in b"letter by letter ":
+        chat.output(entry, bytes([letter]))
+    assert entry.kept_output() == b"letter by letter "
+    for number in range(120):
+        chat.output(entry, b"%06d\n" % number * 10_000)
+    kept = entry.kept_output()
+    assert len(kept) <= 4 << 20
+    assert kept.endswith(b"000119\n")
+    assert entry.printed == 17 + 120 * 70_000
+
+
+def test_closing_a_session_removes_what_its_commands_printed(tmp_path: Path) -> None:
+    paths = Paths.from_environ({"HOME": str(tmp_path)})
+    provider = Provider(NobodyAsks(), RuleStore(paths), None)
+    chat = Chat(Workbench(None, paths, {}, provider))
+    entry = chat.call("../../odd/name")
+    chat.start(entry)
+    chat.output(entry, b"x" * 5000)
+    assert entry.output_file is not None
+    assert entry.output_file.parent.parent == paths.cache / "output"
+    asyncio.run(chat.session.close())
+    assert not entry.output_file.parent.exists()
 
 
 def test_little_output_makes_no_file(chat: Chat, tmp_path: Path) -> None:

@@ -27,13 +27,15 @@ class WaitingBar(Gtk.Revealer):
         self._button.add_css_class("waiting-bar")
         self._button.connect("clicked", weakly(self._on_clicked))
         self.set_child(self._button)
+        self.show_count(0)
 
     def show_count(self, count: int) -> None:
         """How many questions wait where they cannot be seen."""
-        if count:
-            text = ngettext(
-                "A question waits for your answer", "{} questions wait for your answer", count
-            ).format(count)
+        text = ngettext(
+            "A question waits for your answer", "{} questions wait for your answer", count
+        ).format(count)
+        # While it moves out of sight it says what it said.
+        if count or not self._label.get_label():
             self._label.set_label(text)
             self._button.update_property([Gtk.AccessibleProperty.LABEL], [text])
         self.set_reveal_child(count > 0)

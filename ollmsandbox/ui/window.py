@@ -81,6 +81,7 @@ class Window(Adw.ApplicationWindow):
         self._tasks = Tasks(self.tell)
         self._session: OpenSession | None = None
         self._is_closing = False
+        self._is_shut = False
         # What is found out at the start is known.
         self.is_ready = False
         self._build()
@@ -114,8 +115,8 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._show_session(session_id, call_id))
 
     def close_at_once(self) -> None:
-        """Without a question: nobody is there to answer it."""
-        if not self._is_closing:
+        """Without a question: nobody is there to answer it, nor one that was asked before."""
+        if not self._is_shut:
             self._is_closing = True
             self._tasks.start(self._shut_down())
 
@@ -216,6 +217,9 @@ class Window(Adw.ApplicationWindow):
 
     async def _shut_down(self) -> None:
         """Questions are denied, commands end, what they changed is put in order."""
+        if self._is_shut:
+            return
+        self._is_shut = True
         self._settings.set("window-maximized", self.is_maximized())
         if not self.is_maximized():
             width, height = self.get_default_size()
