@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox rootfs`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from .. import loop
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..project.system import System, set_system, system_of
+from ..sandbox.output import harmless
+from ..sandbox.places import find_project
+from ..sandbox.rootfs import Rootfs
+from ..sandbox.rootfs_prepare import Progress, Step
+from ..sandbox.rootfs_store import find, need
+from .here import default_project
+from .words import plain
+
+
+def rootfs(given: argparse.Namespace) -> int:
+    paths = Paths.from_environ(os.environ)
+    if given.action == "use":
+        return _use(given, paths)
+    found = Rootfs(paths, os.environ)
+    if given.action == "status":
+        return _status(given, paths, found)
+    if given.action == "install":
+        return _install(given, found)
+    if not loop.run(found.remove()):
+        raise OllmSandboxError(
+            "A command still runs in it, so it was not removed.", "Wait until that has ended."
+        )
+    return 0
+
+
+def _use(given: argparse.Namespace, paths: Paths) -> int:
+    project = find_project(given.project or default_project(os.environ), paths)
+    system = System(given.system)
+    if system is System.ALPINE:
+        need(paths, os.environ)
+    set_system(paths, project, system)
+    return 0
+
+
+def _install(given: argparse.Namespace, found: Rootfs) -> int:
+    tarball = Path(os.path.abspath(given.tarball)) if given.tarball else None
+    shown = _Shown(quiet=given.quiet)
+    try:
+        prepared = loop.run(found.prepare(shown, tier=given.tier, tarball=tarball))
+    finally:
+        shown.end()
+    for notice in prepared.notices:
+        print(f"ollmsandbox: {notice}", file=sys.stderr)
+    if not given.quiet:
+        what = "is installed" if prepared.is_new else "is there already"
+        print(f"{prepared.installed.title} {what}.")
+    return 0
+
+
+class _Shown:
+    """On a terminal one line that changes, elsewhere a line for each step."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live = sys.stderr.isatty()
+        self._step: Step | None = None
+        self._in_line = False
+
+    def __call__(self, progress: Progress) -> None:
+        if self._quiet or progress.step is Step.DONE:
+            return
+        if self._live:
+            text = f"{progress.step.value}{_amount(progress)}"
+            print(f"\r\033[K{text[:78]}", end="", file=sys.stderr, flush=True)
+            self._in_line = True
+        elif progress.step is not self._step:
+            print(f"{progress.step.value}.", file=sys.stderr)
+        self._step = progress.step
+
+    def end(self) -> None:
+        if self._in_line:
+            print(file=sys.stderr)
+
+
+def _amount(progress: Progress) -> str:
+    if progress.text:
+        return f": {harmless(progress.text)}"
+    if progress.step in (Step.FETCH, Step.UNPACK) and progress.total:
+        return f": {100 * progress.done // progress.total} %"
+    return ""
+
+
+def _status(given: argparse.Namespace, paths: Paths, found: Rootfs) -> int:
+    status = found.status()
+    try:
+        project = find_project(given.project or default_project(os.environ), paths)
+        system = system_of(paths, project)
+    except OllmSandboxError:
+        project, system = "", System.HOST
+    installed = status.installed
+    if given.json:
+        document = {
+            "installed": installed.version if installed else None,
+            "tier": installed.tier if installed else None,
+            "folder": installed.folder if installed else None,
+            "size": status.size,
+            "programs": found.programs(),
+            "still_used": [other.version for other in status.others],
+            "mirror": status.settings.mirror,
+            "version": status.settings.version or status.settings.branch,
+            "project": project,
+            "system": system.value,
+        }
+        print(json.dumps(document, indent=2))
+        return 0
+    if installed is None:
+        print("Alpine is not installed. Install it with: ollmsandbox rootfs install")
+    else:
+        print(f"{installed.title}, tier {installed.tier}, {status.size >> 20} MiB")
+        print(f"  in {plain(installed.folder)}")
+        print(f"  with {plain(', '.join(found.programs())) or 'no known programs'}")
+    for other in status.others:
+        print(f"{other.title} is removed when no command runs in it any more.")
+    if project:
+        print(f"Commands of {plain(project)} run in {_name(system)}.")
+    return 0
+
+
+def _name(system: System) -> str:
+    if system is System.HOST:
+        return "this machine's own system"
+    there = find(Paths.from_environ(os.environ), os.environ)
+    return "Alpine" if there else "Alpine, which is not installed"

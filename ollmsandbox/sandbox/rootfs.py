@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Alpine system, for who shows it and for who wants it installed, upgraded or removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import trees
+from ..errors import RootfsError
+from ..paths import Paths
+from . import rootfs_settings
+from .rootfs_download import LARGEST
+from .rootfs_extract import Room
+from .rootfs_packages import TIERS
+from .rootfs_prepare import Preparation, Prepared, Progress, Workshop
+from .rootfs_programs import programs_in
+from .rootfs_release import Release, detect_arch, get_latest_version
+from .rootfs_settings import RootfsSettings
+from .rootfs_store import Installed, Store, find
+
+
+@dataclass(frozen=True)
+class Status:
+    installed: Installed | None
+    # On disk, with what is kept of a download that broke off.
+    size: int
+    files: int
+    # Older ones that commands still run in.
+    others: tuple[Installed, ...]
+    settings: RootfsSettings
+
+
+class Rootfs:
+    """`settings`: those of the person, if none are given."""
+
+    tiers = TIERS
+
+    def __init__(
+        self,
+        paths: Paths,
+        environ: Mapping[str, str],
+        settings: RootfsSettings | None = None,
+        *,
+        room: Room | None = None,
+        largest: int = LARGEST,
+    ) -> None:
+        self._paths = paths
+        self._environ = environ
+        self.settings = settings if settings is not None else rootfs_settings.load(paths.config)
+        self.store = Store(paths.rootfs)
+        self._shop = Workshop(paths, environ, self.settings, self.store, room or Room(), largest)
+
+    def installed(self) -> Installed | None:
+        return find(self._paths, self._environ)
+
+    def programs(self) -> list[str]:
+        """What it offers, with versions."""
+        found = self.installed()
+        return programs_in(found) if found else []
+
+    def status(self) -> Status:
+        """Walks through all of it: call it in a thread."""
+        installed = self.installed()
+        folder = Path(installed.folder) if installed and installed.is_given else self.store.folder
+        files, size = trees.measure(folder)
+        used = installed.folder if installed else ""
+        others = tuple(one for one in self.store.all() if one.folder != used)
+        return Status(installed, size, files, others, self.settings)
+
+    async def newest(self) -> Release:
+        """What the mirror has. Needs the network."""
+        return await asyncio.to_thread(get_latest_version, self.settings, detect_arch())
+
+    async def prepare(
+        self,
+        progress: Callable[[Progress], None] | None = None,
+        *,
+        tier: int | None = None,
+        tarball: Path | None = None,
+    ) -> Prepared:
+        """Install it, or a newer version of it; nothing is done if there is nothing to do.
+
+        Whoever is in it goes on in what it was. Cancelled, nothing is left but what was fetched.
+        """
+        if self._environ.get("ROOTFS_DIR"):
+            given = self.installed()
+            assert given is not None
+            return Prepared(given, is_new=False, notices=("ROOTFS_DIR names a prepared system.",))
+        wanted = self.settings.tier if tier is None else tier
+        return await Preparation(self._shop, progress, wanted, tarball).run()
+
+    async def remove(self) -> bool:
+        """False if a command still runs in it; then it is left as it is."""
+        if self._environ.get("ROOTFS_DIR"):
+            raise RootfsError(
+                "ROOTFS_DIR names a system that somebody else prepared; it is not removed here.",
+                "Unset ROOTFS_DIR, or remove the folder yourself.",
+            )
+
+        def remove() -> bool:
+            if not self.store.folder.exists():
+                return True
+            with self.store.building(_nobody_waits):
+                return self.store.remove()
+
+        return await asyncio.to_thread(remove)
+
+
+def _nobody_waits() -> None:
+    raise RootfsError("Somebody is installing it.", "Wait until that is done.")

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A tarball is unpacked by hand: whatever it says, nothing lands outside the folder it is for.
+
+Each entry is made relative to a descriptor of the folder around it, which is opened part by part
+without following links. Owners, setuid bits and devices are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import posixpath
+import stat
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ..errors import RootfsError
+from ..trees import set_mode
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE = 1 << 16
+_GZIP = b"\x1f\x8b"
+_LATEST = 1 << 33
+
+
+@dataclass(frozen=True)
+class Room:
+    """More than a whole system with all packages needs."""
+
+    entries: int = 200_000
+    size: int = 4 << 30
+    depth: int = 64
+    path: int = 1024
+    # A name or an attribute; read into memory as a whole.
+    header: int = 1 << 20
+
+
+def extract_rootfs(
+    tarball: Path,
+    target: Path,
+    room: Room | None = None,
+    tell: Callable[[int, int], None] | None = None,
+) -> int:
+    """Blocks. The number of entries; `tell` hears how much of the tarball was read, of how much,
+    and may raise to end it."""
+    room = room or Room()
+    with contextlib.ExitStack() as closing:
+        try:
+            raw = closing.enter_context(open(tarball, "rb"))
+            packed = raw.peek(2)[:2] == _GZIP
+            source: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
+            whole = os.fstat(raw.fileno()).st_size
+            root = os.open(target, _FOLDER)
+            closing.callback(os.close, root)
+            archive = closing.enter_context(
+                tarfile.TarFile(fileobj=_Bounded(source, room))  # type: ignore[arg-type]
+            )
+            return _unpack(archive, root, room, lambda: tell and tell(raw.tell(), whole))
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise RootfsError(f"{tarball} is damaged, or no tarball.", "Fetch it again.") from error
+        except (ValueError, OverflowError) as error:
+            raise RootfsError(f"{tarball} holds what no system does: {error}.") from error
+        except OSError as error:
+            raise RootfsError(
+                f"{tarball} cannot be unpacked: {error.strerror or error}.",
+                "See whether the disk is full.",
+            ) from error
+
+
+def _unpack(archive: tarfile.TarFile, root: int, room: Room, tell: Callable[[], object]) -> int:
+    writer = _Writer(root)
+    count = 0
+    while (member := archive.next()) is not None:
+        count += 1
+        if count > room.entries:
+            raise RootfsError(f"The tarball has more than {room.entries:,} entries.", _NO_SYSTEM)
+        parts = _parts(member.name, room)
+        if member.issparse():
+            # Its holes would be written out, though nothing is read for them.
+            raise RootfsError(f"The tarball has a file with holes: {member.name!r}.", _NO_SYSTEM)
+        if member.isdir():
+            writer.folder(parts, member.mode)
+        elif not parts:
+            raise RootfsError("The tarball has a file where its top folder is.", _NO_SYSTEM)
+        elif member.isreg():
+            content = archive.extractfile(member)
+            assert content is not None
+            writer.file(parts, member.mode, member.mtime, content)
+        elif member.issym():
+            writer.link(parts, member.linkname, room)
+        elif member.islnk():
+            writer.hard_link(parts, _parts(member.linkname, room))
+        # Devices and pipes are left out: the sandbox has its own.
+        # What the library remembers of each entry would only fill memory.
+        archive.members.clear()  # type: ignore[attr-defined]
+        tell()
+    return count
+
+
+def _parts(name: str, room: Room) -> list[str]:
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        raise RootfsError(f"The tarball would write outside its folder: {name!r}.", _NO_SYSTEM)
+    if len(parts) > room.depth or len(os.fsencode(name)) > room.path:
+        raise RootfsError(f"The tarball has a path that is too long: {name[:80]!r}.", _NO_SYSTEM)
+    return parts
+
+
+class _Writer:
+    def __init__(self, root: int) -> None:
+        self._root = root
+
+    def folder(self, parts: Sequence[str], mode: int) -> None:
+        with self._around([*parts, ""]) as inside:
+            os.fchmod(inside, mode & 0o755 | 0o700)
+
+    def file(self, parts: Sequence[str], mode: int, mtime: float, content: IO[bytes]) -> None:
+        with self._around(parts) as around:
+            self._clear(parts, around)
+            descriptor = os.open(parts[-1], _NEW, 0o600, dir_fd=around)
+            with open(descriptor, "wb") as file:
+                while piece := content.read(_PIECE):
+                    file.write(piece)
+                file.flush()
+                os.fchmod(descriptor, mode & 0o755 | 0o400)
+                at = int(min(max(mtime, 0), _LATEST))
+                os.utime(descriptor, (at, at))
+
+    def link(self, parts: Sequence[str], target: str, room: Room) -> None:
+        if not target or "\0" in target or len(os.fsencode(target)) > room.path:
+            raise RootfsError(f"The tarball has a link that leads nowhere: {'/'.join(parts)!r}.")
+        with self._around(parts) as around:
+            self._clear(parts, around)
+            os.symlink(_inner(parts, target), parts[-1], dir_fd=around)
+
+    def hard_link(self, parts: Sequence[str], target: Sequence[str]) -> None:
+        if not target:
+            raise RootfsError(f"The tarball has a link that leads nowhere: {'/'.join(parts)!r}.")
+        with self._around(target) as there, self._around(parts) as around:
+            if not stat.S_ISREG(os.stat(target[-1], dir_fd=there, follow_symlinks=False).st_mode):
+                raise RootfsError(
+                    f"The tarball links to what is no file: {'/'.join(target)!r}.", _NO_SYSTEM
+                )
+            if list(parts) != list(target):
+                self._clear(parts, around)
+                os.link(
+                    target[-1],
+                    parts[-1],
+                    src_dir_fd=there,
+                    dst_dir_fd=around,
+                    follow_symlinks=False,
+                )
+
+    @contextlib.contextmanager
+    def _around(self, parts: Sequence[str]) -> Iterator[int]:
+        """The folder that holds the last part; made where it is missing."""
+        here = os.dup(self._root)
+        try:
+            for part in parts[:-1]:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=here)
+                try:
+                    inner = os.open(part, _FOLDER, dir_fd=here)
+                except OSError as error:
+                    raise RootfsError(
+                        f"The tarball would write through a link or a file: {'/'.join(parts)!r}.",
+                        _NO_SYSTEM,
+                    ) from error
+                os.close(here)
+                here = inner
+            yield here
+        finally:
+            os.close(here)
+
+    def _clear(self, parts: Sequence[str], around: int) -> None:
+        """The last entry of a name counts, but a folder is not thrown away for it."""
+        try:
+            os.unlink(parts[-1], dir_fd=around)
+        except FileNotFoundError:
+            return
+        except IsADirectoryError as error:
+            raise RootfsError(
+                f"The tarball has a folder and a file of one name: {'/'.join(parts)!r}.", _NO_SYSTEM
+            ) from error
+
+
+def _inner(parts: Sequence[str], target: str) -> str:
+    """The link as it leads inside, and so written that it cannot lead out, wherever it is read
+    from: it climbs first, and never further than to the top."""
+    if target.startswith("/"):
+        inside = posixpath.normpath(f"/{target}").lstrip("/")
+        climb = "../" * (len(parts) - 1)
+        return (climb + inside).rstrip("/") or "."
+    plain = posixpath.normpath(target)
+    if plain.split("/").count("..") > len(parts) - 1:
+        raise RootfsError(
+            f"The tarball has a link that leads out of its folder: {'/'.join(parts)!r}.", _NO_SYSTEM
+        )
+    return plain
+
+
+class _Bounded:
+    """As much of the unpacked archive as there is room for; only forwards."""
+
+    def __init__(self, source: IO[bytes] | gzip.GzipFile, room: Room) -> None:
+        self._source = source
+        self._room = room
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= self._room.header:
+            raise RootfsError(
+                "The tarball has a name or an attribute that is too long.", _NO_SYSTEM
+            )
+        data = self._source.read(size)
+        self._at += len(data)
+        if self._at > self._room.size:
+            raise RootfsError(
+                f"The tarball unpacks to more than {self._room.size >> 20:,} MiB.", _NO_SYSTEM
+            )
+        return data
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, place: int) -> int:
+        if place < self._at:
+            raise tarfile.ReadError("the archive is read forwards only")
+        while self._at < place:
+            if not self.read(min(_PIECE, place - self._at)):
+                break
+        return self._at
+
+
+def drop_setuid(folder: Path) -> None:
+    """What programs inside made of it."""
+    for _name, folders, files, descriptor in os.fwalk(folder):
+        for name in (*folders, *files):
+            mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+            if mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(mode):
+                set_mode(name, descriptor, stat.S_IMODE(mode) & 0o777, any_kind=True)
+
+
+_NO_SYSTEM = "This is no Alpine system, or somebody changed it. Fetch it from another place."

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the Alpine system comes from, and how much of it is wanted: `rootfs.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from ..errors import RootfsError
+from ..paths import write_atomically
+
+FILE = "rootfs.yaml"
+_MIRROR = re.compile(r"https?://[^\s?#]+")
+_BRANCH = re.compile(r"latest-stable|edge|v[0-9]+\.[0-9]+")
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)")
+_TIER = re.compile("[012]")
+
+
+@dataclass(frozen=True)
+class RootfsSettings:
+    mirror: str = "https://dl-cdn.alpinelinux.org/alpine"
+    branch: str = "latest-stable"
+    # "": the newest one of the branch.
+    version: str = ""
+    tier: int = 2
+
+    def with_value(self, name: str, text: str) -> RootfsSettings:
+        """As the person gives it; what cannot be is refused with a sentence."""
+        setting = _find(name)
+        if not setting.is_good(text):
+            raise RootfsError(f"{text!r} cannot be the {name} of the Alpine system.", setting.what)
+        if name == "mirror":
+            return replace(self, mirror=text.rstrip("/"))
+        if name == "branch":
+            return replace(self, branch=text)
+        return replace(self, tier=int(text)) if name == "tier" else replace(self, version=text)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    name: str
+    what: str
+    is_good: Callable[[str], object]
+
+
+ALL = (
+    _Setting("mirror", "The address of a mirror, as https://host/alpine.", _MIRROR.fullmatch),
+    _Setting("branch", "latest-stable, edge, or a branch as v3.22.", _BRANCH.fullmatch),
+    _Setting(
+        "version",
+        'A version as 3.22.1, or "" for the newest.',
+        lambda text: not text or _VERSION.fullmatch(text),
+    ),
+    _Setting(
+        "tier", "0: nothing but the base, 1: what is needed, 2: what is useful.", _TIER.fullmatch
+    ),
+)
+
+
+def _find(name: str) -> _Setting:
+    for setting in ALL:
+        if setting.name == name:
+            return setting
+    raise RootfsError(f"{name!r} is not known in {FILE}.", f"Known: {', '.join(names())}.")
+
+
+def names() -> list[str]:
+    return [setting.name for setting in ALL]
+
+
+def load(config: Path) -> RootfsSettings:
+    file = config / FILE
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return RootfsSettings()
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise RootfsError(f"{file} cannot be read: {error}", "Mend it or remove it.") from error
+    if found is None:
+        return RootfsSettings()
+    if not isinstance(found, dict):
+        raise RootfsError(f"{file} holds no list of names and values.", "Mend it or remove it.")
+    settings = RootfsSettings()
+    try:
+        for name, value in found.items():
+            settings = settings.with_value(str(name), "" if value is None else str(value))
+    except RootfsError as error:
+        raise RootfsError(f"{file}: {error.message}", error.remedy) from error
+    return settings
+
+
+def save(config: Path, settings: RootfsSettings) -> None:
+    write_atomically(config / FILE, yaml.safe_dump(asdict(settings), sort_keys=False))

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The systems on disk: which one is used, who uses it, and how one goes when nobody does.
+
+Imports little: a command looks here before it starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from .. import trees
+from ..errors import RootfsError
+from ..paths import Paths, make_folder, write_atomically
+from .records import record
+
+VERSION_FILE = ".alpine-version"
+TIER_FILE = ".alpine-tier"
+PROGRAMS_FILE = ".alpine-programs.json"
+# Where the sandbox mounts something; all but the first are folders.
+RESOLVER = "etc/resolv.conf"
+MOUNT_POINTS = ("workspace", "playground", "dev", "proc", "sys", "tmp", "var/tmp", "run")
+_CURRENT = "current"
+_NAME = "alpine-"
+_NEW = ".new-"
+_GONE = ".gone-"
+_LOCK = ".rootfs.lock"
+_DOWNLOADS = "downloads"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@record(frozen=True)
+class Installed:
+    """A system that commands can run in."""
+
+    folder: str
+    version: str
+    tier: int
+    # By somebody else, who named it in ROOTFS_DIR; it is never changed.
+    is_given: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"Alpine {self.version}"
+
+    @property
+    def shell(self) -> str:
+        return "/bin/bash" if os.path.lexists(f"{self.folder}/bin/bash") else "/bin/sh"
+
+    def hold(self) -> int:
+        """As long as a command runs in it, it is not removed; to be released."""
+        gone = RootfsError(f"{self.title} was removed meanwhile.", "Try again.")
+        try:
+            lock = os.open(self.folder, _FOLDER)
+        except OSError as error:
+            raise gone from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if not _is_at(lock, self.folder):
+                raise gone
+        except BaseException as error:
+            os.close(lock)
+            raise (gone if isinstance(error, BlockingIOError) else error) from error
+        return lock
+
+    def release(self, lock: int) -> None:
+        """One that was replaced meanwhile goes with the last command."""
+        os.close(lock)
+        if not self.is_given:
+            Store(Path(self.folder).parent).remove_if_replaced(self)
+
+
+def is_rootfs_ready(folder: Path, version: str = "", tier: int = 0) -> bool:
+    """Whether all of it is there: of this version, if one is named, and with this tier at least.
+    Links are not followed: they lead elsewhere inside."""
+    wanted = ["bin/sh", VERSION_FILE, *(["usr/bin/python3"] if tier else [])]
+    if not all(os.path.lexists(folder / name) for name in wanted):
+        return False
+    found = _read(folder)
+    return found is not None and version in ("", found.version) and found.tier >= tier
+
+
+def find(paths: Paths, environ: Mapping[str, str]) -> Installed | None:
+    """The system that commands would run in."""
+    given = environ.get("ROOTFS_DIR", "")
+    if given:
+        return _given(given)
+    return Store(paths.rootfs).current()
+
+
+def need(paths: Paths, environ: Mapping[str, str]) -> Installed:
+    found = find(paths, environ)
+    if found is None:
+        raise RootfsError(
+            "Alpine is not installed, so the command cannot run in it.",
+            "Install it with `ollmsandbox rootfs install`, or use this machine's own system: "
+            "`ollmsandbox run --no-rootfs`, `ollmsandbox rootfs use host`.",
+        )
+    return found
+
+
+def _given(given: str) -> Installed:
+    folder = os.path.realpath(given)
+    if not given.startswith("/") or not is_rootfs_ready(Path(folder)):
+        raise RootfsError(
+            f"ROOTFS_DIR is no prepared system: {given}.",
+            f"It needs bin/sh and {VERSION_FILE}. Name another folder, or unset ROOTFS_DIR.",
+        )
+    found = _read(Path(folder))
+    assert found is not None
+    return Installed(folder, found.version, found.tier, is_given=True)
+
+
+class Store:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.downloads = folder / _DOWNLOADS
+
+    def current(self) -> Installed | None:
+        try:
+            name = (self.folder / _CURRENT).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            name = ""
+        if name.startswith(_NAME) and "/" not in name and is_rootfs_ready(self.folder / name):
+            return _read(self.folder / name)
+        # Killed after it was put into place, before that was noted.
+        return max(self.all(), key=lambda one: _order(one.version), default=None)
+
+    def all(self) -> list[Installed]:
+        try:
+            names = sorted(name for name in os.listdir(self.folder) if name.startswith(_NAME))
+        except FileNotFoundError:
+            return []
+        found = (_read(self.folder / name) for name in names if is_rootfs_ready(self.folder / name))
+        return [one for one in found if one is not None]
+
+    @contextlib.contextmanager
+    def building(self, wait: Callable[[], None]) -> Iterator[None]:
+        """One builder at a time. `wait` is called while there is another, and may raise."""
+        make_folder(self.folder)
+        with open(self.folder / _LOCK, "wb") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    wait()
+                    time.sleep(0.05)
+            yield
+
+    def new_folder(self) -> Path:
+        """To build in. What an earlier builder left is of no use."""
+        import tempfile
+
+        self.sweep()
+        made = Path(tempfile.mkdtemp(dir=self.folder, prefix=_NEW))
+        made.chmod(0o755)
+        return made
+
+    def put_in_place(self, built: Path, version: str, tier: int) -> Installed:
+        """From here on commands run in it; those that run go on in what they began in."""
+        write_inside(built, TIER_FILE, f"{tier}\n")
+        write_inside(built, VERSION_FILE, f"{version}\n")
+        number, name = 1, f"{_NAME}{version}"
+        while os.path.lexists(self.folder / name):
+            number += 1
+            name = f"{_NAME}{version}-{number}"
+        os.rename(built, self.folder / name)
+        self.use(name)
+        return Installed(str(self.folder / name), version, tier)
+
+    def use(self, name: str) -> None:
+        write_atomically(self.folder / _CURRENT, f"{name}\n")
+
+    def sweep(self) -> None:
+        """Who builds calls this: whatever is not used any more goes."""
+        current = self.current()
+        for name in os.listdir(self.folder):
+            if name.startswith((_NEW, _GONE)):
+                # A program that a killed builder had started may still be dying. Next time, then.
+                with contextlib.suppress(OSError):
+                    _remove(self.folder, name)
+            elif name.startswith(_NAME) and (
+                current is None or name != os.path.basename(current.folder)
+            ):
+                self._remove_if_free(name)
+
+    def remove(self) -> bool:
+        """All of it; whether nothing is left. What a command runs in goes when that has ended."""
+        current = self.current()
+        if current is not None and not self._remove_if_free(os.path.basename(current.folder)):
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.folder / _CURRENT)
+        self.forget_downloads()
+        self.sweep()
+        return not self.all()
+
+    def forget_downloads(self) -> None:
+        _remove(self.folder, _DOWNLOADS)
+
+    def remove_if_replaced(self, used: Installed) -> None:
+        current = self.current()
+        if current is not None and current.folder != used.folder:
+            self._remove_if_free(os.path.basename(used.folder))
+
+    def _remove_if_free(self, name: str) -> bool:
+        try:
+            lock = os.open(self.folder / name, _FOLDER | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Who looked for it meanwhile finds that it is another, or gone.
+            gone = f"{_GONE}{os.urandom(4).hex()}"
+            os.rename(self.folder / name, self.folder / gone)
+            _remove(self.folder, gone)
+        except BlockingIOError:
+            return False
+        except FileNotFoundError:
+            return True  # somebody else was quicker
+        finally:
+            os.close(lock)
+        return True
+
+
+def prepare_mount_points(folder: Path) -> None:
+    """What the sandbox mounts over has to be there: later nothing can be added."""
+    for point in MOUNT_POINTS:
+        with _inside(folder, f"{point}/."):
+            pass
+    write_inside(folder, RESOLVER, "")
+
+
+def write_inside(folder: Path, name: str, text: str) -> None:
+    """Anew, whatever is there: a link at its name, or on the way, would lead out."""
+    with _inside(folder, name) as around:
+        last = os.path.basename(name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(last, dir_fd=around)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(last, flags, 0o644, dir_fd=around), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+@contextlib.contextmanager
+def _inside(folder: Path, name: str) -> Iterator[int]:
+    """The folder around a name, made where it is missing."""
+    here = os.open(folder, _FOLDER)
+    try:
+        for part in name.split("/")[:-1]:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o755, dir_fd=here)
+            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = inner
+        yield here
+    except OSError as error:
+        raise RootfsError(
+            f"This is no Alpine system: {name} is not what it is in every system."
+        ) from error
+    finally:
+        os.close(here)
+
+
+def _read(folder: Path) -> Installed | None:
+    try:
+        version = _text(folder / VERSION_FILE)
+    except (OSError, ValueError):
+        return None
+    try:
+        tier = int(_text(folder / TIER_FILE))
+    except (OSError, ValueError):
+        tier = 0
+    return Installed(str(folder), version, tier)
+
+
+def _text(file: Path) -> str:
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, encoding="ascii") as opened:
+        return opened.read(100).strip()
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) if part.isdecimal() else 0 for part in version.split(".")]
+
+
+def _is_at(descriptor: int, folder: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(folder))
+    except OSError:
+        return False
+
+
+def _remove(folder: Path, name: str) -> None:
+    around = os.open(folder, _FOLDER)
+    try:
+        # Somebody else may be removing it, too.
+        with contextlib.suppress(FileNotFoundError):
+            trees.remove(name, around)
+    finally:
+        os.close(around)

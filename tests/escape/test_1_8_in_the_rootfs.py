@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The strongest of the attacks once more, in the Alpine system: there the wall is built another
+way."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from attack import Listener, attempt, look, python, refusal, run_while
+from conftest import Person
+from rootfs_helper import built
+
+from ollmsandbox.project.changes import Flag
+from ollmsandbox.project.recorder import Recorder, Report
+from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.rootfs_store import Installed
+
+
+@pytest.fixture(scope="session")
+def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return built(tmp_path_factory)
+
+
+def succeeded(person: Person, alpine: Installed, attacks: Sequence[str]) -> list[str]:
+    """Each in a process of its own, all in one sandbox."""
+    lines = [
+        f"""
+        if os.fork() == 0:
+            try:
+                {attack}
+                print('succeeded', {attack!r}, flush=True)
+            except OSError:
+                pass
+            os._exit(0)
+        assert os.wait()[1] == 0
+        """
+        for attack in attacks
+    ]
+    result = person.run(python("".join(lines) + "\n        print('done')"), rootfs=alpine)
+    *found, last = result.stdout.text.splitlines() or [""]
+    assert last == "done", result.stderr.text
+    return found
+
+
+def report_of(person: Person, alpine: Installed, command: str) -> Report:
+    keeper = Recorder(str(person.project), person.paths)
+    result = person.run(command, rootfs=alpine, keeper=keeper)
+    assert result.exit_code == 0, result.stderr.text
+    assert keeper.report is not None
+    return keeper.report
+
+
+# --- 1: writing outside ------------------------------------------------------------------------
+
+ROUTES = (
+    "{place}",
+    "/proc/self/root{place}",
+    "/proc/self/cwd/../..{place}",
+    "/proc/1/root{place}",
+    "/proc/$$/root{place}",
+    "/workspace/link{place}",
+    "/playground/../../..{place}",
+    "/oldroot{place}",
+    "/newroot{place}",
+)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_writing_to_the_home_folder_or_the_system_by_any_route(
+    person: Person, alpine: Installed, route: str
+) -> None:
+    target = person.home / "outside"
+    target.mkdir()
+    (target / "file").write_text("untouched")
+    (person.project / "link").symlink_to("/")
+    before = look(target)
+    places = (f"{target}/file", f"{target}/new", f"{alpine.folder}/etc/passwd", "/etc/passwd")
+    attack = "; ".join(
+        f'( echo evil >"{route.format(place=place)}" ) && echo succeeded' for place in places
+    )
+    result = person.run(attack, rootfs=alpine)
+    assert result.stdout.text == ""
+    assert result.stderr.text.count("\n") == len(places)
+    assert look(target) == before
+    assert "evil" not in Path(f"{alpine.folder}/etc/passwd").read_text()
+
+
+def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
+    person: Person, alpine: Installed
+) -> None:
+    found = person.run("cat /proc/self/mountinfo", rootfs=alpine).stdout.text
+    writable = set()
+    for line in found.splitlines():
+        fields = line.split()
+        if "rw" in fields[5].split(","):
+            writable.add(fields[4])
+    devices = {path for path in writable if path.startswith("/dev/")}
+    kernel = {path for path in writable if path.startswith("/proc")}
+    expected = {"/workspace", "/playground", "/tmp", "/var/tmp", "/run"}
+    assert writable - devices - kernel == expected
+
+
+def test_what_is_allowed_is_seen_to_succeed(person: Person, alpine: Installed) -> None:
+    attacks = ["open('/workspace/file', 'w')", "open('/etc/file', 'w')", "os.mkdir('/tmp/folder')"]
+    assert len(succeeded(person, alpine, attacks)) == 2
+
+
+MOUNTING = (
+    "call('mount', b'none', b'/', None, 0x20 | 0x1000, None)",
+    "call('mount', b'/workspace', b'/etc', None, 0x1000, None)",
+    "call('umount2', b'/workspace', 2)",
+    "call('open_tree', -100, b'/', 1)",
+    "os.chroot('/workspace')",
+    "os.mknod('/workspace/disk', stat.S_IFBLK | 0o600, os.makedev(254, 0))",
+    "open('/proc/sys/kernel/core_pattern', 'w').write('|/workspace/evil')",
+    "os.link('/etc/passwd', '/workspace/passwd')",
+    "os.rename('/workspace', '/elsewhere')",
+    "os.open('/dev/new', os.O_CREAT | os.O_WRONLY)",
+)
+
+
+def test_mounting_or_making_it_another_way(person: Person, alpine: Installed) -> None:
+    assert succeeded(person, alpine, MOUNTING) == []
+
+
+# --- 2: reading secrets ------------------------------------------------------------------------
+
+
+def test_nothing_of_the_home_folder_and_nothing_of_ours_is_there(
+    person: Person, alpine: Installed
+) -> None:
+    (person.home / ".ssh").mkdir()
+    (person.home / ".ssh/id").write_text("the secret")
+    person.environ |= {"API_TOKEN": "the secret", "AWS_SECRET_ACCESS_KEY": "the secret"}
+    person.run("touch something", rootfs=alpine)
+    assert person.paths.database.exists()
+    paths = [person.home / ".ssh/id", person.paths.database, person.paths.cache, "/etc/shadow"]
+    words = " ".join(str(path) for path in paths)
+    search = (
+        f"cat {words}; cat /proc/*/environ; ls -R /home /root /srv /mnt; "
+        "grep -r 'the [s]ecret' /home /root /etc /run /tmp /proc/self/environ"
+    )
+    result = person.run(search, rootfs=alpine, network=True)
+    assert "the secret" not in result.stdout.text
+    assert "SQLite format" not in result.stdout.text
+    assert str(person.home) not in result.stdout.text
+
+
+def test_a_link_in_the_project_leads_nowhere(person: Person, alpine: Installed) -> None:
+    secret = person.home / "secret"
+    secret.write_text("the secret")
+    (person.project / "way").symlink_to(secret)
+    (person.playground).mkdir(parents=True)
+    (person.playground / "way").symlink_to(secret)
+    result = person.run("cat way /playground/way", rootfs=alpine)
+    assert result.exit_code != 0
+    assert "the secret" not in result.stdout.text
+
+
+# --- 3: reaching out ---------------------------------------------------------------------------
+
+
+def test_tcp_and_udp(person: Person, alpine: Installed) -> None:
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        with Listener(socket.AF_INET, kind, ("127.0.0.1", 0)) as listener:
+            code = f"""
+            s = socket.socket(socket.AF_INET, {int(kind)})
+            s.connect({listener.address!r}); s.send(b'x')
+            """
+            refusal(person, attempt(code), rootfs=alpine)
+            assert not listener.reached()
+            assert not refusal(person, attempt(code), rootfs=alpine, network=True)
+            assert listener.reached()
+
+
+@pytest.mark.parametrize("network", [False, True], ids=["alone", "with-network"])
+def test_an_abstract_unix_socket(person: Person, alpine: Installed, network: bool) -> None:
+    name = f"\0ollmsandbox-{os.urandom(6).hex()}"
+    with Listener(socket.AF_UNIX, socket.SOCK_STREAM, name) as listener:
+        code = f"socket.socket(socket.AF_UNIX).connect({name!r})"
+        assert refusal(person, attempt(code), rootfs=alpine, network=network)
+        assert not listener.reached()
+
+
+@pytest.mark.parametrize("where", ["project", "playground"])
+def test_a_unix_socket_in_what_can_be_written(
+    person: Person, alpine: Installed, where: str
+) -> None:
+    shown = "/workspace" if where == "project" else "/playground"
+    # A socket's path may have 107 characters, so it lies elsewhere.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as short:
+        os.mkdir(f"{short}/deep")
+        if where == "playground":
+            person.paths.data.mkdir(parents=True)
+            person.playground.symlink_to(short)
+        project = Path(short) if where == "project" else person.project
+        with Listener(socket.AF_UNIX, socket.SOCK_STREAM, f"{short}/deep/listens") as listener:
+            code = f"socket.socket(socket.AF_UNIX).connect('{shown}/deep/listens')"
+            assert refusal(person, attempt(code), rootfs=alpine, project=project)
+            assert not listener.reached()
+
+
+def test_sockets_of_the_machine_are_not_there(person: Person, alpine: Installed) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        path = f"{folder}/bus"
+        with Listener(socket.AF_UNIX, socket.SOCK_STREAM, path) as listener:
+            person.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={path}"
+            code = f"socket.socket(socket.AF_UNIX).connect({path!r})"
+            assert refusal(person, attempt(code), rootfs=alpine) == "ENOENT"
+            assert not listener.reached()
+            assert person.run("echo $DBUS_SESSION_BUS_ADDRESS", rootfs=alpine).stdout.text == "\n"
+
+
+# --- 4: touching other processes ---------------------------------------------------------------
+
+
+@pytest.fixture
+def bystander() -> Iterator[int]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process.pid
+        assert process.poll() is None
+        process.kill()
+
+
+TOUCHING = (
+    "os.kill({pid}, 9)",
+    "call('ptrace', 16, {pid}, 0, 0)",
+    "open('/proc/{pid}/mem', 'r+b')",
+    "call('pidfd_open', {pid}, 0)",
+    "os.setpriority(os.PRIO_PROCESS, {pid}, 19)",
+    "call('keyctl', 0, -3, 0)",
+    "fcntl.ioctl(0, 0x5412, b'x')",
+    "call('ioctl', 0, 0x5412 | 1 << 40, b'x')",
+)
+
+
+def test_touching_a_process_outside(person: Person, alpine: Installed, bystander: int) -> None:
+    attacks = [attack.format(pid=bystander) for attack in TOUCHING]
+    assert succeeded(person, alpine, attacks) == []
+
+
+# --- 5: getting privileges ---------------------------------------------------------------------
+
+
+def test_no_capability_and_none_to_be_had(person: Person, alpine: Installed) -> None:
+    found = person.run("cat /proc/self/status", rootfs=alpine).stdout.text
+    status = dict(line.split(":\t", 1) for line in found.splitlines() if ":\t" in line)
+    assert status["NoNewPrivs"] == "1"
+    assert status["Seccomp"] == "2"
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {
+        "0000000000000000"
+    }
+
+
+CALLS = (
+    "call(272 if os.uname().machine == 'x86_64' else 97, 0x10000000)",
+    "call('io_uring_setup', 1, 0)",
+    "call('add_key', b'user', b'a', b'b', 1, -3)",
+    "os.setuid(1 if os.getuid() != 1 else 2)",
+    "os.chown('/workspace', 1, 1)",
+    "call('mount_setattr', -100, b'/', 0, 0, 0)",
+    "call('move_mount', 3, b'', 4, b'', 0)",
+)
+
+
+def test_a_call_that_would_lead_further(person: Person, alpine: Installed) -> None:
+    assert succeeded(person, alpine, CALLS) == []
+
+
+def test_no_program_of_the_system_is_setuid(alpine: Installed) -> None:
+    for folder, _folders, files in os.walk(alpine.folder):
+        for name in files:
+            assert not os.lstat(f"{folder}/{name}").st_mode & (stat.S_ISUID | stat.S_ISGID)
+
+
+# --- 6: outliving the run ----------------------------------------------------------------------
+
+
+def test_a_daemon_that_ignores_all_signals(person: Person, alpine: Installed) -> None:
+    code = """
+    for number in range(1, 65):
+        try: signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError): pass
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            open('/playground/alive', 'w').write('x')
+            while True:
+                time.sleep(0.01)
+                os.utime('/playground/alive')
+    while not os.path.exists('/playground/alive'):
+        time.sleep(0.01)
+    """
+    result = person.run(python(code), rootfs=alpine)
+    assert result.exit_code == 0, result.stderr.text
+    first = (person.playground / "alive").stat().st_mtime_ns
+    # It would have touched it hundreds of times while another command starts and ends.
+    person.run("sleep 0.2", rootfs=alpine)
+    assert (person.playground / "alive").stat().st_mtime_ns == first
+
+
+# --- 7: exhausting -----------------------------------------------------------------------------
+
+
+def limited(person: Person, limits: str) -> str:
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "small.yaml").write_text(f"extends: standard\nlimits: {{{limits}}}\n")
+    return "small"
+
+
+def test_too_many_processes(person: Person, alpine: Installed) -> None:
+    profile = limited(person, "processes: 30")
+    code = """
+    made = 0
+    try:
+        while made < 2000:
+            if os.fork() == 0:
+                time.sleep(600)
+                os._exit(0)
+            made += 1
+    except OSError:
+        print('held', flush=True)
+        os.kill(0, 9)
+    time.sleep(600)
+    """
+    result = person.run(python(code), rootfs=alpine, profile=profile)
+    assert result.stop is Stop.PROCESSES or "held" in result.stdout.text
+
+
+def test_too_much_for_the_disk(person: Person, alpine: Installed) -> None:
+    profile = limited(person, "disk: 8 MiB")
+    command = "i=0; while :; do dd if=/dev/zero of=f$i bs=1M count=4 2>/dev/null; i=$((i+1)); done"
+    result = person.run(command, rootfs=alpine, profile=profile)
+    assert result.stop in (Stop.DISK, Stop.FULL)
+
+
+def test_more_than_fits_into_tmp(person: Person, alpine: Installed) -> None:
+    profile = limited(person, "tmp: 1 MiB")
+    result = person.run("dd if=/dev/zero of=/tmp/f bs=1M count=9", rootfs=alpine, profile=profile)
+    assert "No space left" in result.stderr.text
+
+
+# --- 8: attacking the copy-back ----------------------------------------------------------------
+
+
+def test_a_folder_that_is_replaced_by_a_link_to_the_home_folder(
+    person: Person, alpine: Installed
+) -> None:
+    (person.project / "folder").mkdir()
+    (person.project / "folder/file").write_text("mine")
+    (person.home / "file").write_text("untouched")
+    report_of(person, alpine, f"rm -r folder; ln -s {person.home} folder")
+    assert (person.project / "folder").is_symlink()
+    report_of(person, alpine, "rm folder; mkdir folder; echo new >folder/file")
+    assert (person.home / "file").read_text() == "untouched"
+    assert (person.project / "folder/file").read_text() == "new\n"
+
+
+def test_a_parent_that_becomes_a_link_while_the_command_runs(
+    person: Person, alpine: Installed
+) -> None:
+    victim = person.home / "victim"
+    victim.mkdir()
+    (person.project / "folder").mkdir()
+
+    def replace() -> None:
+        (person.project / "folder").rmdir()
+        (person.project / "folder").symlink_to(victim)
+
+    script = "echo ready; while [ ! -e /playground/go ]; do sleep 0.02; done; echo x >folder/file"
+    run_while(person, script, replace, rootfs=alpine)
+    assert list(victim.iterdir()) == []
+
+
+def test_special_files_setuid_bits_and_strange_names(person: Person, alpine: Installed) -> None:
+    report = report_of(
+        person,
+        alpine,
+        "mkfifo pipe; echo x >su; chmod 6755 su; echo x >\"$(printf 'a\\nb')\"; "
+        "echo x >\"$(printf '\\377')\"",
+    )
+    assert [skip.path for skip in report.skipped] == ["pipe"]
+    assert not (person.project / "pipe").exists()
+    assert stat.S_IMODE((person.project / "su").stat().st_mode) == 0o755
+    stripped = [item for item in report.changes if Flag.STRIPPED in item.change.flags]
+    assert [item.change.path for item in stripped] == ["su"]
+    assert (person.project / "a\nb").exists()
+    assert b"\xff" in os.listdir(os.fsencode(person.project))
+
+
+def test_attributes_of_overlays_that_the_command_sets_itself(
+    person: Person, alpine: Installed
+) -> None:
+    (person.project / "folder").mkdir()
+    (person.project / "folder/kept").write_text("kept")
+    code = """
+    for name in ('user.overlay.opaque', 'user.overlay.redirect', 'user.overlay.whiteout'):
+        try: os.setxattr('/workspace/folder', name, b'y')
+        except OSError: pass
+    open('/workspace/folder/new', 'w').write('x')
+    """
+    report_of(person, alpine, python(code))
+    assert sorted(os.listdir(person.project / "folder")) == ["kept", "new"]
