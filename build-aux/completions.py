@@ -34,7 +34,7 @@ def bash(top: Command) -> Iterator[str]:
     yield "        fi"
     yield '        case "$path ${COMP_WORDS[i]}" in'
     paths = [" " + " ".join(path) for path, _ in top.below() if path]
-    yield f"            {' | '.join(map(_quoted, paths))}) path+=\" ${{COMP_WORDS[i]}}\" ;;"
+    yield f'            {" | ".join(map(_quoted, paths))}) path+=" ${{COMP_WORDS[i]}}" ;;'
     yield "        esac"
     yield "    done"
     yield '    case "$path $before" in'
@@ -217,10 +217,10 @@ def _fish_values(argument: Argument) -> str:
         return f"-a {_fish(' '.join(argument.choices))}"
     values = {
         Kind.FOLDER: "-a '(__fish_complete_directories)'",
-        Kind.FILE: "-F",
-        Kind.COMMAND: "-a '(__fish_complete_subcommand)'",
+        Kind.FILE: "-a '(__fish_complete_path)'",
+        Kind.COMMAND: "-a '(__fish_complete_subcommand --commandline)'",
     }
-    return values.get(argument.kind, "").replace("-F", "-a '(__fish_complete_path)'")
+    return values.get(argument.kind, "")
 
 
 def _fish(text: str) -> str:
