@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the window stays alive while much happens: the real window, its real loop, and a heart
+that beats in it. And what it costs to open it, against a bare window in the same run."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+WORDS = (
+    "A paragraph of some length, with **strong** words, `code` and [a link](https://example.org).",
+    "## A heading\n\n- one\n- two\n- three",
+    "```python\ndef total(basket, prices):\n    return sum(prices[item] for item in basket)\n```",
+    "| name | price |\n|---|---|\n| apple | 3 |\n| pear | 4 |",
+)
+TOKENS, MEGABYTES, FILES, MESSAGES = 20_000, 200, 20_000, 2_000
+# Milliseconds.
+BEAT, MOST, MOST_P99 = 2, 100.0, 20.0
+PATIENCE = 300.0
+
+
+class Heart:
+    """Beats in the main loop, ahead of what draws; notes how late it was."""
+
+    def __enter__(self) -> Heart:
+        from gi.repository import GLib
+
+        self.gaps: list[float] = []
+        # Of these, what the loop itself worked: a machine with much to do lets it wait besides.
+        self.worked: list[float] = []
+        self._last, self._last_work = time.perf_counter(), time.thread_time()
+        self._source = GLib.timeout_add(  # type: ignore[call-arg]
+            BEAT, self._beat, priority=GLib.PRIORITY_HIGH
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from gi.repository import GLib
+
+        GLib.source_remove(self._source)
+
+    def _beat(self) -> bool:
+        now, work = time.perf_counter(), time.thread_time()
+        self.gaps.append(max(0.0, (now - self._last) * 1000 - BEAT))
+        self.worked.append((work - self._last_work) * 1000)
+        self._last, self._last_work = now, work
+        return True
+
+    def tell(self, what: str) -> None:
+        worst, p99 = max(self.gaps), _p99(self.gaps)
+        word = "reached" if worst < MOST and p99 < MOST_P99 else "MISSED"
+        print(
+            f"{what:38} longest gap {worst:6.0f} ms (to reach: {MOST:.0f}), p99 {p99:5.1f} ms "
+            f"(to reach: {MOST_P99:.0f}): {word}; its own work: {max(self.worked):.0f} ms, "
+            f"p99 {_p99(self.worked):.1f} ms",
+            flush=True,
+        )
+
+
+def _p99(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=100)[98]
+
+
+def memory() -> float:
+    """Megabytes that are this process's own, after all that can be given back was."""
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    found = re.search(r"^Pss: +(\d+)", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not {what}")
+        await asyncio.sleep(0.02)
+
+
+def numbers(count: int) -> str:
+    """Messages of every kind of text."""
+    return "\n\n".join(WORDS[i % len(WORDS)] for i in range(count))
+
+
+# --- the pieces ----------------------------------------------------------------------------------
+
+
+def talking(count: int) -> object:
+    from ollmsandbox.chat.providers.base import Finished, Piece, Text
+
+    class Talker:
+        """As a quick server does: some words at a time."""
+
+        name = "talker"
+
+        async def context_length(self) -> int | None:
+            return None
+
+        async def reply(self, messages: Sequence[object], tools: object) -> AsyncIterator[Piece]:
+            tokens = re.findall(r"\s*\S+|\s+$", numbers(count // 12 + 1))
+            while len(tokens) < count:
+                tokens += tokens
+            for start in range(0, count, 10):
+                for token in tokens[start : start + 10]:
+                    yield Text(token)
+                await asyncio.sleep(0.005)
+            yield Finished()
+
+    return Talker()
+
+
+def long_session(desk: object, project: str) -> str:
+    from ollmsandbox.chat.desk import Desk
+    from ollmsandbox.chat.history import new_session_id
+    from ollmsandbox.chat.messages import Message, Role
+    from ollmsandbox.chat.stored import Entry, SessionInfo
+
+    assert isinstance(desk, Desk)
+    id_, now = new_session_id(), time.time()
+    desk.history.create(SessionInfo(id_, "A long one", project, "m", "c", now, now))
+    with desk.manager.store.transaction():
+        for number in range(MESSAGES):
+            role = Role.ASSISTANT if number % 2 else Role.USER
+            message = Message(role, numbers(4) if number % 2 else f"Question {number}", at=now)
+            desk.history.write(id_, Entry(number, message))
+    return id_
+
+
+async def play(application: object) -> None:
+    from ollmsandbox.ui.application import Application
+
+    assert isinstance(application, Application)
+    window = application.window
+    assert window is not None
+    await until(lambda: window.is_ready, "ready")
+    project = Path(os.environ["HOME"]) / "project"
+    project.mkdir()
+    window.open_project(str(project))
+    await until(lambda: window.chat.session is not None, "a session")
+    session = window.chat.session
+    assert session is not None
+    await asyncio.sleep(2)
+    with Heart() as heart:
+        await asyncio.sleep(3)
+    heart.tell("nothing happens")
+
+    session.conversation.use_model(talking(TOKENS), "bench")  # type: ignore[arg-type]
+    with Heart() as heart:
+        await session.conversation.say("Talk to me.")
+        await asyncio.sleep(1)
+    heart.tell(f"{TOKENS} tokens stream in")
+
+    with Heart() as heart:
+        await session.conversation.run(
+            f"yes 'a line of output as long as lines of output often are' | head -c {MEGABYTES}M"
+        )
+        await asyncio.sleep(1)
+    heart.tell(f"a command prints {MEGABYTES} MB")
+
+    with Heart() as heart:
+        await session.conversation.run(
+            f"mkdir d; i=0; while [ $i -lt {FILES} ]; do echo $i > d/$i; i=$((i+1)); done"
+        )
+        await asyncio.sleep(1)
+    heart.tell(f"a command changes {FILES} files")
+    with Heart() as heart:
+        window.flap.set_reveal_flap(True)
+        window.changes.refresh()
+        await until(lambda: len(window.changes.items) > 100, "shown")
+        await asyncio.sleep(3)
+    heart.tell(f"{FILES} changed files are shown")
+    window.flap.set_reveal_flap(False)
+
+    id_ = await asyncio.to_thread(long_session, application.desk, "")
+    # Once before: what is loaded for the first session stays, and is not what is asked about.
+    for measured in (False, True):
+        await asyncio.sleep(1)
+        before = memory()
+        with Heart() as heart:
+            await window._show_session(id_)
+            await until(lambda: window.chat.session and window.chat.session.id == id_, "open")
+            await asyncio.sleep(2)
+        if measured:
+            heart.tell(f"a session of {MESSAGES} messages opens")
+        opened = memory()
+        window._show(None)
+        await application.sessions.close(id_)
+        await asyncio.sleep(2)
+        after = memory()
+    word = "reached" if after <= before * 1.1 else "MISSED"
+    print(
+        f"memory: {before:.0f} MB before that session, {opened:.0f} MB with it, {after:.0f} MB "
+        f"when it was closed: {after / before:.2f} times (to reach: 1.10): {word}",
+        flush=True,
+    )
+    window.close_at_once()
+
+
+# --- what it costs to open ------------------------------------------------------------------------
+
+
+def report_first_frame(window: object, is_ready: Callable[[], bool]) -> None:
+    """Prints when it was drawn, and what it takes when it has come to rest."""
+    from gi.repository import GLib, Gtk
+
+    assert isinstance(window, Gtk.Window)
+    began = float(os.environ["BENCH_BEGAN"])
+
+    def drawn(clock: object) -> None:
+        if times:
+            return
+        times.append(time.time() - began)
+
+    def rest() -> bool:
+        if not is_ready():
+            return True
+        print(f"{times[0]} {memory()}", flush=True)
+        os._exit(0)
+
+    times: list[float] = []
+
+    def realized(_window: object) -> None:
+        clock = window.get_frame_clock()
+        assert clock is not None
+        clock.connect("after-paint", drawn)
+        GLib.timeout_add(3000, rest)
+
+    if window.get_realized():
+        realized(window)
+    else:
+        window.connect("realize", realized)
+
+
+def open_bare() -> None:
+    import gi
+
+    gi.require_version("Adw", "1")
+    from gi.repository import Adw
+
+    def activate(app: Adw.Application) -> None:
+        window = Adw.ApplicationWindow(application=app, default_width=1100, default_height=750)
+        window.set_content(Adw.HeaderBar())
+        report_first_frame(window, lambda: True)
+        window.present()
+
+    application = Adw.Application(application_id="io.github.ollmsandbox.Bare")
+    application.connect("activate", activate)
+    application.run([])
+
+
+def open_program() -> None:
+    from ollmsandbox.loop import run_application
+    from ollmsandbox.ui.application import Application
+
+    application = Application(dict(os.environ))
+
+    def activated(_application: object) -> None:
+        window = application.window
+        assert window is not None
+        report_first_frame(window, lambda: window.is_ready)
+
+    application.connect_after("activate", activated)
+    run_application(application, sys.argv[:1])
+
+
+def compare_opening(rounds: int) -> None:
+    found: dict[str, list[tuple[float, float]]] = {"bare": [], "program": []}
+    for _round in range(rounds + 1):
+        for which, results in found.items():
+            done = subprocess.run(
+                [sys.executable, "-I", __file__, which],
+                env={**os.environ, "BENCH_BEGAN": str(time.time())},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+            frame, size = map(float, done.stdout.split())
+            results.append((frame, size))
+    # The first time of each, all is read from the disk.
+    medians = {
+        which: [statistics.median(one[i] for one in results[1:]) for i in (0, 1)]
+        for which, results in found.items()
+    }
+    for i, (what, unit, factor) in enumerate(
+        (("first frame", "ms", 1000), ("idle memory", "MB", 1))
+    ):
+        bare, ours = medians["bare"][i] * factor, medians["program"][i] * factor
+        word = "reached" if ours <= 2 * bare else "MISSED"
+        print(
+            f"{what}: {ours:.0f} {unit}, a bare window {bare:.0f} {unit}: {ours / bare:.2f} times"
+            f" (to reach: 2.00): {word}",
+            flush=True,
+        )
+
+
+def run_loop() -> None:
+    from ollmsandbox.loop import run_application
+    from ollmsandbox.ui.application import Application
+
+    application = Application(dict(os.environ))
+
+    async def guarded() -> None:
+        try:
+            await play(application)
+        finally:
+            # Closed in order it is gone by now.
+            application.quit()
+
+    kept: list[asyncio.Task[None]] = []
+    application.connect_after(
+        "activate", lambda _app: kept.append(asyncio.ensure_future(guarded()))
+    )
+    run_application(application, sys.argv[:1])
+    # Tells what went wrong.
+    kept[0].result()
+
+
+def main() -> int:
+    which = sys.argv[1] if len(sys.argv) > 1 else ""
+    if which == "bare":
+        open_bare()
+    elif which == "program":
+        open_program()
+    elif which == "loop":
+        run_loop()
+    elif "BENCH_DISPLAY" not in os.environ:
+        # Everything once more, with a display and a home folder that nobody else has.
+        with tempfile.TemporaryDirectory(prefix="bench") as home:
+            environ = {**os.environ, "HOME": home, "BENCH_DISPLAY": "yes"}
+            command = [str(ROOT / "build-aux" / "with-display"), sys.executable, "-I", __file__]
+            return subprocess.run([*command, *sys.argv[1:]], env=environ, check=False).returncode
+    else:
+        print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        if which != "beat":
+            compare_opening(3)
+        return subprocess.run([sys.executable, "-I", __file__, "loop"], check=False).returncode
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

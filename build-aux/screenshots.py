@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plays the tour in the real window and takes its pictures. See `screenshots` beside this."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from gi.repository import GdkPixbuf, GLib, Graphene, Gsk, Gtk
+
+import ollmsandbox.ui  # noqa: F401  names Gtk's version
+from ollmsandbox.chat.providers.connections import TOUR
+from ollmsandbox.chat.providers.tour import make_sample
+from ollmsandbox.loop import run_application
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.entries import CallEntry, Stage
+from ollmsandbox.ui.open_session import OpenSession
+from ollmsandbox.ui.window import Window
+
+WIDE, NARROW = (1100, 750), (360, 640)
+# Seconds: until what moves has come to rest.
+REST = 1.5
+PATIENCE = 60.0
+
+CHECK = r"""
+for name in an_empty_basket one_of_each several_of_one a_price_that_is_missing rounding; do
+    i=0; while [ $i -lt 60000 ]; do i=$((i + 1)); done
+    printf '\033[32mok\033[0m       %s\n' "$name"
+done
+printf '\033[1mchecking every basket of last year\033[0m\n'
+n=0
+while [ $n -lt 900 ]; do
+    n=$((n + 1)); i=0; while [ $i -lt 9000 ]; do i=$((i + 1)); done
+    printf '\r%d of 900 baskets, \033[32m%d right\033[0m' $n $n
+done
+"""
+
+
+class Photographer:
+    def __init__(self, window: Window, folder: Path, scheme: str) -> None:
+        self._window = window
+        self._folder = folder
+        self._scheme = scheme
+
+    async def take(self, name: str) -> None:
+        await self._take(WIDE, f"{name}-{self._scheme}")
+        await self._take(NARROW, f"{name}-{self._scheme}-narrow")
+
+    async def _take(self, size: tuple[int, int], name: str) -> None:
+        window = self._window
+        window.set_default_size(*size)
+        await until(lambda: (window.get_width(), window.get_height()) == size, f"{size}")
+        await asyncio.sleep(REST)
+        paintable = Gtk.WidgetPaintable.new(window)
+        # Nothing, while the window is about to be drawn anew.
+        await until(lambda: self._drawn(paintable, size), "drawn")
+        node = self._drawn(paintable, size)
+        assert node is not None
+        area = Graphene.Rect().init(0, 0, *size)
+        renderer = window.get_renderer()
+        assert renderer is not None
+        texture = renderer.render_texture(node, area)
+        loader = GdkPixbuf.PixbufLoader()
+        loader.write_bytes(texture.save_to_png_bytes())
+        loader.close()
+        pixbuf = loader.get_pixbuf()
+        assert pixbuf is not None
+        pixbuf.savev(str(self._folder / f"{name}.png"), "png", ["compression"], ["9"])
+
+    @staticmethod
+    def _drawn(paintable: Gtk.WidgetPaintable, size: tuple[int, int]) -> Gsk.RenderNode | None:
+        snapshot = Gtk.Snapshot()
+        paintable.snapshot(snapshot, *size)
+        return snapshot.to_node()
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    end = GLib.get_monotonic_time() + PATIENCE * 1e6
+    while not condition():
+        if GLib.get_monotonic_time() > end:
+            raise TimeoutError(f"not {what}")
+        await asyncio.sleep(0.05)
+
+
+def calls(session: OpenSession) -> list[CallEntry]:
+    return [entry for entry in session if isinstance(entry, CallEntry)]
+
+
+def dress(window: Window) -> None:
+    """As on a desktop of GNOME: one button, and no frame, which is drawn where nobody draws a
+    shadow."""
+    settings = Gtk.Settings.get_default()
+    assert settings is not None
+    settings.props.gtk_decoration_layout = ":close"
+    plain = Gtk.CssProvider()
+    rule = b"window.solid-csd { padding: 0; box-shadow: none; border: none; }"
+    plain.load_from_data(rule)  # type: ignore[no-untyped-call]
+    Gtk.StyleContext.add_provider_for_display(
+        window.get_display(), plain, Gtk.STYLE_PROVIDER_PRIORITY_USER
+    )
+
+
+async def play(application: Application, folder: Path, scheme: str) -> None:
+    window = application.window
+    assert window is not None
+    dress(window)
+    picture = Photographer(window, folder, scheme)
+    await until(lambda: window.is_ready, "ready")
+    await picture.take("first-start")
+
+    project = Path(os.environ["HOME"]) / "basket"
+    make_sample(project)
+    (project / "check.sh").write_text(CHECK, encoding="utf-8")
+    window.open_project(str(project))
+    await until(lambda: window.chat.session is not None, "a session")
+    session = window.chat.session
+    assert session is not None
+    window.model_chooser.emit("chosen", TOUR.name, TOUR.model)
+    talk = asyncio.ensure_future(session.conversation.say("The tests fail. Can you fix it?"))
+    await until(session.asking, "a question")
+    await picture.take("permission")
+    asked = session.asking()[0].asked[-1]
+    application.asker.answer(asked.request.id, Answer.DENY)
+    await talk
+
+    window.flap.set_reveal_flap(True)
+    await until(lambda: len(window.changes.items) > 1, "changes")
+    await picture.take("history")
+    await open_file(window, "basket.py")
+    await picture.take("review")
+
+    window.flap.set_reveal_flap(False)
+    running = asyncio.ensure_future(session.conversation.run("sh check.sh"))
+    await until(lambda: calls(session)[-1].stage is Stage.RUNNING, "a running command")
+    await until(lambda: b"of 900" in calls(session)[-1].kept_output(), "output")
+    await asyncio.sleep(2)
+    await picture.take("running")
+    await session.conversation.stop()
+    await running
+    window.close_at_once()
+
+
+async def open_file(window: Window, name: str) -> None:
+    view = window.changes
+
+    def place() -> int | None:
+        for at, item in enumerate(view.items):
+            recorded = getattr(item, "recorded", None)
+            if recorded is not None and recorded.change.path == name:
+                return at
+        return None
+
+    for item in view.items:
+        run = getattr(item, "run", None)
+        if run is not None and place() is None:
+            view.select_run(run.id)
+            await asyncio.sleep(REST)
+    await until(lambda: place() is not None, f"{name} in the list")
+    view.list_view.emit("activate", place())
+    await until(lambda: view.page is not None and view.page.place.get_child(), "its page")
+
+
+def main() -> int:
+    folder, scheme = Path(sys.argv[1]), sys.argv[2]
+    application = Application(dict(os.environ))
+
+    async def guarded() -> None:
+        try:
+            await play(application, folder, scheme)
+        finally:
+            # Closed in order it is gone by now.
+            application.quit()
+
+    kept: list[asyncio.Task[None]] = []
+    application.connect_after(
+        "activate", lambda _app: kept.append(asyncio.ensure_future(guarded()))
+    )
+    run_application(application, sys.argv[:1])
+    # Tells what went wrong.
+    kept[0].result()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
