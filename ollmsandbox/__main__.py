@@ -8,12 +8,17 @@ import sys
 from collections.abc import Mapping, Sequence
 
 
-def main() -> int:
+def main(application_id: str = "", translations: str = "") -> int:
+    """The launcher knows under which id it was installed, and where its translations are."""
     arguments = sys.argv[1:]
     if wants_window(arguments, os.environ):
+        from .ui.translations import speak
+
+        # Before all that is imported next: some of it has texts already.
+        speak(translations)
         from .ui.application import main as window
 
-        return window(sys.argv)
+        return window(sys.argv, application_id)
     from .cli import main as command_line
 
     return command_line(arguments)

@@ -194,11 +194,15 @@ def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
     with tempfile.NamedTemporaryFile(
         "w", dir=file.parent, prefix=f".{file.name}-", delete=False, encoding="utf-8"
     ) as new:
-        new.write(text)
-        if durably:
+        try:
+            new.write(text)
             new.flush()
-            os.fsync(new.fileno())
-    os.rename(new.name, file)
+            if durably:
+                os.fsync(new.fileno())
+            os.rename(new.name, file)
+        except BaseException:
+            os.unlink(new.name)
+            raise
 
 
 def _make_private(folder: Path) -> bool:

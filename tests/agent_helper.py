@@ -53,6 +53,7 @@ async def opened(
     **options: Any,
 ) -> AsyncIterator[Scene]:
     asker = PlayedPerson(says)
+    person._tell_machine()
     desk = Desk(person.paths, person.environ, asker)
     try:
         conversation = await desk.open(str(person.project), with_model=False, **options)

@@ -91,7 +91,7 @@ class Person:
         """The command line, as a process of its own."""
         options.setdefault("cwd", self.project)
         options.setdefault("env", self.environ)
-        if arguments[:1] == ("run",) and "--help" not in arguments:
+        if arguments[:1] in (("run",), ("agent",), ("tour",)) and "--help" not in arguments:
             self._tell_machine()
         if "input" not in options:
             options.setdefault("stdin", subprocess.DEVNULL)

@@ -98,6 +98,10 @@ class Replay:
         for thread in self._threads:
             thread.join(PATIENCE)
 
+    def set(self, path: str, *answers: Answer) -> None:
+        with self._lock:
+            self._routes[path] = list(answers)
+
     def paths(self) -> list[str]:
         return [seen.path for seen in self.seen]
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.anybody
+
 PACKAGE = ROOT / "ollmsandbox"
 
 # What each part may import of ours. Everything may import `errors` and the version.

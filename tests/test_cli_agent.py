@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import json
 
+from cli_here import cli_here
 from conftest import Person
+from replay import Stall
 from typing_person import call_part, model_server, reply, run_command
 
+from ollmsandbox.chat.events import Output
 from ollmsandbox.chat.history import History
+from ollmsandbox.cli.agent_json import JsonPrinter
 from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.tools.base import Stream
 
 
 def test_one_turn_prints_the_answer_alone_and_stores_the_session(person: Person) -> None:
@@ -67,7 +72,27 @@ def test_without_a_model_it_is_said_what_to_do(person: Person) -> None:
     assert done.returncode == 1
     for part in ("No model", "connections find", "connections add", "tour"):
         assert part in done.stderr
-    assert person.cli("agent", input="").returncode == 1
+    person.paths.config.mkdir(parents=True)
+    (person.paths.config / "connections.yaml").write_text(
+        "connections:\n"
+        "  one: {kind: ollama, address: localhost}\n  two: {kind: openai, address: localhost}\n"
+    )
+    done = person.cli("agent", "Do it")
+    assert done.returncode == 1
+    assert "connections default NAME" in done.stderr
+
+
+def test_the_time_limit_ends_a_turn(person: Person) -> None:
+    with model_server(person, [reply("Well, ", Stall())]):
+        done = person.cli("agent", "--max-minutes", "0.005", "Do it")
+    assert done.returncode == 1
+    assert done.stderr.endswith("The time limit was reached.\n")
+
+
+def test_a_character_in_two_pieces_is_one_in_json() -> None:
+    printer = JsonPrinter("")
+    events = [Output("1", Stream.STDOUT, data) for data in (b"gr\xc3", b"\xbc\xc3\x9fe")]
+    assert [(printer.document(event) or {})["text"] for event in events] == ["gr", "üße"]
 
 
 def test_a_server_that_is_not_there_is_a_sentence_and_not_the_end_of_the_session(
@@ -102,13 +127,16 @@ def test_the_limits_and_modes_are_passed_on(person: Person) -> None:
 
 def test_a_sentence_for_each_mistake(person: Person) -> None:
     for arguments, part in (
+        ((" ",), "nothing to do"),
         (("--session", "nothing", "Hi"), "no session"),
         (("--continue", "Hi"), "no session"),
         (("--connection", "nothing", "Hi"), "no connection"),
         (("--project", "/nowhere", "Hi"), "/nowhere"),
     ):
-        done = person.cli("agent", *arguments)
+        done = cli_here(person, "agent", *arguments)
         assert done.returncode == 1
         assert part in done.stderr
         assert "Traceback" not in done.stderr
-    assert person.cli("agent", "--max-turns", "0", "Hi").returncode == 2
+    for limit in ("--max-turns", "--max-minutes", "--max-tokens"):
+        assert cli_here(person, "agent", limit, "0", "Hi").returncode == 2
+    assert "nothing to do" in cli_here(person, "agent", "--json", input=" ").stderr

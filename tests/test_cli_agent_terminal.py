@@ -3,14 +3,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 
 import pytest
 from agent_helper import with_words
 from conftest import Person
-from replay import Stall
-from typing_person import CTRL_C, CTRL_D, ENTER, Terminal, model_server, reply, run_command
+from replay import Stall, document
+from typing_person import (
+    CTRL_C,
+    CTRL_D,
+    ENTER,
+    Terminal,
+    call_part,
+    model_server,
+    reply,
+    run_command,
+)
 
 from ollmsandbox.chat.history import History
 from ollmsandbox.permission.request import PermissionRequest
@@ -238,6 +248,76 @@ def test_without_a_model_the_prompt_still_runs_commands(person: Person) -> None:
         terminal.expect(PROMPT)
         terminal.send(CTRL_D)
         assert terminal.end() == 0
+
+
+def test_json_is_no_conversation_at_a_terminal(person: Person) -> None:
+    with model_server(person, []), Terminal(person, "agent", "--json") as terminal:
+        terminal.expect('{"event": "error"')
+        terminal.expect("There is nothing to do.")
+        assert terminal.end() == 1
+        assert "Traceback" not in terminal.text
+
+
+def test_a_server_that_is_away_hides_no_other(person: Person) -> None:
+    with model_server(person, [reply("Hello.")]) as server:
+        names = document({"data": [{"id": "played"}, {"id": "other\x1b[2J"}, {"id": "third"}]})
+        server.set("/v1/models", names)
+        file = person.paths.config / "connections.yaml"
+        listed = file.read_text().removeprefix("connections:\n")
+        away = "connections:\n  away: {kind: openai, address: 'http://127.0.0.1:1'}\n"
+        file.write_text(f"default: test\n{away}{listed}")
+        with Terminal(person, "agent") as terminal:
+            terminal.expect(PROMPT)
+            terminal.send("/model" + ENTER)
+            terminal.expect("away: Nothing answers")
+            terminal.expect("other⟨ESC⟩[2J  (test)")
+            terminal.expect(PROMPT)
+            terminal.send("/model third" + ENTER)
+            terminal.expect("You talk to third now.")
+            terminal.expect(PROMPT)
+            terminal.send("hello" + ENTER)
+            terminal.expect("Hello.")
+            terminal.expect(PROMPT)
+            terminal.send(CTRL_D)
+            assert terminal.end() == 0
+        assert json.loads(server.seen[-1].body)["model"] == "third"
+
+
+def test_without_a_sandbox_everything_is_asked(person: Person) -> None:
+    person.environ["FLATPAK_ID"] = "x"
+    (person.project / "a.txt").write_text("one\n")
+    replies = [
+        run_command("touch ran.txt", "1"),
+        run_command("touch allowed.txt; echo $HOME", "2"),
+        reply(call_part("read_file", "3", path="a.txt")),
+        reply(call_part("edit_file", "4", path="a.txt", content="two\n")),
+        reply("Over."),
+    ]
+    with model_server(person, replies) as server, Terminal(person, "agent", "Do it") as terminal:
+        for question, key in (
+            ("Run command without a sandbox?", "d"),
+            ("Run command without a sandbox?", "a"),
+            ("Read a file without a sandbox?", "a"),
+            ("Change a file without a sandbox?", "a"),
+        ):
+            terminal.expect(question)
+            card = terminal.expect(ENDS)
+            assert "This is not sandboxed" in card
+            assert "[s]ession" not in card
+            terminal.send(key)
+        terminal.expect("modified  a.txt")
+        assert terminal.end() == 0
+    assert not (person.project / "ran.txt").exists()
+    assert (person.project / "allowed.txt").exists()
+    assert (person.project / "a.txt").read_text() == "two\n"
+    told = json.loads(server.seen[-1].body)["messages"]
+    assert "no sandbox" in told[0]["content"]
+    results = [message["content"] for message in told if message["role"] == "tool"]
+    assert "denied" in results[0]
+    assert str(person.home) in results[1]
+    assert "one" in results[2]
+    assert person.cli("undo").returncode == 0
+    assert (person.project / "a.txt").read_text() == "one\n"
 
 
 def test_the_tour_from_its_beginning_to_its_end(person: Person) -> None:

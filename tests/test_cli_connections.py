@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox connections`, as a program of its own."""
+"""`ollmsandbox connections`"""
 
 from __future__ import annotations
 
@@ -8,67 +8,87 @@ import subprocess
 import sys
 
 import pytest
+from cli_here import cli_here
 from conftest import ROOT, Person
 from provider_helper import KEY
 from replay import Replay, document
 
 pytestmark = pytest.mark.anybody
 
+EVIL = document({"data": [{"id": "m\x1b[2J"}]})
 LISTED = document({"data": [{"id": "m1", "max_model_len": 4096}, {"id": "m2"}]})
 TAGS = document({"models": [{"name": "qwen3:8b"}]})
 
 
 def test_add_list_default_and_remove(person: Person) -> None:
     with Replay({"/v1/models": LISTED}) as server:
-        done = person.cli("connections", "add", "box", server.address, "--model", "m1")
+        done = cli_here(person, "connections", "add", "box", server.address, "--model", "m1")
     assert (done.returncode, done.stdout) == (0, f"box: openai, {server.address}/v1\n")
-    done = person.cli("connections", "add", "home", "localhost", "--kind", "ollama", "--json")
+    done = cli_here(person, "connections", "add", "home", "localhost", "--kind", "ollama", "--json")
     assert json.loads(done.stdout)["address"] == "http://localhost:11434"
-    person.cli("connections", "default", "home", "qwen3:8b")
-    listed = person.cli("connections", "list").stdout
+    cli_here(person, "connections", "default", "home", "qwen3:8b")
+    listed = cli_here(person, "connections", "list").stdout
     assert listed == (
         f"  box   openai  {server.address}/v1  (m1)\n"
         "* home  ollama  http://localhost:11434  (qwen3:8b)\n"
     )
-    found = json.loads(person.cli("connections", "list", "--json").stdout)
+    found = json.loads(cli_here(person, "connections", "list", "--json").stdout)
     assert found["default"] == "home"
     assert [one["name"] for one in found["connections"]] == ["box", "home"]
-    assert person.cli("connections", "remove", "home").returncode == 0
-    assert "home" not in person.cli("connections", "list").stdout
-    done = person.cli("connections", "remove", "home")
+    assert cli_here(person, "connections", "remove", "home").returncode == 0
+    assert "home" not in cli_here(person, "connections", "list").stdout
+    done = cli_here(person, "connections", "remove", "home")
     assert done.returncode == 125
     assert "There is no connection 'home'." in done.stderr
 
 
 def test_the_key_is_read_from_standard_input_and_shown_nowhere(person: Person) -> None:
     with Replay({"/v1/models": LISTED}) as server:
-        done = person.cli(
+        done = cli_here(
+            person,
             *("connections", "add", "box", server.address, "--key-from-stdin", "--json"),
             input=f"{KEY}\n",
         )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["key"] == "file"
-        test = person.cli("connections", "test", "box")
+        test = cli_here(person, "connections", "test", "box")
         keys = {seen.headers.get("authorization") for seen in server.seen if "v1" in seen.path}
     assert keys == {f"Bearer {KEY}"}
     assert test.stdout == "box answers and has 2 models.\n  m1  (4,096 tokens)\n  m2\n"
     shown = done.stdout + done.stderr + test.stdout + test.stderr
-    assert KEY not in shown + person.cli("connections", "list").stdout
-    done = person.cli("connections", "add", "x", "x", "--kind", "openai", "--key-from-stdin")
+    assert KEY not in shown + cli_here(person, "connections", "list").stdout
+    done = cli_here(person, "connections", "add", "x", "x", "--kind", "openai", "--key-from-stdin")
     assert "There was no key" in done.stderr
 
 
 def test_a_server_is_tested(person: Person) -> None:
     with Replay({"/api/tags": TAGS, "/api/show": document({})}) as server:
-        person.cli("connections", "add", "box", server.address)
-        found = json.loads(person.cli("connections", "test", "--json").stdout)
+        cli_here(person, "connections", "add", "box", server.address)
+        found = json.loads(cli_here(person, "connections", "test", "--json").stdout)
     assert found["name"] == "box"
     assert found["models"][0]["name"] == "qwen3:8b"
-    done = person.cli("connections", "test", "box")
+    done = cli_here(person, "connections", "test", "box")
     assert done.returncode == 125
     assert "Is the server started?" in done.stderr
-    done = person.cli("connections", "add", "y", server.address)
+    done = cli_here(person, "connections", "add", "y", server.address)
     assert "--kind ollama or --kind openai" in done.stderr
+
+
+def test_what_a_server_calls_its_models_does_nothing_to_the_terminal(person: Person) -> None:
+    with Replay({"/v1/models": EVIL}) as server:
+        cli_here(person, "connections", "add", "box", server.address, "--kind", "openai")
+        assert "m⟨ESC⟩[2J" in cli_here(person, "connections", "test").stdout
+
+
+def test_what_cannot_be_written_is_said(person: Person) -> None:
+    config = person.paths.config
+    for name in (".keys.lock", ".connections.lock"):
+        (config / name).mkdir(parents=True)
+        add = ("connections", "add", "box", "localhost", "--kind", "ollama", "--key-from-stdin")
+        done = cli_here(person, *add, input=KEY)
+        assert done.returncode == 125
+        assert f"{config / name} cannot be opened" in done.stderr
+        (config / name).rmdir()
 
 
 def test_a_broken_file_is_said(person: Person) -> None:
@@ -83,7 +103,7 @@ def test_a_broken_file_is_said(person: Person) -> None:
 
 def test_find_answers(person: Person) -> None:
     """Whatever runs on this machine."""
-    found = json.loads(person.cli("connections", "find", "--json").stdout)
+    found = json.loads(cli_here(person, "connections", "find", "--json").stdout)
     assert isinstance(found["servers"], list)
 
 

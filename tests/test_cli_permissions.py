@@ -8,6 +8,7 @@ import json
 
 import pytest
 from asking import command, other
+from cli_here import cli_here
 from conftest import Person
 
 from ollmsandbox.cli.permissions import add_arguments, permissions
@@ -127,8 +128,8 @@ def test_a_broken_file_is_said(terminal: Terminal, capsys: pytest.CaptureFixture
 def test_the_command_line_has_it(terminal: Terminal, person: Person) -> None:
     listed = person.cli("permissions", "list", "--json")
     assert len(json.loads(listed.stdout)["rules"]) == 3
-    wrong = person.cli("permissions", "forget", "9")
+    wrong = cli_here(person, "permissions", "forget", "9")
     assert wrong.returncode == 125
     assert "There is no rule 9." in wrong.stderr
-    assert person.cli("permissions", "forget", "2").stdout == "1 rule forgotten.\n"
+    assert cli_here(person, "permissions", "forget", "2").stdout == "1 rule forgotten.\n"
     assert len(terminal.store.rules()) == 2

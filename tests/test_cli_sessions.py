@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cli_here import cli_here
 from conftest import Person
 
 from ollmsandbox.chat.history import History
@@ -32,25 +33,25 @@ def test_sessions_are_listed_searched_renamed_shown_and_deleted(person: Person) 
     listed = person.cli("sessions", "list")
     assert listed.stdout.index("20250102-bb") < listed.stdout.index("20250101-aa")
     assert "\x1b" not in listed.stdout
-    found = json.loads(person.cli("sessions", "search", "needle", "--json").stdout)
+    found = json.loads(cli_here(person, "sessions", "search", "needle", "--json").stdout)
     assert [info["id"] for info in found] == ["20250101-aa"]
-    here = json.loads(person.cli("sessions", "list", "--project", ".", "--json").stdout)
+    here = json.loads(cli_here(person, "sessions", "list", "--project", ".", "--json").stdout)
     assert [info["id"] for info in here] == ["20250101-aa"]
-    assert person.cli("sessions", "rename", "20250102", "A better name").returncode == 0
-    shown = person.cli("sessions", "show", "20250102")
+    assert cli_here(person, "sessions", "rename", "20250102", "A better name").returncode == 0
+    shown = cli_here(person, "sessions", "show", "20250102")
     assert shown.stdout.startswith("# A better name\n")
     assert "hay" in shown.stdout
-    assert person.cli("sessions", "delete", "20250101", "20250102").returncode == 0
-    assert person.cli("sessions", "list").stdout == "There is no session yet.\n"
+    assert cli_here(person, "sessions", "delete", "20250101", "20250102").returncode == 0
+    assert cli_here(person, "sessions", "list").stdout == "There is no session yet.\n"
 
 
 def test_a_session_is_exported_but_over_no_file(person: Person) -> None:
     begin(person, "20250101-aa", "A talk", "words")
     file = Path(person.project) / "talk.json"
     export = ("sessions", "export", "20250101-aa", "--json", "--output", str(file))
-    assert person.cli(*export).returncode == 0
+    assert cli_here(person, *export).returncode == 0
     assert json.loads(file.read_text())["messages"][0]["text"] == "words"
-    again = person.cli(*export)
+    again = cli_here(person, *export)
     assert again.returncode != 0
     assert str(file) in again.stderr
 
@@ -58,10 +59,10 @@ def test_a_session_is_exported_but_over_no_file(person: Person) -> None:
 def test_a_session_that_is_open_is_not_deleted(person: Person) -> None:
     begin(person, "20250101-aa", "A talk", "words")
     lock = OpenLock(person.paths, "20250101-aa")
-    done = person.cli("sessions", "delete", "20250101-aa")
+    done = cli_here(person, "sessions", "delete", "20250101-aa")
     assert done.returncode != 0
     assert "another program" in done.stderr
     lock.release()
-    missing = person.cli("sessions", "show", "nothing")
+    missing = cli_here(person, "sessions", "show", "nothing")
     assert missing.returncode != 0
     assert "sessions list" in missing.stderr

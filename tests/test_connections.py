@@ -57,8 +57,9 @@ def test_the_default_and_its_model_are_remembered(person: Person) -> None:
     only = store.default()
     assert only is not None
     assert only.name == "home"
+    # A second one does not take the first one's place, nor leave nothing chosen.
     put(store, WORK)
-    assert store.default() is None
+    assert store.default() == only
     store.use(WORK.name, "big")
     chosen = store_of(person).default()
     assert chosen is not None

@@ -335,12 +335,6 @@ def test_tokens_that_the_server_does_not_count_are_estimated() -> None:
     assert len(model.seen) < 5
 
 
-def test_the_time_limit_ends_a_turn() -> None:
-    conversation, _, ended = talk(SlowModel("Well, "), limits=Limits(seconds=0.05))
-    assert ended.end is End.TIME
-    assert conversation.messages[-1].text == "Well, "
-
-
 def test_a_listener_that_fails_breaks_nothing() -> None:
     problems: list[object] = []
     heard: list[Event] = []

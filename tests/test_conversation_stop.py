@@ -16,7 +16,7 @@ from conftest import Person
 from scripted import ScriptedModel, SlowModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.answers import STOPPED
+from ollmsandbox.chat.answers import OUT_OF_TIME, STOPPED
 from ollmsandbox.chat.events import (
     Asking,
     CallEnded,
@@ -28,11 +28,14 @@ from ollmsandbox.chat.events import (
     StateChanged,
     TextGrew,
 )
+from ollmsandbox.chat.limits import Limits
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.tools.base import Outcome
 
 # The figure is 0.2 seconds; a machine that is busy with other things must not fail the test.
 CEILING = 5.0
+# Seconds: at the first of them by which something had begun it is seen how it ends.
+LIMITS = (0.5, 5.0, 30.0)
 
 
 async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go") -> float:
@@ -247,5 +250,42 @@ def test_again_and_again(person: Person) -> None:
                 scene.conversation.use_model(ScriptedModel([call(command="echo a; sleep 1000")]))
                 await stop_when(scene, lambda: scene.listening.of(Output))
             await goes_on(scene)
+
+    loop.run(main())
+
+
+def test_the_time_limit_ends_an_answer_and_what_was_said_stays(person: Person) -> None:
+    async def main() -> None:
+        for seconds in LIMITS:
+            model = SlowModel("Well, ")
+            async with opened(person, model, limits=Limits(seconds=seconds)) as scene:
+                ended = await scene.conversation.say("go")
+                assert ended.end is End.TIME
+                if scene.listening.of(TextGrew):
+                    assert scene.conversation.messages[-1].text == "Well, "
+                    return
+        raise AssertionError("there was not even time for a word")
+
+    loop.run(main())
+
+
+def test_a_call_that_the_time_limit_ends_is_not_said_to_be_stopped_by_the_person(
+    person: Person,
+) -> None:
+    async def main() -> None:
+        for seconds in LIMITS:
+            model = ScriptedModel([call(command="echo begun; touch new; sleep 600")])
+            async with opened(person, model, limits=Limits(seconds=seconds)) as scene:
+                ended = await scene.conversation.say("go")
+                assert ended.end is End.TIME
+                if not scene.listening.of(Output):
+                    continue
+                told = scene.conversation.messages[-1]
+                assert told.role is Role.TOOL
+                assert told.text.startswith(OUT_OF_TIME)
+                assert STOPPED not in told.text
+                await goes_on(scene)
+                return
+        raise AssertionError("there was not even time for a command")
 
     loop.run(main())

@@ -463,7 +463,7 @@ def test_a_large_scan_needs_little_memory_and_lets_others_write(
     assert found.files == 20_000
     assert peak < 3_000_000
     assert waited
-    assert max(waited) < 2
+    assert max(waited) < 20
 
 
 # --- ignore files ------------------------------------------------------------------------------
@@ -520,6 +520,7 @@ def kept_by_us(folder: Folder) -> set[str]:
     return recorded(folder)
 
 
+@pytest.mark.anybody
 def test_each_pattern_ignores_what_git_ignores(folder: Folder, person: Person) -> None:
     make_repository(person)
     folder.manager.store  # noqa: B018
@@ -529,6 +530,7 @@ def test_each_pattern_ignores_what_git_ignores(folder: Folder, person: Person) -
             assert kept_by_us(folder) == kept_by_git(person), text
 
 
+@pytest.mark.anybody
 def test_any_ignore_files_together_ignore_what_git_ignores(folder: Folder, person: Person) -> None:
     make_repository(person)
     folder.manager.store  # noqa: B018

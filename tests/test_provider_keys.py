@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, Person
 from provider_helper import KEY
+
+from ollmsandbox.chat.providers.keys import Keys, Place
 
 pytestmark = pytest.mark.anybody
 
@@ -138,3 +142,16 @@ loop.run(main())
     assert words == ["file", "True", "The", "keyring", "does", "not", "answer."]
     file = person.paths.config / "keys.yaml"
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_programs_that_store_keys_at_once_lose_none(person: Person) -> None:
+    environ = {"HOME": person.environ["HOME"]}  # without a bus
+    names = [f"key {number}" for number in range(40)]
+
+    def store(name: str) -> None:
+        asyncio.run(Keys(person.paths, environ).put(name, KEY))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(store, names))
+    keys = Keys(person.paths, environ)
+    assert [asyncio.run(keys.get(name, Place.FILE)) for name in names] == [KEY] * 40

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from conftest import Person
 
 from ollmsandbox import loop
+from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.result import Result
+from ollmsandbox.sandbox.starter_client import shared_starter
 
 
 def in_a_row(person: Person, *commands: str, between: Callable[[], object] = int) -> list[Result]:
@@ -104,3 +108,45 @@ def test_many_at_once_and_then_one_more(person: Person) -> None:
     assert loop.run(main()) == [0] * 9
     loop.run(person.bubble().exec("true"))
     assert len(os.listdir("/proc/self/fd")) <= before + 2
+
+
+def prepared() -> list[int]:
+    """The processes that wait for an order: the starter's children that are no bwrap."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if (
+                parent == shared_starter().pid
+                and b"starter.py" in (folder / "cmdline").read_bytes()
+            ):
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def mounts_held_by(pid: int) -> list[str]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+    except FileNotFoundError:
+        return ["closed just now"]
+    return [name for name in names if name.startswith("mnt:")]
+
+
+def test_who_waits_for_an_order_does_not_hold_on_to_mounts_of_a_command(person: Person) -> None:
+    # They would stay until the next order, with all that was deleted, and then be taken down first.
+    held: list[list[str]] = []
+
+    async def look_at_the_next_one(_data: bytes) -> None:
+        nonlocal held
+        latest = time.monotonic() + 30
+        while held != [[]] and time.monotonic() < latest:
+            await asyncio.sleep(0.05)
+            held = [mounts_held_by(pid) for pid in prepared()]
+        (person.playground / "go").touch()
+
+    command = "echo ready; until test -e ~/playground/go; do sleep 0.05; done"
+    loop.run(person.bubble().exec(command, sinks=Sinks(look_at_the_next_one)))
+    assert held == [[]]

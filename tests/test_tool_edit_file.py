@@ -362,3 +362,18 @@ def test_without_a_sandbox_it_asks_and_is_recorded_all_the_same(person: Person) 
     assert file.read_text() == "one\n"
     assert agent.edit("playground/note", content="hi").ok
     assert (person.playground / "note").read_text() == "hi"
+
+
+@pytest.mark.parametrize("path", ["link", "folder/start"])
+def test_without_a_sandbox_no_link_leads_out_of_the_project(person: Person, path: str) -> None:
+    start = person.home / "start"
+    start.write_text("old\n")
+    (person.project / "link").symlink_to(start)
+    (person.project / "folder").symlink_to(person.home)
+    agent = Agent(person, environ={"FLATPAK_ID": "x"})
+    agent.asker.answer = Answer.ALLOW
+    outcome = agent.edit(path, content="evil\n")
+    assert not outcome.ok
+    assert "not in the project" in outcome.text
+    assert start.read_text() == "old\n"
+    assert agent.asked == []

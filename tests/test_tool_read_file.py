@@ -10,7 +10,7 @@ import pytest
 from conftest import Person
 from tool_helper import Agent
 
-from ollmsandbox.permission.request import Answer
+from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.project.recorder import Mode
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.read_file import ReadFile
@@ -225,3 +225,23 @@ def test_without_a_sandbox_it_asks(person: Person) -> None:
     assert not agent.asked[0].sandboxed
     agent.asker.answer = Answer.ALLOW
     assert agent.read("a").text == "a (1 line):\ntext"
+
+
+def test_without_a_sandbox_it_is_asked_for_what_a_link_leads_to(person: Person) -> None:
+    secret = person.home / "secret"
+    secret.write_text("the key\n")
+    (person.project / "notes").symlink_to(secret)
+    agent = Agent(person, environ={"FLATPAK_ID": "x"})
+    agent.read("notes")
+    assert agent.asked[0].subject == str(secret)
+
+    def swap(_request: PermissionRequest) -> Answer:
+        (person.project / "plain").unlink()
+        (person.project / "plain").symlink_to(secret)
+        return Answer.ALLOW
+
+    write(person, "plain", "text\n")
+    agent.asker.answer = swap
+    outcome = agent.read("plain")
+    assert not outcome.ok
+    assert "the key" not in outcome.text

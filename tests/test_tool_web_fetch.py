@@ -119,6 +119,24 @@ def test_other_alphabets_are_read(agent: Agent, site: Site) -> None:
     assert fetch(agent, site.url("/c")).text.endswith("gr\ufffd\ufffde\ufffd")
 
 
+@pytest.mark.parametrize("name", ["punycode", "idna", "unicode_escape", "undefined"])
+def test_an_encoding_that_is_none_for_pages_is_not_used(
+    agent: Agent, site: Site, name: str
+) -> None:
+    """As punycode a page of two megabytes would take hours."""
+    site.put("/", b"-" + b"a" * (1 << 20), f"text/plain; charset={name}")
+    assert fetch(agent, site.url()).text.endswith("a" * 1000)
+
+
+def test_nobody_is_asked_for_what_is_refused_anyway(agent: Agent, site: Site) -> None:
+    agent.bench.allow_private = False
+    for host in ("127.0.0.1", "[::1]", "192.168.1.1", "localhost", "a.localhost"):
+        outcome = fetch(agent, f"http://{host}:{site.port}/")
+        assert "private network" in outcome.text
+    assert agent.asked == []
+    assert site.asked == []
+
+
 def test_a_packed_page_is_unpacked(agent: Agent, site: Site) -> None:
     site.put("/", gzip.compress(b"packed"), Content_Encoding="gzip")
     assert fetch(agent, site.url()).text.endswith("packed")

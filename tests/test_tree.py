@@ -18,7 +18,7 @@ TREE = Path(__file__).resolve().parent.parent
 APP_ID = "io.github.ollmsandbox.OllmSandbox"
 MADE = {".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"}
 SUFFIXES = {".py", ".sh", ".in", ".ui", ".css", ".svg", ".xml", ".yaml", ".yml", ".toml"}
-MADE_AT_THE_TOP = {".venv", "build", "dist", "ollmsandbox.egg-info"}
+MADE_AT_THE_TOP = {".flatpak-builder", ".venv", "build", "dist", "ollmsandbox.egg-info"}
 SPDX = "SPDX-License-Identifier: "
 
 
@@ -74,13 +74,10 @@ def test_the_version_is_written_in_one_place() -> None:
     assert "'ollmsandbox/__init__.py'" in (TREE / "meson.build").read_text()
 
 
-def test_news_and_metainfo_begin_with_this_version() -> None:
+def test_the_news_begin_with_this_version() -> None:
     news = re.search(r"^## (\S+)", (TREE / "NEWS.md").read_text(), re.MULTILINE)
     assert news is not None
     assert news.group(1) == ollmsandbox.__version__
-    release = ElementTree.parse(TREE / f"data/{APP_ID}.metainfo.xml.in").find("releases/release")
-    assert release is not None
-    assert release.get("version") == ollmsandbox.__version__
 
 
 def test_the_desktop_file_is_the_one_that_the_metainfo_launches() -> None:
@@ -92,7 +89,7 @@ def test_the_desktop_file_is_the_one_that_the_metainfo_launches() -> None:
     metainfo = ElementTree.parse(TREE / f"data/{APP_ID}.metainfo.xml.in")
     assert metainfo.findtext("id") == APP_ID
     assert metainfo.findtext("launchable") == f"{APP_ID}.desktop"
-    assert metainfo.findtext("provides/binary") == entry["Exec"]
+    assert metainfo.findtext("provides/binary") == entry["Exec"].split()[0]
     for icon in (f"scalable/apps/{APP_ID}.svg", f"symbolic/apps/{APP_ID}-symbolic.svg"):
         assert (TREE / "data/icons/hicolor" / icon).is_file()
 

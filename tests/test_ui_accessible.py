@@ -46,8 +46,8 @@ _NAMING = (
     Adw.SplitButton,
 )
 # Made by the platform, with names of its own.
-_PARTS = ("enable_switch", "search_entry")
-_PLATFORM = ("GtkWindowControls", "GtkShortcutsWindow", "GtkEmojiChooser", "AdwViewSwitcher")
+_PARTS = ("enable_switch", "search_entry", "search_button")
+_PLATFORM = ("WindowControls", "ShortcutsWindow", "EmojiChooser", "ViewSwitcher")
 
 
 def test_the_walk_finds_what_has_no_name(screen: Screen) -> None:
@@ -139,7 +139,7 @@ def _nameless(top: Gtk.Widget) -> list[str]:
 
 
 def _walk(widget: Gtk.Widget, above: tuple[str, ...], found: list[str]) -> None:
-    kind = type(widget).__gtype__.name
+    kind = type(widget).__name__
     if kind in _PLATFORM or widget.get_buildable_id() in _PARTS:
         return
     here = (*above, widget.get_buildable_id() or kind)
@@ -151,7 +151,9 @@ def _walk(widget: Gtk.Widget, above: tuple[str, ...], found: list[str]) -> None:
         if isinstance(widget, Gtk.MenuButton) and (popover := widget.get_popover()) is not None:
             _walk(popover, here, found)
         return
-    for child in children(widget):
+    # A search bar has a button of its own to close it, which is not shown.
+    below = [widget.get_child()] if isinstance(widget, Gtk.SearchBar) else children(widget)
+    for child in filter(None, below):
         _walk(child, here, found)
 
 

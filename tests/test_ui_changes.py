@@ -65,6 +65,7 @@ def pane(screen: Screen, person: Person) -> Iterator[Pane]:
         window.present()
         yield Pane(view, window, person, told, counts)
         window.destroy()
+        wait_until(lambda: len(asyncio.all_tasks()) == 1)
         manager.close()
 
 
@@ -186,6 +187,34 @@ def test_runs_are_found_by_command_and_by_path(pane: Pane) -> None:
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
     pane.view.filter.set_text("nothing like it")
     wait_until(lambda: says(pane.view, "Nothing Found"))
+
+
+def test_a_file_tells_how_many_lines_came_and_went(pane: Pane) -> None:
+    (pane.person.project / "file").write_text("one\ntwo\nthree\n")
+    run(pane.person, "printf 'one\\n2\\nthree\\nfour\\n' > file; echo 1 > new; printf '\\0' > raw")
+    pane.show()
+    wait_until(lambda: all_of(pane.view, FileRow))
+    rows = {row.item.recorded.change.path: row for row in all_of(pane.view, FileRow)}
+    wait_until(lambda: says(rows["file"], "+2"))
+    assert says(rows["file"], "\N{MINUS SIGN}1")
+    wait_until(lambda: says(rows["new"], "+1"))
+    assert not says(rows["new"], "\N{MINUS SIGN}")
+    assert not says(rows["raw"], "+")
+
+
+def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> None:
+    run(pane.person, "touch a b c")
+    pane.show()
+    wait_until(lambda: len(pane.view.items) == 4)
+    files = pane.view.items[1:]
+    pane.view.refresh()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    assert pane.view.items[1:] == files
+    pane.view.list_view.emit("activate", 0)
+    wait_until(lambda: len(pane.view.items) == 1)
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.view.list_view.emit("activate", 0)
+    wait_until(lambda: len(pane.view.items) == 4)
 
 
 def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:

@@ -26,6 +26,7 @@ from ollmsandbox.chat.events import (
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.request import Answer
+from ollmsandbox.project.apply import State as ChangeState
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui import permission_card
 from ollmsandbox.ui.chat_view import ChatView
@@ -319,8 +320,23 @@ def test_what_was_undone_elsewhere_is_undone_at_its_call(place: Place) -> None:
     entry = place.chat.call()
     place.chat.end(entry, done(0, "", "a.c"))
     place.card(entry)
-    place.view.note_undone("run-1")
+    place.chat.session.note_states({"run-1": frozenset({ChangeState.UNDONE})})
     assert place.card(entry).undo_button.get_label() == "Undone"
+
+
+def test_a_model_is_named_once_in_a_turn(place: Place) -> None:
+    chat = place.chat
+    chat.person("go")
+    chat.agent("first")
+    chat.call()
+    chat.agent("second")
+    chat.talk.tell(TextGrew(""), Withdrawn())
+    chat.person("again")
+    chat.agent("third")
+    chat.agent("other", model="llama3")
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 6)
+    names = [texts(row)[0] for row in all_of(place.view, MessageRow)]
+    assert names == ["You", "qwen3:14b", "second", "You", "qwen3:14b", "llama3"]
 
 
 def everything(place: Place) -> None:

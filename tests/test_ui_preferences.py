@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
@@ -46,7 +47,7 @@ def room(screen: Screen, person: Person) -> Iterator[Room]:
         window.present()
         yield Room(desk, Settings(person.paths), window, person)
         window.destroy()
-        wait_until(lambda: True)
+        wait_until(lambda: len(asyncio.all_tasks()) == 1)
         desk.close()
 
 

@@ -279,7 +279,7 @@ def test_what_was_changed_can_be_undone_once(screen: Screen, chat: Chat) -> None
     assert not card.change_list.get_visible()
     card.open()
     assert card.change_list.get_label() == "~ a.c\n+ b.c\n- c.c"
-    entry.note_undone()
+    entry.note_states(frozenset({ChangeState.UNDONE}))
     assert card.undo_button.get_label() == "Undone"
     assert not card.undo_button.get_sensitive()
     assert card.undo_button.get_visible()

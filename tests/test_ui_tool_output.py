@@ -17,6 +17,7 @@ from ollmsandbox.chat.stored import CallRecord, Entry, SessionInfo, StoredSessio
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.store import RuleStore
+from ollmsandbox.project.apply import State
 from ollmsandbox.tools.workbench import Workbench
 from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.output_files import OutputFiles, remove_old
@@ -133,3 +134,31 @@ def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> 
     assert card.status.get_label() == "Your command · Succeeded"
     card.header.emit("clicked")
     assert printed(card) == "a\nb"
+
+
+def test_all_of_a_stored_call_is_opened_as_a_file(tmp_path: Path) -> None:
+    paths = Paths.from_environ({"HOME": str(tmp_path)})
+    chat = Chat(Workbench(None, paths, {}, Provider(NobodyAsks(), RuleStore(paths), None)))
+    call = ToolCall("c", "run_command", {"command": "seq"})
+    entry = CallEntry.stored(call, "\x1b[31mred\x1b[0m\rover\n" * 6000, None)
+    chat.session.show_stored([entry])
+    file = entry.readable_file()
+    assert file is not None
+    lines = file.read_text().splitlines()
+    assert len(lines) == 12_000
+    assert "\x1b" not in lines[0]
+    asyncio.run(chat.session.close())
+    assert not file.exists()
+
+
+def test_a_stored_call_can_be_undone_as_long_as_it_is_applied(screen: Screen) -> None:
+    record = CallRecord(ok=True, description="make", run_id="run-1", exit_code=0, duration=1.0)
+    entry = CallEntry.stored(ToolCall("c", "run_command", {}), "Changes: 1 added.", record)
+    card = shown(screen, entry)
+    assert not card.undo_button.get_visible()
+    entry.note_states(frozenset({State.APPLIED}))
+    assert card.undo_button.get_visible()
+    assert card.undo_button.get_sensitive()
+    entry.note_states(frozenset({State.UNDONE}))
+    assert card.undo_button.get_label() == "Undone"
+    assert not card.undo_button.get_sensitive()

@@ -62,13 +62,20 @@ def test_a_session_goes_on_after_a_restart(screen: Screen, person: Person) -> No
         window = window_of(application)
         window.open_project(str(person.project))
         wait_until(lambda: window.chat.session is not None)
-        finish(_session(window).conversation.run("echo hello from before"))
+        empty = _session(window)
+        window.open_project(str(person.project))
+        finish(_session(window).conversation.run("echo hello from before > made"))
+        # Where nothing had been said, nothing more was begun.
+        assert _session(window) is empty
         window.chat.composer.text = "not sent yet"
     with program(person) as application:
         window = window_of(application)
         wait_until(lambda: window.chat.session is not None)
-        wait_until(lambda: says(window.chat, "$ echo hello from before"))
+        card = card_that(window, lambda card: says(card, "$ echo hello from before > made"))
         assert window.chat.composer.text == "not sent yet"
+        press(card, "Undo")
+        wait_until(lambda: not (person.project / "made").exists())
+        card_that(window, lambda card: says(card, "Undone"))
 
 
 def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> None:
@@ -78,6 +85,22 @@ def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> 
         wait_until(lambda: _popover_says(window.badge, str(person.project)))
         assert _popover_says(window.badge, "The network cannot be reached.")
         assert _popover_says(window.badge, "10 minutes")
+
+
+def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
+    gone = person.home / "gone"
+    gone.mkdir()
+    with program(person) as application:
+        window = window_of(application)
+        window.open_project(str(gone))
+        wait_until(lambda: window.chat.session is not None)
+        wait_until(lambda: "Sandboxed, no network" in texts(window.badge))
+        window.chat.composer.text = "!rmdir ../gone"
+        gone.rmdir()
+        window.chat.composer.send_button.emit("clicked")
+        card_that(window, lambda card: card.entry.stage is Stage.DONE)
+        window.open_project(str(gone))
+        wait_until(lambda: says(window.sidebar, "The folder is not there"))
 
 
 def _popover_says(badge: SandboxBadge, part: str) -> bool:

@@ -79,6 +79,7 @@ class Agent:
 
     def __init__(self, person: Person, **options: Any) -> None:
         self.person = person
+        person._tell_machine()
         self.asker = Answering()
         # The machine's own proxies have nothing to do with a test.
         environ = {k: v for k, v in person.environ.items() if not k.lower().endswith("_proxy")}

@@ -27,6 +27,10 @@ _MAIN = """
 import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 sys.path.insert(0, sys.argv.pop(1))
+# Nobody reads along, and no finger is on its way.
+from ollmsandbox.chat.providers.tour import TourServer
+from ollmsandbox.cli import asking
+TourServer.delay = asking._PAUSE = 0
 from ollmsandbox.__main__ import main
 sys.exit(main())
 """
@@ -36,6 +40,7 @@ class Terminal:
     """A program at a terminal. `expect` goes on from where the last one ended."""
 
     def __init__(self, person: Person, *arguments: str, rows: int = 40, columns: int = 100) -> None:
+        person._tell_machine()
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         environ = {**person.environ, "TERM": "xterm", "PS1": "$"}

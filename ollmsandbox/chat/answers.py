@@ -18,6 +18,7 @@ from .stored import CallRecord, Entry
 # How long a stop waits for a command to be gone before it goes on without it.
 GRACE = 0.12
 STOPPED = "Stopped by the person."
+OUT_OF_TIME = "Stopped: the time limit of this turn was reached."
 _NO_MORE = "ERROR: Not carried out: the limit of tokens was reached."
 
 
@@ -28,7 +29,9 @@ class Answers:
         book: Book | None,
         emit: Callable[[Event], None],
         enter: Callable[[State], None],
+        why_stopped: Callable[[], str] = lambda: STOPPED,
     ) -> None:
+        self._why_stopped = why_stopped
         self._book = book
         self._emit = emit
         self._enter = enter
@@ -84,6 +87,9 @@ class Answers:
 
     async def _stop(self, doings: Sequence[Doing]) -> None:
         tasks = [doing.task for doing in doings if doing.task and not doing.task.done()]
+        for doing in doings:
+            # Known now: it may end when the next turn has begun.
+            doing.stopped = self._why_stopped()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -122,8 +128,8 @@ def _stopped(doing: Doing) -> Outcome:
     """With what it had changed by then, as far as that is known."""
     partial = doing.request.partial if doing.request else None
     if partial is None:
-        return Outcome(STOPPED, ok=False, verdict=doing.verdict)
-    return replace(partial, text=f"{STOPPED}\n{partial.text}".rstrip(), ok=False)
+        return Outcome(doing.stopped, ok=False, verdict=doing.verdict)
+    return replace(partial, text=f"{doing.stopped}\n{partial.text}".rstrip(), ok=False)
 
 
 def _answer(doing: Doing) -> Message:

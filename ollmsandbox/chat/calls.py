@@ -38,6 +38,8 @@ class Doing:
     request: RequestBase | None = None
     verdict: Verdict | None = None
     outcome: Outcome | None = None
+    # Why it was ended before it was done.
+    stopped: str = ""
     task: asyncio.Task[Outcome] | None = None
 
 
@@ -118,7 +120,8 @@ class Caller:
         tool = self._tools.get(call.name)
         if tool is None:
             names = ", ".join(sorted(self._tools)) or "none"
-            raise OllmSandboxError(f"There is no tool {call.name!r}. The tools are: {names}.")
+            name = call.name[:_MOST_SHOWN]
+            raise OllmSandboxError(f"There is no tool {name!r}. The tools are: {names}.")
         if self._times >= _PATIENCE and self._last_failed == _key(call):
             raise OllmSandboxError(
                 f"This very call failed {self._times} times in a row, so it was not tried again. "
@@ -214,17 +217,19 @@ class _Watch:
 
 
 def _key(call: ToolCall) -> str:
+    return f"{call.name} {_arguments(call)}"
+
+
+def _arguments(call: ToolCall) -> str:
     arguments = call.arguments
-    text = arguments if isinstance(arguments, str) else _json({**arguments})
-    return f"{call.name} {text}"
-
-
-def _json(data: dict[str, object]) -> str:
-    return json.dumps(data, sort_keys=True, default=str, ensure_ascii=False)
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps({**arguments}, sort_keys=True, default=str, ensure_ascii=False)
 
 
 def _in_one_line(call: ToolCall) -> str:
-    line = _key(call)
+    """Beside its name."""
+    line = _arguments(call)
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
 
 

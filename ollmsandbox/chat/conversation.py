@@ -11,7 +11,7 @@ from typing import TypeVar
 from ..errors import OllmSandboxError
 from ..tools.base import Outcome, Tool
 from ..tools.workbench import Workbench
-from .answers import GRACE, STOPPED, Answers
+from .answers import GRACE, OUT_OF_TIME, STOPPED, Answers
 from .book import Book
 from .call_ids import new_call_id, with_own_ids
 from .events import (
@@ -66,7 +66,7 @@ class Conversation:
         self._notices = notices
         self._book = book
         self._replies = Replies(tools, prompt, self._emit)
-        self._answers = Answers(tools, book, self._emit, self._enter)
+        self._answers = Answers(tools, book, self._emit, self._enter, self._why_stopped)
         self._listeners = Listeners()
         self._task: asyncio.Task[object] | None = None
         self._ending: End | None = None
@@ -149,6 +149,9 @@ class Conversation:
         if self._task is not None and self._ending is None:
             self._ending = why
             self._task.cancel()
+
+    def _why_stopped(self) -> str:
+        return OUT_OF_TIME if self._ending is End.TIME else STOPPED
 
     async def _turn(self) -> TurnEnded:
         seconds = self.limits.seconds

@@ -81,6 +81,7 @@ class Desk:
         """A new session, or one that is stored: with its project, and its model unless another one
         is named. Without a model that can be used it has none. `time_limit`: of a command."""
         id_ = session_id or new_session_id()
+        await asyncio.to_thread(_load)
         book = await asyncio.to_thread(Book, self.history, id_)
         try:
             stored = None
@@ -143,6 +144,12 @@ class Desk:
     def close(self) -> None:
         """After the sessions."""
         self.manager.close()
+
+
+def _load() -> None:
+    """What talks to servers takes long to load, which must not hold up a window."""
+    from ..tools import web_fetch  # noqa: F401
+    from .providers import ollama, openai  # noqa: F401
 
 
 def _real(project: str | None) -> str | None:

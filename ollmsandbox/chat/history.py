@@ -11,9 +11,9 @@ from peewee import JOIN, fn
 
 from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
-from ..project.apply import Recorded
+from ..project.apply import Recorded, State
 from ..project.manager import ProjectManager
-from ..project.models import ChatMessage, ChatSession, Project, Question, Run
+from ..project.models import Change, ChatMessage, ChatSession, Project, Question, Run
 from ..project.records import read_changes
 from .messages import Message, Role
 from .stored import (
@@ -178,6 +178,20 @@ class History:
         with self.manager.store.errors_told():
             run = Run.get_or_none(Run.id == run_id)
         return read_changes(self.manager, run) if run else []
+
+    def states(self, session_id: str) -> dict[str, frozenset[State]]:
+        """By run of the session: how what it changed stands now."""
+        with self.manager.store.errors_told():
+            query = (
+                Change.select(Change.run_id, Change.state)
+                .join(Run)
+                .where(Run.session_id == session_id)
+                .distinct()
+            )
+            found: dict[str, set[State]] = {}
+            for row in query:
+                found.setdefault(row.run_id, set()).add(State(row.state))
+        return {run_id: frozenset(states) for run_id, states in found.items()}
 
     # --- questions -----------------------------------------------------------------------------
 

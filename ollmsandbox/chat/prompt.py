@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..errors import OllmSandboxError
 from ..project.recorder import Mode
-from ..tools.programs import find_programs
+from ..tools.programs import programs_of
 from ..tools.workbench import Workbench
 
 _WHO = """\
@@ -37,6 +37,16 @@ that seems to be missing there is hidden on purpose. Do not look for a way aroun
 time and may say no. For web pages use web_fetch.
 - Nothing goes on running after a command, and nobody can answer its questions."""
 
+_ALPINE = """\
+- Each command runs in a sandbox of its own, in {system} and not in the system of this machine. It \
+can write only to the project, which is /workspace there and also $HOME, to the playground \
+(/playground, for experiments) and to /tmp, which is empty for each command. Nothing else of this \
+machine is there.
+- What pip installs is kept in /workspace/.packages and found by the next command.
+- There is no network, unless a command asks for it (`network: true`): the person is asked each \
+time and may say no. For web pages use web_fetch.
+- Nothing goes on running after a command, and nobody can answer its questions."""
+
 _PLAIN = """\
 - There is no sandbox here: each command runs with all rights of the person, who is asked before \
 each one. What commands change is not recorded and cannot be undone. Keep them few and careful."""
@@ -60,11 +70,15 @@ def _parts(bench: Workbench) -> Iterator[str]:
     yield f"The project: {bench.project}"
     try:
         is_sandboxed = bench.can_wrap()
-        programs = find_programs(bench.profile(), bench.paths, bench.environ, bench.project)
+        rootfs = bench.rootfs() if is_sandboxed else None
+        programs = programs_of(bench)
     except OllmSandboxError as error:
         yield f"Commands may not work here: {error.message}"
         return
-    if is_sandboxed:
+    if rootfs is not None:
+        yield _ALPINE.format(system=rootfs.title)
+        yield _MODES[bench.mode]
+    elif is_sandboxed:
         inside = bench.paths.playground_inside
         yield _SANDBOXED.format(playground=f", the playground ({inside}, for experiments)")
         yield _MODES[bench.mode]

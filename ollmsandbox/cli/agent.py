@@ -35,6 +35,12 @@ _NO_MODEL = OllmSandboxError(
 )
 
 
+_NO_CHOICE = OllmSandboxError(
+    "There are several connections to model servers, and none is chosen.",
+    "Choose one with `ollmsandbox connections default NAME`, or for once with --connection.",
+)
+
+
 @dataclass(frozen=True)
 class Manner:
     """How to talk to the person."""
@@ -58,12 +64,12 @@ def _agent(given: argparse.Namespace) -> int:
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
     text = given.text
     if text is None and not sys.stdin.isatty():
-        text = sys.stdin.read().strip()
-        if not text:
-            raise OllmSandboxError(
-                "There is nothing to do.",
-                'Use: ollmsandbox agent "TEXT", or start it in a terminal.',
-            )
+        text = sys.stdin.buffer.read().decode("utf-8", "replace").strip()
+    if not text.strip() if text is not None else given.json:
+        raise OllmSandboxError(
+            "There is nothing to do.",
+            'Use: ollmsandbox agent "TEXT", or start it in a terminal without --json.',
+        )
     manner = Manner(given.json, is_terminal and not given.json and not given.yes_to_nothing)
     if not manner.asks and not given.json and not given.yes_to_nothing:
         print("ollmsandbox: Nobody can be asked here; what needs a yes is denied.", file=sys.stderr)
@@ -114,12 +120,13 @@ def _talk(
         turns = Turns(runner, conversation)
         conversation.listen(printer.hear)
         try:
+            no_model = _NO_CHOICE if desk.connections.all() else _NO_MODEL
             if conversation.model is None and (text is not None or not manner.asks):
-                raise _NO_MODEL
+                raise no_model
             if text is not None:
                 return turns.say(text)
             assert isinstance(printer, Printer)
-            return Loop(desk, turns, printer, no_model=str(_NO_MODEL)).go()
+            return Loop(desk, turns, printer, no_model=str(no_model)).go()
         finally:
             turns.close()
     finally:

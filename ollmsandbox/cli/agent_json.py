@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 
@@ -10,13 +11,17 @@ from ..chat import events
 from ..chat.events import Event
 from ..chat.messages import ToolCall
 from ..permission.request import PermissionRequest, Verdict
-from ..tools.base import Outcome
+from ..tools.base import Outcome, Stream
 from .words import report_document
+
+_DECODER = codecs.getincrementaldecoder("utf-8")
 
 
 class JsonPrinter:
     def __init__(self, project: str) -> None:
         self.project = project
+        # A character may come in two pieces.
+        self._decoders: dict[tuple[str, Stream], codecs.IncrementalDecoder] = {}
 
     def hear(self, event: Event) -> None:
         document = self.document(event)
@@ -70,7 +75,8 @@ class JsonPrinter:
             case events.Started(call_id, _, plan):
                 return {"event": "started", "call_id": call_id, "sandboxed": plan is not None}
             case events.Output(call_id, stream, data):
-                text = data.decode("utf-8", "replace")
+                decoder = self._decoders.setdefault((call_id, stream), _DECODER("replace"))
+                text = decoder.decode(data)
                 return {
                     "event": "output",
                     "call_id": call_id,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ..chat.desk import Desk
 from ..errors import OllmSandboxError
 from ..paths import make_folder
+from ..permission.visible import visible_line
 from . import review
 from .agent_turns import Turns
 from .printing import Printer
@@ -51,7 +52,8 @@ class Loop:
         if model is None:
             print(self._no_model, file=sys.stderr)
         else:
-            print(f"You talk to {model.name}. /help shows what you can do.", file=sys.stderr)
+            name = visible_line(model.name)
+            print(f"You talk to {name}. /help shows what you can do.", file=sys.stderr)
         was_interrupted = False
         try:
             while not self._turns.leave:
@@ -135,13 +137,18 @@ class Loop:
                 continue
             for model in models:
                 mark = "*" if current is not None and model.name == current.name else " "
-                print(f"{mark} {model.name}  ({connection.name})")
+                print(f"{mark} {visible_line(model.name)}  ({connection.name})")
         if not self._desk.connections.all():
             print(self._no_model, file=sys.stderr)
 
     async def _use(self, name: str) -> None:
         for connection in self._desk.connections.all():
-            models = await self._desk.connections.server(connection).models()
+            try:
+                models = await self._desk.connections.server(connection).models()
+            except OllmSandboxError as error:
+                # Another one may have it.
+                print(f"{connection.name}: {error.message}", file=sys.stderr)
+                continue
             if name in [model.name for model in models]:
                 chosen = await self._desk.choose(connection.name, name)
                 if chosen is not None:

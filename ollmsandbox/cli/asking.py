@@ -14,6 +14,8 @@ from .typed import Keys
 
 # Lines of the screen that are not the card's.
 _RESERVED = 3
+# Seconds: a finger that was on its way when the card appeared answers no question.
+_PAUSE = 0.4
 _MORE = "-- {left:,} more lines: [space] shows them   [d]eny   (Enter: deny) "
 
 
@@ -53,6 +55,8 @@ class TerminalAsker:
                 return Answer.DENY
             self._write("\r\x1b[K")
         self._print(lines)
+        await asyncio.sleep(_PAUSE)
+        self._keys.forget()
         offered = {key: answer for key, answer in KEYS.items() if answer in request.answers}
         while True:
             self._write(choices(request, more=bool(more)))

@@ -87,6 +87,8 @@ async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
 
 
 def _list(store: ConnectionStore, *, as_json: bool) -> None:
+    from ..permission.visible import visible_line
+
     found, default = store.all(), store.default()
     if as_json:
         chosen = default.name if default else None
@@ -97,7 +99,7 @@ def _list(store: ConnectionStore, *, as_json: bool) -> None:
     width = max((len(connection.name) for connection in found), default=0)
     for connection in found:
         mark = "*" if default is not None and connection.name == default.name else " "
-        notes = [connection.model] if connection.model else []
+        notes = [visible_line(connection.model)] if connection.model else []
         if connection.key.value != "none":
             notes.append(f"key in the {connection.key.value}")
         tail = f"  ({', '.join(notes)})" if notes else ""
@@ -145,6 +147,8 @@ async def _guess(address: str, key: str | None) -> Kind:
 
 
 async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
+    from ..permission.visible import visible_line
+
     connection = store.find(given.name) if given.name else store.default()
     if connection is None:
         raise OllmSandboxError("There is no default connection.", "Name the one to test.")
@@ -156,7 +160,7 @@ async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
     for model in models[:_MOST_MODELS]:
         room = f"  ({model.context_length:,} tokens)" if model.context_length else ""
         tools = "  no tools" if model.can_call_tools is False else ""
-        print(f"  {model.name}{room}{tools}")
+        print(f"  {visible_line(model.name)}{room}{tools}")
     if len(models) > _MOST_MODELS:
         print(f"  and {len(models) - _MOST_MODELS} more")
 

@@ -32,12 +32,37 @@ def doctor(*, as_json: bool) -> int:
         from ..loop import run
 
         findings += run(selftest(found))
+    findings.append(_alpine(paths))
     ok = all(finding.ok for finding in findings if finding.needed)
     if as_json:
         print(json.dumps(_document(found, findings, ok), indent=2))
     else:
         _print(findings, ok)
     return 0 if ok else 1
+
+
+def _alpine(paths: Paths) -> Finding:
+    from ..sandbox.rootfs_programs import programs_in
+    from ..sandbox.rootfs_store import find
+
+    title = "Alpine"
+    try:
+        installed = find(paths, os.environ)
+    except OllmSandboxError as error:
+        return Finding(
+            "alpine", title, ok=False, needed=False, cause=error.message, remedy=error.remedy
+        )
+    if installed is None:
+        return Finding(
+            "alpine",
+            title,
+            ok=False,
+            needed=False,
+            cause="It is not installed. Commands run in this machine's own system.",
+            remedy="If you want them to run in Alpine: ollmsandbox rootfs install",
+        )
+    detail = f"{installed.version}: {', '.join(programs_in(installed))}"
+    return Finding("alpine", title, ok=True, needed=False, detail=detail)
 
 
 def _document(found: Capabilities, findings: list[Finding], ok: bool) -> dict[str, object]:

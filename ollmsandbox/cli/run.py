@@ -22,7 +22,10 @@ from .here import default_project
 
 if TYPE_CHECKING:
     from ..project.recorder import Report
+    from ..sandbox.output import Sink
+    from ..sandbox.process import Sinks
     from ..sandbox.result import Result
+    from ..sandbox.rootfs_output import Renamed
 
 # After that an interrupted run is left, even if nobody takes the last of its output.
 _PATIENCE = 2.0
@@ -137,10 +140,15 @@ class _Run:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, interrupted, number)
         stdout, stderr = Writer(1), Writer(2)
+        shown: list[Renamed] = []
         sinks = Sinks() if given.json else Sinks(stdout, stderr)
+        if rootfs is not None and not given.json:
+            sinks, shown = _renamed(stdout, stderr, project)
         with stdin_for(0) as stdin:
             try:
                 result = await bubble.exec(command, sinks=sinks, stdin=stdin)
+                for one in shown:
+                    await one.end()
                 await stdout.flush()
                 await stderr.flush()
             except BrokenPipeError:
@@ -177,6 +185,19 @@ class _Run:
             self.notices += summary(report, self.project)
         self.notices += care.notices
         self.errors += care.errors
+
+
+def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[Renamed]]:
+    """What a person or an editor reads names the files as they are named here. What is piped on
+    stays byte for byte what the command printed."""
+    from ..sandbox.process import Sinks
+    from ..sandbox.rootfs_output import Renamed
+
+    errors = Renamed(stderr, project)
+    if not os.isatty(1):
+        return Sinks(stdout, errors), [errors]
+    output = Renamed(stdout, project)
+    return Sinks(output, errors), [output, errors]
 
 
 def _open_standard_streams() -> None:

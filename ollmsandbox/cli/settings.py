@@ -5,23 +5,33 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import asdict
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.manager import ProjectManager
 from ..project.settings import ALL
+from ..sandbox import rootfs_settings
+
+_ROOTFS = "rootfs-"
 
 
 def settings(given: argparse.Namespace) -> int:
-    manager = ProjectManager(Paths.from_environ(os.environ))
+    paths = Paths.from_environ(os.environ)
+    if given.name is not None and given.name.startswith(_ROOTFS):
+        return _of_rootfs(paths, given.name.removeprefix(_ROOTFS), given.value)
+    manager = ProjectManager(paths)
     try:
         if given.name is None:
             for setting in ALL:
                 print(f"{setting.name} = {setting.read(manager)}  ({setting.what})")
+            found = asdict(rootfs_settings.load(paths.config))
+            for one in rootfs_settings.ALL:
+                print(f"{_ROOTFS}{one.name} = {found[one.name]}  ({one.what})")
             return 0
         known = {setting.name: setting for setting in ALL}
         if given.name not in known:
-            choice = ", ".join(known)
+            choice = ", ".join([*known, *(f"{_ROOTFS}{n}" for n in rootfs_settings.names())])
             raise OllmSandboxError(
                 f"There is no setting {given.name!r}.", f"Choose one of: {choice}."
             )
@@ -31,4 +41,15 @@ def settings(given: argparse.Namespace) -> int:
             known[given.name].write(manager, given.value)
     finally:
         manager.close()
+    return 0
+
+
+def _of_rootfs(paths: Paths, name: str, value: str | None) -> int:
+    found = rootfs_settings.load(paths.config)
+    if value is not None:
+        rootfs_settings.save(paths.config, found.with_value(name, value))
+    elif name in rootfs_settings.names():
+        print(asdict(found)[name])
+    else:
+        found.with_value(name, "")
     return 0

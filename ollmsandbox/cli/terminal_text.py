@@ -43,6 +43,10 @@ class Live:
         self.dropped_lines = 0
 
     def feed(self, data: bytes) -> str:
+        if self._is_full:
+            # Gigabytes may follow: no more is done with them than to count.
+            self.dropped_lines += data.count(b"\n")
+            return ""
         text = self._rest + self._decoder.decode(data)
         self._rest = ""
         if cut := _CUT_OFF.search(text):
@@ -63,12 +67,16 @@ class Live:
         """What closes the line, so that something else can be printed."""
         return "" if self._at_start else self._newline()
 
+    @property
+    def _is_full(self) -> bool:
+        return self._lines_left <= 0 or self._left <= 0
+
     def _shown(self, text: str) -> str:
         parts: list[str] = []
         at = 0
         for sequence in _SEQUENCE.finditer(text):
             self._add(parts, text[at : sequence.start()])
-            if self._colour and _COLOUR.match(sequence[0]) and self._lines_left > 0:
+            if self._colour and _COLOUR.match(sequence[0]) and not self._is_full:
                 self._note_colour(sequence[0])
                 if not self._at_start:
                     parts.append(sequence[0])
@@ -80,7 +88,7 @@ class Live:
         for piece in re.split(r"([\n\r])", text):
             if not piece:
                 continue
-            if self._lines_left <= 0 or self._left <= 0:
+            if self._is_full:
                 self.dropped_lines += piece == "\n"
                 continue
             if piece == "\n":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,10 @@ from .later import is_plain as is_plain_name
 from .layers import FOLDER, find, is_opaque, is_whiteout, names_in, same_bytes
 
 _LENT = stat.S_ISUID | stat.S_ISGID
-# No program could open what is in it by its path, and every level takes one of our descriptors.
+# No program could open what is in it by its path.
 _DEEPEST = 4096 - 256
+# Every level takes descriptors, of the layers or of where their files go; others are in use.
+_TAKEN_BY_LEVEL, _IN_USE = 4, 256
 
 
 class Kind(Enum):
@@ -177,7 +180,7 @@ class _Walk:
         covered: list[int],
     ) -> None:
         if is_too_deep(path):
-            self.skipped.append(Skipped(self._root, path, "a folder too deep for any path"))
+            self._skip_deep(path)
             return
         mode = _mode(new) & 0o1777
         flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
@@ -278,7 +281,10 @@ class _Walk:
                 if found is None:
                     continue
                 where = level.prefix + inner
-                if stat.S_ISDIR(found.st_mode):
+                if stat.S_ISDIR(found.st_mode) and is_too_deep(where):
+                    # So are the folders around it, when they are found not to be empty.
+                    self._skip_deep(where)
+                elif stat.S_ISDIR(found.st_mode):
                     folders.append((where, found))
                     levels.append(self._enter(where, inner, below))
                 else:
@@ -287,6 +293,9 @@ class _Walk:
         finally:
             while levels:
                 levels.pop().leave()
+
+    def _skip_deep(self, path: str) -> None:
+        self.skipped.append(Skipped(self._root, path, "a folder too deep to be looked into"))
 
     def _enter(self, path: str, name: str, covered: list[int]) -> _Level:
         opened: list[trees.Opened] = []
@@ -328,7 +337,11 @@ class _Walk:
 
 
 def is_too_deep(path: str) -> bool:
-    return len(os.fsencode(path)) > _DEEPEST
+    if len(os.fsencode(path)) > _DEEPEST:
+        return True
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(limit - _IN_USE, _IN_USE) // _TAKEN_BY_LEVEL
+    return limit != resource.RLIM_INFINITY and path.count("/") >= most
 
 
 def _is_same(upper: int, lower: int, name: str, new: os.stat_result, old: os.stat_result) -> bool:

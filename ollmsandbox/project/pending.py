@@ -85,9 +85,10 @@ def prune(layer: str, root: str, *, whole: bool = False) -> ChangeSet:
     tree = Tree(layer, modes_of(layer))
     try:
         for path in (*found.idle, *(skipped.path for skipped in found.skipped)):
-            tree.unlock(os.path.dirname(path))
-            around, name = tree.split(path)
-            with contextlib.suppress(FileNotFoundError):
+            # What is deleted as a whole has nothing in the layer but its own name.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                tree.unlock(os.path.dirname(path))
+                around, name = tree.split(path)
                 trees.remove(name, around)
         _remove_empty(tree, needed)
     finally:

@@ -173,7 +173,7 @@ def needs_care(paths: Paths) -> bool:
         names = os.listdir(paths.cache)
     except FileNotFoundError:
         return False
-    if any(name.startswith(("overlay-", "journal-")) for name in names):
+    if any(name.startswith(("overlay-", "untouched-", "journal-")) for name in names):
         return True
     try:
         age = time.time() - (paths.cache / "cleaned").stat().st_mtime

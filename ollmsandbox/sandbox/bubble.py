@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from ..errors import SandboxError
@@ -31,6 +31,7 @@ from .watch import watch
 
 if TYPE_CHECKING:
     from .monitor import Event, Monitor
+    from .rootfs_store import Installed
 
 # A sandbox that has not started by then never will.
 _PATIENCE = 15.0
@@ -59,6 +60,7 @@ class Bubble:
         keeper: Keeper | None = None,
         live: Callable[[Event], None] | None = None,
         capture: int = _CAPTURE,
+        rootfs: Installed | None = None,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self._paths = Paths.from_environ(self._environ)
@@ -83,6 +85,8 @@ class Bubble:
             self.monitor = Monitor(self.overlay.overlay_map, self.overlay.upper_folder)
             self.monitor.listen(live)
         self._capture = capture
+        # The system it runs in, if that is not the machine's own.
+        self._rootfs = rootfs
         self._running: Running | None = None
         # The command is over, and what it changed is being taken care of.
         self.is_settling = False
@@ -109,7 +113,12 @@ class Bubble:
         make_folder(self._paths.playground)
         # What is in there may lend the person's rights to everybody who can reach it.
         close_to_others(self._paths.data)
-        return make_plan(
+        make: Callable[..., Plan] = make_plan
+        if self._rootfs is not None:
+            from .rootfs_plan import make_rootfs_plan
+
+            make = partial(make_rootfs_plan, rootfs=self._rootfs)
+        return make(
             overlay=self.overlay,
             working_dir=self._working_dir,
             network=self._allow_network,
@@ -138,12 +147,22 @@ class Bubble:
         What happens to the output besides being captured is up to the sinks. Without `stdin`
         the command reads nothing.
         """
-        argv = _argv(command)
+        argv = _argv(command, self._rootfs.shell if self._rootfs else SHELL)
         check_words(argv)
         self.plan  # noqa: B018 - what is wrong with it is said before anything is made
         if self._is_spent:
             raise SandboxError("This sandbox has run a command already.", "Make another one.")
         self._is_spent = True
+        if self._rootfs is None:
+            return await self._exec_and_settle(argv, sinks, stdin)
+        lock = self._rootfs.hold()
+        try:
+            return await self._exec_and_settle(argv, sinks, stdin)
+        finally:
+            releasing = asyncio.to_thread(self._rootfs.release, lock)
+            await asyncio.shield(asyncio.ensure_future(releasing))
+
+    async def _exec_and_settle(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
         self.overlay.create()
         try:
             if self.monitor is not None:
@@ -345,8 +364,8 @@ class Bubble:
         return result
 
 
-def _argv(command: str | Sequence[str]) -> list[str]:
+def _argv(command: str | Sequence[str], shell: str) -> list[str]:
     if isinstance(command, str):
-        return [SHELL, "-c", "--", command] if command.strip() else []
+        return [shell, "-c", "--", command] if command.strip() else []
     # Through the shell, so that a program that is not there ends as people know it: with 127.
-    return [SHELL, "-c", 'exec "$@"', "sh", *command] if command else []
+    return [shell, "-c", 'exec "$@"', "sh", *command] if command else []

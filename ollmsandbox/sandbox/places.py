@@ -93,11 +93,11 @@ def find_working_dir(
         if below(path, shown):
             playground = os.path.realpath(paths.playground)
             real = os.path.realpath(f"{playground}/{path[len(shown) :]}")
-            if below(real, playground) and _may_enter(real):
+            if below(real, playground) and may_enter(real):
                 return inside + real[len(playground) :]
             raise WorkingDirError(working_dir)
     path = os.path.realpath(path)
-    if not _may_enter(path):
+    if not may_enter(path):
         raise WorkingDirError(working_dir)
     home = paths.real_home
     # What leads to the project or the home folder is there, even in a folder that is else empty.
@@ -119,7 +119,7 @@ def own_code() -> tuple[str, ...]:
     return tuple(os.path.realpath(path) for path in found)
 
 
-def _may_enter(path: str) -> bool:
+def may_enter(path: str) -> bool:
     """Inside, root has no more rights than a folder's mode gives."""
     if not os.path.isdir(path) or not os.access(path, os.X_OK):
         return False

@@ -111,11 +111,7 @@ def make_plan(
     if home == "/" or not os.path.isdir(home):
         raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
     hidden = hidden_paths(profile, paths, environ)
-    for name in set(hidden).intersection(folders_of(project)):
-        raise ProjectError(
-            f"{project} lies in {name}, which commands may not see.",
-            "Choose another folder, or name it under `show` in your profile.",
-        )
+    _check_visible(overlay, hidden)
     builder = _Builder(project, home, hidden, paths, host, way, locked=mounts_are_locked)
     limits = profile.limits
     inside = f"{home}/playground"
@@ -126,8 +122,8 @@ def make_plan(
     mounts += builder.home()
     mounts += [Writable(inside, os.path.realpath(paths.playground), "the playground")]
     mounts += builder.roots(overlay)
-    mounts += builder.own_code()
-    mounts += builder.inside_writable()
+    mounts += builder.own_code(overlay)
+    mounts += builder.inside_writable(overlay)
     mounts += builder.seals()
     environment = profile.environment(environ)
     directory = find_working_dir(working_dir, project, paths, hidden)
@@ -235,12 +231,14 @@ class _Builder:
             mounts.append(
                 Overlaid(root.path, root.pending, upper, work, what, way, runtime, number)
             )
-            mounts += [ReadOnly(point) for point in self._host.mounted_below(root.path)]
+            mounted = self._host.mounted_below(root.path)
+            mounts += [ReadOnly(point) for point in mounted]
+            mounts += self._hide([s for s in self._sockets_below(root.path) if in_any(s, mounted)])
         return mounts
 
-    def inside_writable(self) -> list[Mount]:
-        """Where changes are real, what is hidden and what listens needs a mount of its own."""
-        inside = f"{self._project}/"
+    def inside_writable(self, overlay: Overlay) -> list[Mount]:
+        """In what can be written, what is hidden and what listens needs a mount of its own."""
+        inside = tuple(f"{root.path}/" for root in overlay.roots)
         names = [n for n in self._hidden if n.startswith(inside) and os.path.exists(n)]
         sockets: list[str] = []
         if not self._can_layer(self._home):
@@ -256,14 +254,11 @@ class _Builder:
     def _sockets_below(self, folder: str) -> list[str]:
         return [socket for socket in self._host.sockets if below(socket, folder)]
 
-    def own_code(self) -> list[Mount]:
+    def own_code(self, overlay: Overlay) -> list[Mount]:
         """The program itself may lie in the project, if that is its checkout. A command that
         could change it would run outside the next time."""
-        mounts: list[Mount] = []
-        for path in own_code():
-            if below(path, self._project) and os.path.exists(path):
-                mounts += [ReadOnly(path)]
-        return mounts
+        roots = [root.path for root in overlay.roots]
+        return [ReadOnly(p) for p in own_code() if in_any(p, roots) and os.path.exists(p)]
 
     def _hide(self, paths: Sequence[str], pinned_below: str = "") -> list[Mount]:
         mounts: list[Mount] = []
@@ -364,6 +359,21 @@ class _Builder:
             parents=tuple((f.name, f.mode) for f in spec.folders[1:]),
             hidden=spec.hidden,
         )
+
+
+def _check_visible(overlay: Overlay, hidden: Sequence[str]) -> None:
+    project, *linked = (root.path for root in overlay.roots)
+    for name in set(hidden).intersection(folders_of(project)):
+        raise ProjectError(
+            f"{project} lies in {name}, which commands may not see.",
+            "Choose another folder, or name it under `show` in your profile.",
+        )
+    for folder in linked:
+        for name in set(hidden).intersection(folders_of(folder)):
+            raise ProjectError(
+                f"{folder} was opened to commands, but lies in {name}, which they may not see.",
+                f"Close it again: ollmsandbox roots remove {folder}",
+            )
 
 
 def _may_write(folder: str) -> bool:

@@ -21,7 +21,7 @@ import select
 import signal
 import socket
 
-from .becoming import Habit, become, clone, receive, tell
+from .becoming import Habit, become, clone, outlast, receive, tell
 
 _SHORT_WHILE, _LONG_WHILE = 4, 1000  # milliseconds
 
@@ -59,7 +59,7 @@ class Desk:
             ready = {descriptor for descriptor, _events in self._poll.poll(self._patience())}
             for pidfd in ready & self._running.keys():
                 self._poll.unregister(pidfd)
-                self._running.pop(pidfd).end()
+                self._running.pop(pidfd).bury()
             if self._mounts in ready:
                 # It knows the mounts of before, and would hold on to what is unmounted.
                 self._dismiss_spare()
@@ -111,6 +111,9 @@ class Desk:
         if pid == 0:
             os.close(self._we)
             ours.close()
+            for other in self._running.values():
+                # Else it would be the last to hold on to their mounts, until its turn comes.
+                other.end()
             become(habit, theirs, self._life, *ids)
         theirs.close()
         return Child(habit, ours, pid, pidfd)
@@ -157,6 +160,22 @@ class Child:
         """It ends when it finds the line closed."""
         self._line.close()
         if self.pid:
+            self.end()
+
+    def bury(self) -> None:
+        """What was deleted goes from the disk when the mounts go, and that may take longer than the
+        next order can wait: somebody else has the last hold on them."""
+        if self._home >= 0:
+            ours, theirs = os.pipe()
+            pid, pidfd = clone(())
+            if pid == 0:
+                outlast(ours, self._home)
+            os.close(ours)
+            if pid > 0:
+                os.close(pidfd)
+            self.end()
+            os.close(theirs)
+        else:
             self.end()
 
     def end(self) -> None:

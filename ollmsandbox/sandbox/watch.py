@@ -52,8 +52,11 @@ async def watch(
 
 
 async def _disk(limits: Limits, before: dict[str, int], first: int) -> Stop | None:
-    for folder, used in before.items():
-        added = _used(folder) - used
+    for folder in before:
+        used = _used(folder)
+        # What others delete meanwhile must not make room for the command.
+        before[folder] = min(before[folder], used)
+        added = used - before[folder]
         if limits.disk is not None and added > limits.disk:
             # The disk is everybody's: what counts is in the folder, or was deleted there and is
             # still held open. The rest is looked at once.

@@ -22,6 +22,7 @@ _PORTS = {"http": 80, "https": 443}
 _METADATA = (ipaddress.ip_address("168.63.129.16"),)
 _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _COMPATIBLE = ipaddress.ip_network("::/96")
+_PRIVATE = "an address of this machine or a private network. Such addresses are not fetched."
 _ODD = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 
@@ -100,6 +101,19 @@ def resolve(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+def check_name(address: Address) -> None:
+    """Nobody is asked for what is refused anyway, as far as that is known without looking it up.
+    Raises ToolError."""
+    is_here = address.host == "localhost" or address.host.endswith(".localhost")
+    if not is_here:
+        try:
+            is_here = not is_public(ipaddress.ip_address(address.host))
+        except ValueError:
+            return
+    if is_here:
+        raise ToolError(f"ERROR: {address.host} is {_PRIVATE}")
+
+
 def public_addresses(
     address: Address, resolver: Resolver, *, allow_private: bool, may_be_unknown: bool = False
 ) -> list[str]:
@@ -113,10 +127,7 @@ def public_addresses(
         raise ToolError(f"ERROR: The host {address.host} was not found.") from error
     for number in found:
         if not allow_private and not is_public(ipaddress.ip_address(number)):
-            raise ToolError(
-                f"ERROR: {address.host} is at {number}, an address of this machine or a private "
-                "network. Such addresses are not fetched."
-            )
+            raise ToolError(f"ERROR: {address.host} is at {number}, {_PRIVATE}")
     if not found and not may_be_unknown:
         raise ToolError(f"ERROR: The host {address.host} has no address.")
     return found

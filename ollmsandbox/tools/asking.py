@@ -11,6 +11,7 @@ from ..permission.request import Fact, PermissionRequest, Source, Verdict
 from ..sandbox.mounts import Overlaid, Writable
 from ..sandbox.plan import Plan
 from ..sandbox.probe import Capabilities
+from ..sandbox.rootfs_environment import PLAYGROUND
 from .base import Watcher
 from .workbench import Workbench
 
@@ -57,8 +58,8 @@ async def ask(bench: Workbench, watcher: Watcher, request: PermissionRequest) ->
 
 def facts_of(bench: Workbench, plan: Plan) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, Overlaid | Writable)]
-    playground = f"{bench.paths.real_home}/playground"
-    names = ["playground" if folder == playground else bench.shown(folder) for folder in writes]
+    playground = (f"{bench.paths.real_home}/playground", PLAYGROUND)
+    names = ["playground" if folder in playground else bench.shown(folder) for folder in writes]
     # The project first; the plan has the order of the mounts.
     names.sort(key=lambda name: name == "playground")
     return [

@@ -20,6 +20,8 @@ from ..sandbox.output import harmless
 from ..sandbox.plain import PlainRunner
 from ..sandbox.process import Sinks
 from ..sandbox.result import Result
+from ..sandbox.rootfs_environment import PLAYGROUND
+from ..sandbox.rootfs_places import Places
 from .base import ToolError
 from .workbench import Workbench
 
@@ -63,10 +65,12 @@ class Inside:
         self._bench = bench
         self._project = project
         self._sandboxed = sandboxed
+        self._rootfs = bench.rootfs() if sandboxed else None
+        self._places = Places.of(bench.paths, project, linked_roots(bench.paths, project))
         self.path = self._find(given)
 
     def _find(self, given: str) -> str:
-        """As a full path inside."""
+        """As a full path, named as it is on this machine."""
         if not given.strip():
             raise ToolError("`path` is empty.", "Name a file.")
         home = self._bench.paths.real_home
@@ -75,12 +79,25 @@ class Inside:
         if not self._sandboxed:
             playground = os.path.realpath(self._bench.paths.playground)
         path = given
+        if self._rootfs is not None:
+            path = self._from_rootfs(path)
         shown = ("playground", "~/playground", f"{home}/playground")
         for name, place in (*((name, playground) for name in shown), ("~", home)):
             if path == name or path.startswith(f"{name}/"):
                 path = place + path[len(name) :]
                 break
-        return os.path.join(self._project, path)
+        path = os.path.join(self._project, path)
+        # No wall stops a link that leads out of the project: who is asked sees where it leads.
+        return path if self._sandboxed else os.path.realpath(path)
+
+    def _from_rootfs(self, path: str) -> str:
+        """There the project is the home folder, and both have names of their own."""
+        if path == "~" or path.startswith("~/"):
+            return self._project + path[1:]
+        whole = os.path.normpath(path)
+        if below(whole, PLAYGROUND):
+            return f"{self._bench.paths.real_home}/playground{whole[len(PLAYGROUND) :]}"
+        return self._places.to_host(whole) or path
 
     @property
     def is_in_playground(self) -> bool:
@@ -94,12 +111,18 @@ class Inside:
         real = os.path.realpath(os.path.dirname(self.path))
         return any(in_any(path, roots) for path in (os.path.normpath(self.path), real))
 
+    def _check_place(self) -> None:
+        """What was approved is what is read and written."""
+        if os.path.realpath(self.path) != self.path:
+            raise ToolError("ERROR: A link was put there while the question waited. Try again.")
+
     async def read(self, script: str, arguments: Sequence[str], limit: int) -> Said:
         said = Said(limit)
         if self._sandboxed:
             keeper = Recorder(self._project, self._bench.paths, mode=Mode.NEVER)
             running = self._bubble(keeper).exec(self._argv(script, arguments), sinks=Sinks(said))
         else:
+            await asyncio.to_thread(self._check_place)
             running = self._plain().exec(self._argv(script, arguments), sinks=Sinks(said))
         _check(await running, said)
         return said
@@ -196,7 +219,10 @@ class Inside:
         )
 
     def _argv(self, script: str, arguments: Sequence[str]) -> list[str]:
-        return [SHELL, "-c", f"{_START}\n{script}", "sh", self.path, *arguments]
+        path = self.path
+        if self._rootfs is not None:
+            path = self._places.to_inside(path) or path
+        return [SHELL, "-c", f"{_START}\n{script}", "sh", path, *arguments]
 
     def _bubble(self, keeper: Recorder) -> Bubble:
         bench = self._bench
@@ -207,6 +233,7 @@ class Inside:
             environ=bench.environ,
             keeper=keeper,
             capture=1 << 12,
+            rootfs=self._rootfs,
         )
 
     def _plain(self) -> PlainRunner:

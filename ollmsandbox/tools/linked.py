@@ -10,6 +10,7 @@ from ..project.recorder import linked_roots
 from ..sandbox.hidden import hidden_paths
 from ..sandbox.host import below, in_any
 from ..sandbox.places import find_project
+from ..sandbox.rootfs_places import Places
 from .workbench import Workbench
 
 
@@ -18,6 +19,8 @@ def new_root(bench: Workbench, project: str, working_dir: str) -> str:
     if not working_dir or working_dir == "playground":
         return ""
     path = os.path.normpath(os.path.join(project, working_dir))
+    if bench.rootfs() is not None:
+        path = Places.of(bench.paths, project).to_host(path) or path
     if not below(path, project) or below(os.path.realpath(path), project):
         return ""
     # Step by step to the link that leaves the project.

@@ -11,6 +11,8 @@ from ..sandbox.hidden import hidden_paths
 from ..sandbox.host import below, in_any
 from ..sandbox.places import EMPTY
 from ..sandbox.profile import Profile
+from ..sandbox.rootfs_programs import programs_in
+from .workbench import Workbench
 
 _KNOWN = (
     *("bash", "python3", "pip", "uv", "pytest", "node", "npm", "pnpm", "yarn", "deno", "bun"),
@@ -19,6 +21,14 @@ _KNOWN = (
     *("perl", "lua", "ghc", "valac", "zig", "sqlite3", "psql", "jq", "rg", "fd", "curl", "wget"),
     *("patch", "tar", "unzip", "gdb", "strace", "shellcheck", "pandoc", "convert", "ffmpeg"),
 )
+
+
+def programs_of(bench: Workbench) -> list[str]:
+    """In the system that its commands run in."""
+    rootfs = bench.rootfs()
+    if rootfs is not None:
+        return programs_in(rootfs)
+    return find_programs(bench.profile(), bench.paths, bench.environ, bench.project)
 
 
 def find_programs(

@@ -20,7 +20,7 @@ from . import asking
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
 from .linked import agree, new_root
 from .parameters import Parameters, parameter
-from .programs import find_programs
+from .programs import programs_of
 from .wording import changes_text, output_text, plain, together
 from .workbench import Workbench, loop_has_glib
 
@@ -49,6 +49,10 @@ Each command runs in a sandbox of its own with /bin/sh. /tmp is empty at the sta
 at the end, nothing goes on running after the command, and there is no terminal to answer \
 questions. Secrets and other programs of the user are not there. What changed in the project is \
 listed after the output."""
+_ALPINE = """\
+Commands run in {system}, not in the system of this machine. There the project is /workspace, \
+which is $HOME too, the playground is /playground, and nothing else can be written. What pip \
+installs is kept in /workspace/.packages."""
 _PLAIN = """\
 There is no sandbox on this machine: the user is asked before each command, and it runs with all \
 rights of the user. Keep commands few and careful."""
@@ -85,7 +89,10 @@ class RunCommand(Tool):
         bench = self._bench
         try:
             rules = _SANDBOXED if bench.can_wrap() else _PLAIN
-            found = find_programs(bench.profile(), bench.paths, bench.environ, bench.project)
+            rootfs = bench.rootfs() if bench.can_wrap() else None
+            if rootfs is not None:
+                rules = together(rules, _ALPINE.format(system=rootfs.title))
+            found = programs_of(bench)
         except OllmSandboxError:
             # It is told to who runs a command; the description has less to say.
             return _DESCRIPTION
@@ -135,6 +142,7 @@ class RunRequest(RequestBase):
 
     async def _in_sandbox(self, watcher: Watcher) -> Outcome:
         bench, given = self._bench, self._given
+        rootfs = bench.rootfs()
         root = new_root(bench, self._project, given.working_dir)
         if root and not await self._allowed(watcher, self._root_question(root)):
             return self._denied(f"Writing to {root}")
@@ -157,6 +165,7 @@ class RunRequest(RequestBase):
             environ=bench.environ,
             keeper=recorder,
             live=watcher.changed if loop_has_glib() else None,
+            rootfs=rootfs,
         )
         plan = self.plan = await asyncio.to_thread(lambda: bubble.plan)
         if self.permission_question and not given.network:

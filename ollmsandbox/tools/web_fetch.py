@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from ..errors import OllmSandboxError
 from ..permission.request import Fact, Verdict
 from ..sandbox.output import harmless
 from . import asking
-from .addresses import Address, Resolver, proxy_for, public_addresses, resolve
+from .addresses import Address, Resolver, check_name, proxy_for, public_addresses, resolve
 from .base import Outcome, RequestBase, Tool, ToolError, Watcher
 from .fetching import MOST, Answer, Fetch, in_thread
 from .html_text import html_to_text
@@ -28,6 +29,11 @@ _SHOWN = 40_000
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _TEXT = re.compile(
     r"text/|[\w.+/-]*(?:json|xml|javascript|yaml|toml|x-sh|sql|csv)\b", re.IGNORECASE
+)
+# Of all that Python calls an encoding: some take hours for a page, others are no text.
+_CHARSETS = re.compile(
+    r"ascii|utf-?(8|16|32)\b.*|iso8859-.+|iso2022_.+|cp[0-9]+|koi8-.|mac-.+|gb.+|big5.*|"
+    r"shift_jis.*|euc_.+|tis-620|hz"
 )
 _HTML = re.compile(r"text/html|application/xhtml", re.IGNORECASE)
 
@@ -110,6 +116,8 @@ class FetchRequest(RequestBase):
     async def _ask(self, watcher: Watcher, address: Address, came_from: str) -> None:
         if address.target in self._allowed:
             return
+        if not self.bench.allow_private:
+            check_name(address)
         led = [Fact("led here by", came_from)] if came_from else []
         request = asking.make_request(
             self.bench,
@@ -201,10 +209,8 @@ def _charset(answer: Answer) -> str:
     named = _CHARSET.search(answer.kind) or (_CHARSET.search(head) if "<" in head else None)
     if named is not None:
         try:
-            # Not everything that Python calls an encoding makes text of bytes.
-            "a".encode(named[1]).decode(named[1])
-            b"a".decode(named[1])
-        except (LookupError, ValueError):
+            found = codecs.lookup(named[1]).name
+        except LookupError:
             return "utf-8"
-        return named[1]
+        return found if _CHARSETS.fullmatch(found) else "utf-8"
     return "utf-8"

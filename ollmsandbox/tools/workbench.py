@@ -14,10 +14,12 @@ from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..permission.request import PermissionRequest, Verdict
 from ..project.recorder import Mode
+from ..project.system import System, system_of
 from ..sandbox import profile_file
 from ..sandbox.places import find_project
 from ..sandbox.probe import Capabilities, probe
 from ..sandbox.profile import Profile
+from ..sandbox.rootfs_store import Installed, need
 from .base import Tool, ToolError
 
 
@@ -62,6 +64,13 @@ class Workbench:
 
     def can_wrap(self) -> bool:
         return self.capabilities().can_wrap
+
+    def rootfs(self) -> Installed | None:
+        """The system that the project's commands run in, if it is not the machine's own."""
+        if not self.project:
+            return None
+        system = system_of(self.paths, os.path.realpath(self.project))
+        return need(self.paths, self.environ) if system is System.ALPINE else None
 
     def shown(self, path: str) -> str:
         """As people write it: with ~ for their home."""

@@ -8,7 +8,7 @@ import asyncio
 from ..chat.desk import Desk
 from ..sandbox.probe import Capabilities
 from .open_session import OpenSession
-from .project_state import look, wall_now
+from .project_state import ProjectState, look, of_machine, wall_now
 from .sandbox_badge import SandboxBadge, Section, Wall
 from .settings import Settings
 from .tasks import Tasks
@@ -27,8 +27,7 @@ class BadgeController:
     def show_capabilities(self, found: Capabilities) -> None:
         """Without a session it is known what the machine can do, and no more."""
         if self._session is None:
-            self._wall = Wall.SANDBOXED if found.can_wrap else Wall.NONE
-            self.refresh()
+            self._show(of_machine(can_wrap=found.can_wrap))
 
     def show_session(self, session: OpenSession | None) -> None:
         before, self._session = self._session, session
@@ -49,5 +48,8 @@ class BadgeController:
             look, project, profile, self._desk.paths, self._desk.environ
         )
         if self._session is not None and self._session.project == project:
-            self._wall, self._sections = state.wall, state.sections
-            self.refresh()
+            self._show(state)
+
+    def _show(self, state: ProjectState) -> None:
+        self._wall, self._sections = state.wall, state.sections
+        self.refresh()

@@ -55,6 +55,8 @@ class ChangePage(Gtk.Box):
         self.recorded = recorded
         self._tasks = tasks
         self._shown: Shown | None = None
+        # Not through the template, which would keep the page alive for ever.
+        self.back_button.connect("clicked", weakly(self._on_back))
         self.diff: DiffView | None = None
         self._earlier = EarlierVersions(manager, run, recorded, tasks)
         self._earlier.connect("restored", weakly(self._on_restored))
@@ -149,7 +151,6 @@ class ChangePage(Gtk.Box):
     def _on_counted(self, _versions: EarlierVersions, count: int) -> None:
         self.versions_button.set_visible(count > 0)
 
-    @Gtk.Template.Callback()
     def _on_back(self, _button: Gtk.Button) -> None:
         self.emit("back")
 

@@ -39,7 +39,8 @@ class RunRow(Gtk.Box):
         top.append(text)
         states = {one.state for one in run.items} - {State.CONFLICT}
         buttons = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
-        for name, label in words.verbs(states):
+        verbs = words.verbs(states)
+        for name, label in verbs:
             button = Gtk.Button(label=label)
             button.add_css_class("small-button")
             if name == "apply":
@@ -49,8 +50,13 @@ class RunRow(Gtk.Box):
                 [Gtk.AccessibleProperty.LABEL], [f"{label}: {visible_line(run.command)}"]
             )
             buttons.append(button)
-        top.append(buttons)
         self.append(top)
+        # Several beside the command would leave nothing of it to read.
+        if len(verbs) > 1:
+            buttons.set_halign(Gtk.Align.END)
+            self.append(buttons)
+        else:
+            top.append(buttons)
         self.set_tooltip_text(visible_line(run.command)[:500])
 
 
@@ -59,6 +65,7 @@ class FileRow(Gtk.Box):
 
     def __init__(self, item: FileItem) -> None:
         super().__init__(spacing=9, margin_start=18)
+        self.item = item
         for side in ("top", "bottom"):
             getattr(self, f"set_margin_{side}")(3)
         recorded = item.recorded
@@ -77,8 +84,24 @@ class FileRow(Gtk.Box):
         below.add_css_class("warning" if waits else "dim-label")
         text.append(below)
         self.append(text)
+        self._added = _count("success")
+        self._removed = _count("error")
+        for label in (self._added, self._removed):
+            self.append(label)
         self.append(Gtk.Image.new_from_icon_name("go-next-symbolic"))
         self.set_tooltip_text(visible_line(recorded.change.path))
+
+    def show_lines(self, added: int, removed: int) -> None:
+        for label, sign, number in (
+            (self._added, "+", added),
+            (self._removed, "\N{MINUS SIGN}", removed),
+        ):
+            label.set_label(f"{sign}{number}")
+            label.set_visible(number > 0)
+
+
+def _count(colour: str) -> Gtk.Label:
+    return Gtk.Label(visible=False, css_classes=["caption", "numeric", colour])
 
 
 def _line(text: str) -> Gtk.Label:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from gettext import gettext as _
 from gettext import ngettext
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GLib, GObject, Gtk
 
@@ -15,21 +17,24 @@ from ..project.manager import ProjectManager
 from ..project.review import Review
 from . import change_words as words
 from .change_items import FileItem, RunData, RunItem, load
-from .change_page import ChangePage
 from .change_rows import FileRow, RunRow
 from .change_work import Done, act
 from .dialogs import Choice, choose
+from .line_counts import LineCounts
 from .settings import Settings
 from .signals import signals
 from .tasks import Tasks
 from .template import template
 from .weakly import weakly
 
+if TYPE_CHECKING:
+    from .change_page import ChangePage
+
 # Without a filter; with one all are looked through.
 _NEWEST = 40
 _MOST = 500
-# Items that are put into the list at once.
-_CHUNK = 400
+# Items that are put into the list at once; and of how many a list view makes rows.
+_CHUNK, _FEW, _ROWS = 400, 20, 240
 _PULSE = 100
 
 
@@ -37,13 +42,15 @@ _PULSE = 100
 class ChangesView(Gtk.Box):
     __gtype_name__ = "OllmChangesView"
 
-    # How many changes wait.
-    __gsignals__ = signals({"count-changed": (int,), "undone": (str,)})
+    # How many changes wait; and that the person did something with some.
+    __gsignals__ = signals({"count-changed": (int,), "acted": ()})
 
     pages: Gtk.Stack = Gtk.Template.Child()
     filter: Gtk.SearchEntry = Gtk.Template.Child()
     waiting_box: Gtk.Box = Gtk.Template.Child()
     waiting: Gtk.Label = Gtk.Template.Child()
+    discard_all: Gtk.Button = Gtk.Template.Child()
+    apply_all: Gtk.Button = Gtk.Template.Child()
     progress: Gtk.ProgressBar = Gtk.Template.Child()
     lists: Gtk.Stack = Gtk.Template.Child()
     list_view: Gtk.ListView = Gtk.Template.Child()
@@ -58,17 +65,24 @@ class ChangesView(Gtk.Box):
         self._settings = settings
         self._tell = tell
         self._tasks = Tasks(tell)
+        self._counts = LineCounts(manager, self._tasks)
         self._project: str | None = None
         self._wanted_run = ""
         self._open_runs: set[str] = set()
         self._loading: asyncio.Task[object] | None = None
         self._runs: list[RunData] = []
+        # All of them are in the list.
+        self._is_filled = False
         self._store = Gio.ListStore.new(GObject.Object)
         factory = Gtk.SignalListItemFactory()
         factory.connect("bind", weakly(self._on_bind))
         factory.connect("unbind", lambda _factory, item: item.set_child(None))
         self.list_view.set_model(Gtk.NoSelection.new(self._store))
         self.list_view.set_factory(factory)
+        self.list_view.connect("activate", weakly(self._on_activate))
+        self.filter.connect("search-changed", weakly(self._on_filter))
+        self.apply_all.connect("clicked", weakly(self._on_apply_all))
+        self.discard_all.connect("clicked", weakly(self._on_discard_all))
         self.page: ChangePage | None = None
 
     def show_project(self, project: str | None) -> None:
@@ -105,37 +119,45 @@ class ChangesView(Gtk.Box):
     # --- the list ------------------------------------------------------------------------------
 
     async def _load(self) -> None:
-        if self._project is None:
-            runs: list[RunData] = []
-        else:
-            text = self.filter.get_text().strip()
+        before = self._runs if self._is_filled else None
+        project, text = self._project, self.filter.get_text().strip()
+
+        def read() -> tuple[list[RunData], bool]:
             limit = _MOST if text else _NEWEST
-            runs = await asyncio.to_thread(load, self._manager, self._project, limit, text)
+            found = load(self._manager, project, limit, text) if project else []
+            return found, found == before
+
+        runs, is_same = await asyncio.to_thread(read)
         if runs and not self._open_runs:
             self._open_runs.add(runs[0].id)
+            is_same = False
         self._runs = runs
         self._show_waiting()
-        items: list[GObject.Object] = []
-        for run in runs:
-            items += self._items_of(run)
-        await self._fill(items)
-        filtered = bool(self.filter.get_text())
-        self.empty.set_title(_("Nothing Found") if filtered else _("No Changes Yet"))
-        self.lists.set_visible_child_name("runs" if items else "empty")
+        # What is the same stays as it is, where the person has scrolled to.
+        if not is_same or self._wanted_run:
+            items = (item for run in runs for item in self._items_of(run))
+            await self._fill(0, self._store.get_n_items(), items)
+        self.empty.set_title(_("Nothing Found") if text else _("No Changes Yet"))
+        self.lists.set_visible_child_name("runs" if runs else "empty")
         self._go_to_wanted()
 
-    def _items_of(self, run: RunData) -> list[GObject.Object]:
+    def _items_of(self, run: RunData) -> Iterator[GObject.Object]:
         item = RunItem(run)
         item.is_open = run.id in self._open_runs
-        files = [FileItem(run, recorded) for recorded in run.items] if item.is_open else []
-        return [item, *files]
+        yield item
+        if item.is_open:
+            yield from (FileItem(run, recorded) for recorded in run.items)
 
-    async def _fill(self, items: list[GObject.Object]) -> None:
-        """In pieces: a run may have changed very many files."""
-        self._store.splice(0, self._store.get_n_items(), items[:_CHUNK])
-        for start in range(_CHUNK, len(items), _CHUNK):
+    async def _fill(self, place: int, old: int, items: Iterator[GObject.Object]) -> None:
+        """In pieces: a run may have changed very many files. Of the first of them rows are made at
+        once, more than can be seen, which takes longer than the rest."""
+        self._is_filled = False
+        count = 0
+        while (piece := list(islice(items, _FEW if count < _ROWS else _CHUNK))) or old:
+            self._store.splice(place + count, old, piece)
+            count, old = count + len(piece), 0
             await asyncio.sleep(0.01)
-            self._store.splice(start, 0, items[start : start + _CHUNK])
+        self._is_filled = True
 
     def _go_to_wanted(self) -> None:
         wanted, self._wanted_run = self._wanted_run, ""
@@ -158,9 +180,10 @@ class ChangesView(Gtk.Box):
         if isinstance(shown, RunItem):
             item.set_child(RunRow(shown, weakly(self._act_on_run)))
         elif isinstance(shown, FileItem):
-            item.set_child(FileRow(shown))
+            row = FileRow(shown)
+            item.set_child(row)
+            self._counts.show(row)
 
-    @Gtk.Template.Callback()
     def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
         item = self._store.get_item(place)
         if isinstance(item, FileItem):
@@ -172,23 +195,37 @@ class ChangesView(Gtk.Box):
         run = item.data
         old = 1 + (len(run.items) if item.is_open else 0)
         (self._open_runs.discard if item.is_open else self._open_runs.add)(run.id)
-        self._store.splice(place, old, self._items_of(run))
+        is_quiet = self._loading is None or self._loading.done()
+        if self._is_filled and is_quiet:
+            self._loading = self._tasks.start(self._fill(place, old, self._items_of(run)))
+        else:
+            # It is still coming in, and places are not what they will be.
+            self.refresh()
 
-    @Gtk.Template.Callback()
     def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
         self.refresh()
 
     # --- one file --------------------------------------------------------------------------------
 
     def _open_file(self, item: FileItem) -> None:
+        # Here, because it brings the diff and its colours, which the first picture can do without.
+        from .change_page import ChangePage
+
         page = ChangePage(self._manager, self._settings, item.run, item.recorded, self._tasks)
-        page.connect("back", lambda _page: self.show_list())
+        page.connect("back", weakly(self._on_back))
         page.connect("act", weakly(self._on_page_act))
-        page.connect("changed", lambda _page: self.refresh())
+        page.connect("changed", weakly(self._on_page_changed))
         self.page = page
         self.file_place.set_child(page)
         self.pages.set_visible_child_name("file")
         page.focus()
+
+    def _on_back(self, _page: ChangePage) -> None:
+        self.show_list()
+
+    def _on_page_changed(self, _page: ChangePage) -> None:
+        self.refresh()
+        self.emit("acted")
 
     def _on_page_act(self, page: ChangePage, verb: str) -> None:
         change = page.recorded.change
@@ -225,6 +262,7 @@ class ChangesView(Gtk.Box):
         told = {"take": "apply", "keep": "discard"}.get(verb, verb)
         self._tell(words.done(told, done.count, list(done.problems)))
         self.refresh()
+        self.emit("acted")
 
     def _pulse(self) -> bool:
         self.progress.pulse()
@@ -243,11 +281,9 @@ class ChangesView(Gtk.Box):
         finally:
             review.close()
 
-    @Gtk.Template.Callback()
     def _on_apply_all(self, _button: Gtk.Button) -> None:
         self._tasks.start(self._do("apply", partial(self._all, "apply")))
 
-    @Gtk.Template.Callback()
     def _on_discard_all(self, _button: Gtk.Button) -> None:
         async def discard() -> None:
             window = self.get_root()

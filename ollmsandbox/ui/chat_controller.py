@@ -9,8 +9,8 @@ from gettext import gettext as _
 
 from gi.repository import Gtk
 
+from ..chat.history import History
 from ..permission.request import Answer
-from ..project.manager import ProjectManager
 from ..project.review import Review
 from .asking import WindowAsker
 from .changes_view import ChangesView
@@ -30,14 +30,14 @@ class ChatController:
         view: ChatView,
         changes: ChangesView,
         asker: WindowAsker,
-        manager: ProjectManager,
+        history: History,
         tasks: Tasks,
     ) -> None:
         self._window = window
         self._view = view
         self._changes = changes
         self._asker = asker
-        self._manager = manager
+        self._history = history
         self._tasks = tasks
         heard: tuple[tuple[str, Callable[..., object]], ...] = (
             ("send", self._on_send),
@@ -50,6 +50,7 @@ class ChatController:
         )
         for name, method in heard:
             view.connect(name, weakly(method))
+        changes.connect("acted", weakly(self._on_acted))
 
     def stop(self) -> None:
         if self._view.session is not None:
@@ -75,7 +76,7 @@ class ChatController:
 
     async def _undo(self, run_id: str) -> None:
         def undo() -> str:
-            review = Review(self._manager.paths)
+            review = Review(self._history.manager.paths)
             try:
                 report = review.undo(review.manager.run(run_id))
                 notes = [item.note for item in report.changes if item.note]
@@ -85,12 +86,20 @@ class ChatController:
 
         problem = await asyncio.to_thread(undo)
         self._tasks.tell(problem or _("Undone. The changes can be applied again."))
-        if not problem:
-            self._view.note_undone(run_id)
         self._changes.refresh()
+        await self._look_up_states()
+
+    def _on_acted(self, _changes: ChangesView) -> None:
+        self._tasks.start(self._look_up_states())
+
+    async def _look_up_states(self) -> None:
+        """What the cards say of changes holds for what was done elsewhere, too."""
+        session = self._view.session
+        if session is not None:
+            session.note_states(await asyncio.to_thread(self._history.states, session.id))
 
     def _on_open_link(self, _view: ChatView, address: str) -> None:
         self._tasks.start(open_link(self._window, address))
 
     def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
-        open_output(self._window, entry)
+        self._tasks.start(open_output(self._window, entry))

@@ -38,6 +38,7 @@ class ChatView(Gtk.Box):
             "undo": (str,),
             "open-link": (str,),
             "open-output": (object,),
+            "connect-model": (),
         }
     )
 
@@ -92,11 +93,19 @@ class ChatView(Gtk.Box):
         self.composer.connect("send", weakly(self._pass_on), "send")
         self.composer.connect("run", weakly(self._pass_on), "run")
         self.composer.connect("stop", weakly(self._on_stop))
-        self._why_not = Gtk.Label(wrap=True, xalign=0, visible=False)
-        self._why_not.add_css_class("caption")
-        self._why_not.add_css_class("dim-label")
+        self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
+        for name in ("caption", "dim-label"):
+            self._why_not.add_css_class(name)
+        self.connect_button = Gtk.Button(
+            label=_("Connect a _Model"), use_underline=True, valign=Gtk.Align.CENTER
+        )
+        self.connect_button.add_css_class("small-button")
+        self.connect_button.connect("clicked", weakly(self._on_connect))
+        self._without = Gtk.Box(spacing=12, visible=False)
+        self._without.append(self._why_not)
+        self._without.append(self.connect_button)
         below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
-        below.append(self._why_not)
+        below.append(self._without)
         below.append(self.composer)
         self.append(
             Adw.Clamp(
@@ -135,7 +144,7 @@ class ChatView(Gtk.Box):
     def set_can_send(self, why_not: str) -> None:
         self.composer.set_can_send(why_not)
         self._why_not.set_label(why_not)
-        self._why_not.set_visible(bool(why_not))
+        self._without.set_visible(bool(why_not))
 
     def focus_composer(self) -> None:
         self.composer.focus()
@@ -153,11 +162,6 @@ class ChatView(Gtk.Box):
             card.question.focus_deny()
         else:
             card.header.grab_focus()
-
-    def note_undone(self, run_id: str) -> None:
-        for entry in self.session or ():
-            if isinstance(entry, CallEntry) and entry.run_id == run_id:
-                entry.note_undone()
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -298,6 +302,9 @@ class ChatView(Gtk.Box):
 
     def _on_answered(self, _card: ToolCard, request_id: str, answer: Answer) -> None:
         self.emit("answer", request_id, answer)
+
+    def _on_connect(self, _button: Gtk.Button) -> None:
+        self.emit("connect-model")
 
     def _on_stop(self, *_args: object) -> None:
         self.emit("stop")

@@ -31,6 +31,7 @@ class ConnectionDialog(Adw.Window):
     address: Adw.EntryRow = Gtk.Template.Child()
     key: Adw.PasswordEntryRow = Gtk.Template.Child()
     result: Adw.ActionRow = Gtk.Template.Child()
+    cancel_button: Gtk.Button = Gtk.Template.Child()
     save_button: Gtk.Button = Gtk.Template.Child()
     test_button: Gtk.Button = Gtk.Template.Child()
 
@@ -44,6 +45,11 @@ class ConnectionDialog(Adw.Window):
         self.name.set_text(connection.name or "Ollama")
         self.address.set_text(connection.address or _USUAL[connection.kind])
         self.kind.connect("notify::selected", weakly(self._on_kind))
+        for row in (self.name, self.address):
+            row.connect("changed", weakly(self._on_changed))
+        self.cancel_button.connect("clicked", weakly(self._on_cancel))
+        self.save_button.connect("clicked", weakly(self._on_save))
+        self.test_button.connect("clicked", weakly(self._on_test))
         self._on_changed(None)
 
     def _given(self) -> Connection:
@@ -95,21 +101,17 @@ class ConnectionDialog(Adw.Window):
             self.save_button.set_sensitive(True)
             raise
 
-    @Gtk.Template.Callback()
     def _on_changed(self, _row: Adw.EntryRow | None) -> None:
         whole = bool(self.name.get_text().strip() and self.address.get_text().strip())
         self.save_button.set_sensitive(whole)
         self.test_button.set_sensitive(whole)
 
-    @Gtk.Template.Callback()
     def _on_test(self, _button: Gtk.Button) -> None:
         self._tasks.start(self._test())
 
-    @Gtk.Template.Callback()
     def _on_save(self, _button: Gtk.Button) -> None:
         self._tasks.start(self._save())
 
-    @Gtk.Template.Callback()
     def _on_cancel(self, _button: Gtk.Button) -> None:
         self._tasks.cancel()
         self.close()

@@ -12,6 +12,7 @@ from gi.repository import GLib
 from ..paths import Paths
 from ..project.care import take_care
 from ..project.recorder import DAILY
+from .output_files import remove_old
 from .tasks import Tasks
 from .weakly import weakly
 
@@ -34,6 +35,7 @@ class DailyCare:
 
     async def _care(self) -> None:
         care = await asyncio.to_thread(take_care, self._paths)
+        await asyncio.to_thread(remove_old, self._paths.cache / "output")
         for text in (*care.notices, *care.errors):
             self._tasks.tell(text)
         for report in care.finished:

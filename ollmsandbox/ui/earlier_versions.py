@@ -16,6 +16,7 @@ from ..project.manager import ProjectManager
 from .change_items import RunData
 from .signals import signals
 from .tasks import Tasks
+from .weakly import weakly
 
 
 class EarlierVersions(Gtk.Popover):
@@ -69,13 +70,13 @@ class EarlierVersions(Gtk.Popover):
         box.append(Gtk.Label(label=text, xalign=0, hexpand=True))
         button = Gtk.Button(label=_("Restore"))
         button.update_property([Gtk.AccessibleProperty.LABEL], [_("Restore: {}").format(text)])
-        button.connect("clicked", lambda _button: self._restore(earlier))
+        button.connect("clicked", weakly(self._on_restore), earlier)
         box.append(button)
         row = Gtk.ListBoxRow(child=box, activatable=False, focusable=False)
         row.update_property([Gtk.AccessibleProperty.LABEL], [text])
         return row
 
-    def _restore(self, earlier: Earlier) -> None:
+    def _on_restore(self, _button: Gtk.Button, earlier: Earlier) -> None:
         self.popdown()
 
         def work() -> str:

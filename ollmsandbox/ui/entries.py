@@ -18,11 +18,12 @@ from gi.repository import GObject
 from ..chat.messages import Message, Role, ToolCall
 from ..chat.stored import CallRecord
 from ..permission.request import PermissionRequest, Verdict
+from ..project.apply import State
 from ..project.recorder import Report
 from ..sandbox.plan import Plan
 from ..tools.base import Outcome, Stream
 from .signals import signals
-from .terminal_store import TerminalStore
+from .terminal_store import TerminalStore, write_readable
 
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20
@@ -59,6 +60,8 @@ class MessageEntry(Entry):
         self.at = at or time.time()
         self.is_growing = role is Role.ASSISTANT
         self.partial = False
+        # The same speaker as before, in the same turn: named once.
+        self.continues = False
         self._text: list[str] = []
         self._thinking: list[str] = []
 
@@ -90,6 +93,23 @@ class MessageEntry(Entry):
         self.model = message.model or self.model
         self.is_growing = False
         self.emit("changed")
+
+
+class Speaker:
+    """Who had the word last since the person spoke."""
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+
+    def note(self, entry: MessageEntry) -> None:
+        name = None if entry.role is Role.USER else entry.model
+        entry.continues = name is not None and name == self._name
+        self._name = name
+
+    def forget(self, entry: MessageEntry) -> None:
+        """It said nothing after all."""
+        if not entry.continues:
+            self._name = None
 
 
 class Stage(Enum):
@@ -140,8 +160,8 @@ class CallEntry(Entry):
         # All that was printed, whether it is kept or not.
         self.printed = 0
         self.run_id = ""
-        # What it changed was taken back.
-        self.is_undone = False
+        # How what it changed stands, as far as it was looked up since.
+        self.states: frozenset[State] | None = None
         # All of the output, where it is much.
         self.output_file: Path | None = None
         # What the file does not hold, for the person.
@@ -218,9 +238,29 @@ class CallEntry(Entry):
         self.stage = Stage.DONE
         self.emit("changed")
 
-    def note_undone(self) -> None:
-        self.is_undone = True
-        self.emit("changed")
+    @property
+    def is_undone(self) -> bool:
+        """What it changed was taken back, all that was applied."""
+        states = self.states or frozenset()
+        return State.UNDONE in states and State.APPLIED not in states
+
+    def note_states(self, states: frozenset[State]) -> None:
+        if states != self.states:
+            self.states = states
+            self.emit("changed")
+
+    def readable_file(self) -> Path | None:
+        """All that was printed, for a text editor. Blocks; raises OSError."""
+        if self.output_file is None and self.stored_text and self._new_store is not None:
+            store = self._new_store()
+            store.write(self.stored_text.encode("utf-8", "replace"))
+            store.close()
+            self.output_file = store.path
+        if self.output_file is None:
+            return None
+        target = self.output_file.with_name(f"{self.output_file.stem}-to-read.txt")
+        write_readable(self.output_file, target)
+        return target
 
     def settle(self, report: Report) -> None:
         """What a call that was stopped had changed."""

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from gettext import gettext as _
 
 from gi.repository import Gdk, Gtk
 
+from ..errors import OllmSandboxError
 from ..permission.visible import visible_line
 from .dialogs import Choice, choose
 from .entries import CallEntry
@@ -28,7 +30,13 @@ async def open_link(window: Gtk.Window, address: str) -> None:
         Gtk.show_uri(window, address, Gdk.CURRENT_TIME)
 
 
-def open_output(window: Gtk.Window, entry: CallEntry) -> None:
+async def open_output(window: Gtk.Window, entry: CallEntry) -> None:
     """In the program that the person reads text with."""
-    if entry.output_file is not None:
-        Gtk.show_uri(window, entry.output_file.as_uri(), Gdk.CURRENT_TIME)
+    try:
+        file = await asyncio.to_thread(entry.readable_file)
+    except OSError as error:
+        raise OllmSandboxError(
+            _("The output cannot be read: {}.").format(error.strerror)
+        ) from error
+    if file is not None:
+        Gtk.show_uri(window, file.as_uri(), Gdk.CURRENT_TIME)

@@ -34,7 +34,9 @@ class MessageRow(Gtk.Box):
         self.entry = entry
         self._thinking: Gtk.Expander | None = None
         self._thoughts: Gtk.TextBuffer | None = None
-        self.append(self._heading())
+        heading = self._heading()
+        heading.set_visible(not entry.continues)
+        self.append(heading)
         if entry.thinking:
             self._think(entry.thinking)
         self._body: MarkdownView | None = None

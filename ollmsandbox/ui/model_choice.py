@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from gettext import gettext as _
 
 from gi.repository import GObject
 
@@ -53,6 +54,13 @@ class ModelChoice(GObject.Object):
         if not connection or not model:
             return None
         return self._server(self.store.find(connection)).model(model)
+
+    def why_none(self) -> str:
+        """What is in the way of talking to a model, and what can be done without one."""
+        failed = [item for item in self.items if item.link is Link.FAILED]
+        if failed and not any(item.models for item in self.items):
+            return _("{} does not answer. !commands work without a model.").format(failed[0].name)
+        return _("Choose or connect a model to talk to. !commands work without one.")
 
     def remember(self, connection: str, model: str) -> None:
         """For the next session."""

@@ -66,6 +66,11 @@ class ModelChooser(Gtk.MenuButton):
         self._list.update_property([Gtk.AccessibleProperty.LABEL], [_("Models")])
         self._list.add_css_class("navigation-sidebar")
         self._list.connect("row-activated", weakly(self._on_row))
+        none = Gtk.Label(label=_("No connection yet."))
+        none.add_css_class("dim-label")
+        for side in ("top", "bottom"):
+            getattr(none, f"set_margin_{side}")(12)
+        self._list.set_placeholder(none)
         scrolled = Gtk.ScrolledWindow(
             child=self._list,
             hscrollbar_policy=Gtk.PolicyType.NEVER,

@@ -5,7 +5,7 @@ one is shown."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gi.repository import Gio, GObject
 
@@ -13,8 +13,9 @@ from ..chat import events
 from ..chat.conversation import Conversation
 from ..chat.events import End, Event, State
 from ..chat.messages import Message, Role
+from ..project.apply import State as ChangeState
 from . import tool_words
-from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
+from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
 from .output_files import OutputFiles
 from .signals import signals
 
@@ -38,6 +39,7 @@ class OpenSession(GObject.Object):
         self.entries = Gio.ListStore.new(Entry)
         self._calls: dict[str, CallEntry] = {}
         self._growing: MessageEntry | None = None
+        self._speaker = Speaker()
         bench = conversation.bench
         self._outputs = OutputFiles(bench.paths) if bench is not None else None
         self.draft = ""
@@ -79,7 +81,17 @@ class OpenSession(GObject.Object):
         for entry in entries:
             if isinstance(entry, CallEntry):
                 self._calls[entry.call.id] = entry
+                if self._outputs is not None:
+                    entry.keep_output(self._outputs.new)
+            elif isinstance(entry, MessageEntry):
+                self._speaker.note(entry)
         self.entries.splice(0, self.entries.get_n_items(), list(entries))
+
+    def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
+        """By run: how what it changed stands now."""
+        for entry in self._calls.values():
+            if entry.run_id in states:
+                entry.note_states(states[entry.run_id])
 
     async def close(self) -> None:
         self._silence()
@@ -146,12 +158,15 @@ class OpenSession(GObject.Object):
                 self._remove(grown)
             return
         if message.text or message.thinking:
-            self.entries.append(MessageEntry.of(message))
+            entry = MessageEntry.of(message)
+            self._speaker.note(entry)
+            self.entries.append(entry)
 
     def _grow(self) -> MessageEntry:
         if self._growing is None:
             model = self.conversation.model
             self._growing = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
+            self._speaker.note(self._growing)
             self.entries.append(self._growing)
         return self._growing
 
@@ -178,6 +193,8 @@ class OpenSession(GObject.Object):
         return isinstance(last, MessageEntry) and last.partial
 
     def _remove(self, entry: Entry) -> None:
+        if isinstance(entry, MessageEntry):
+            self._speaker.forget(entry)
         found, position = self.entries.find(entry)
         if found:
             self.entries.remove(position)

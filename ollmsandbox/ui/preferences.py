@@ -28,17 +28,22 @@ class Preferences(Adw.PreferencesWindow):
         super().__init__(transient_for=parent, modal=True, search_enabled=False)
         self.set_default_size(620, 640)
         self.set_title(_("Preferences"))
-        tasks = self._tasks = Tasks(self.tell)
+        tasks = self._tasks = Tasks(weakly(self.tell))
         self.general = GeneralPage(settings)
-        self.connections = ConnectionsPage(self, desk.connections, tasks)
+        self.connections = ConnectionsPage(desk.connections, tasks)
         self.connections.connect("changed", weakly(self._on_connections))
         self.safety = SafetyPage(desk.paths, desk.rules, settings, tasks)
-        self.system = SystemPage(self, desk.paths, desk.environ, desk.manager, tasks)
+        self.system = SystemPage(desk.paths, desk.environ, desk.manager, tasks)
         self.system.connect("changed", weakly(self._on_system))
-        self.storage = StoragePage(self, desk.paths, desk.manager, tasks)
+        self.storage = StoragePage(desk.paths, desk.manager, tasks)
         for page in (self.general, self.connections, self.safety, self.system, self.storage):
             self.add(page)
-        self.connect("close-request", weakly(self._on_close))
+        self.set_destroy_with_parent(True)
+        self.connect("unmap", weakly(self._on_closed))
+
+    @property
+    def is_idle(self) -> bool:
+        return self._tasks.is_idle
 
     def tell(self, text: str) -> None:
         self.add_toast(Adw.Toast(title=GLib.markup_escape_text(text.replace("\n", " "))))
@@ -55,6 +60,5 @@ class Preferences(Adw.PreferencesWindow):
     def _on_system(self, _page: SystemPage) -> None:
         self.emit("system-changed")
 
-    def _on_close(self, _window: Adw.PreferencesWindow) -> bool:
+    def _on_closed(self, _window: Gtk.Widget) -> None:
         self._tasks.cancel()
-        return False

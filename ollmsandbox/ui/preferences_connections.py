@@ -15,7 +15,7 @@ from .connection_dialog import ConnectionDialog
 from .dialogs import Choice, choose
 from .signals import signals
 from .tasks import Tasks
-from .weakly import weakly
+from .weakly import weakly, weakly_with
 
 _KINDS = {Kind.OLLAMA: "Ollama", Kind.OPENAI: "OpenAI"}
 
@@ -25,9 +25,8 @@ class ConnectionsPage(Adw.PreferencesPage):
 
     __gsignals__ = signals({"changed": ()})
 
-    def __init__(self, window: Gtk.Window, store: ConnectionStore, tasks: Tasks) -> None:
+    def __init__(self, store: ConnectionStore, tasks: Tasks) -> None:
         super().__init__(title=_("Models"), icon_name="network-server-symbolic")
-        self._window = window
         self._store = store
         self._tasks = tasks
         self._rows: list[Gtk.Widget] = []
@@ -75,7 +74,7 @@ class ConnectionsPage(Adw.PreferencesPage):
             row.add_suffix(
                 rows.button(
                     _("Use"),
-                    lambda: self._use(connection),
+                    weakly_with(self._use, connection),
                     _("Use {} for new sessions").format(connection.name),
                 )
             )
@@ -83,14 +82,14 @@ class ConnectionsPage(Adw.PreferencesPage):
             rows.icon_button(
                 "document-edit-symbolic",
                 _("Edit {}").format(connection.name),
-                lambda: self._edit(connection),
+                weakly_with(self._open, connection),
             )
         )
         row.add_suffix(
             rows.icon_button(
                 "user-trash-symbolic",
                 _("Remove {}").format(connection.name),
-                lambda: self._remove(connection),
+                weakly_with(self._remove, connection),
             )
         )
         return row
@@ -121,7 +120,9 @@ class ConnectionsPage(Adw.PreferencesPage):
         connection = Connection(found.name, found.kind, found.address)
         row.add_suffix(
             rows.button(
-                _("Connect"), lambda: self._open(connection), _("Connect {}").format(found.name)
+                _("Connect"),
+                weakly_with(self._open, connection),
+                _("Connect {}").format(found.name),
             )
         )
         return row
@@ -129,11 +130,8 @@ class ConnectionsPage(Adw.PreferencesPage):
     def _add(self) -> None:
         self._open(Connection("", Kind.OLLAMA, ""))
 
-    def _edit(self, connection: Connection) -> None:
-        self._open(connection)
-
     def _open(self, connection: Connection) -> None:
-        dialog = ConnectionDialog(self._window, self._store, connection)
+        dialog = ConnectionDialog(rows.window_of(self), self._store, connection)
         dialog.connect("saved", weakly(self._on_saved))
         dialog.present()
 
@@ -153,7 +151,7 @@ class ConnectionsPage(Adw.PreferencesPage):
     def _remove(self, connection: Connection) -> None:
         async def remove() -> None:
             answer = await choose(
-                self._window,
+                rows.window_of(self),
                 _("Remove {}?").format(connection.name),
                 _("Its key is removed, too."),
                 (

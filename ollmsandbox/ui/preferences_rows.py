@@ -71,6 +71,13 @@ def action(title: str, subtitle: str = "") -> Adw.ActionRow:
     return row
 
 
+def window_of(page: Adw.PreferencesPage) -> Gtk.Window:
+    """Asked for when it is needed: a page that kept its window would keep it for ever."""
+    window = page.get_root()
+    assert isinstance(window, Gtk.Window)
+    return window
+
+
 def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.Button:
     """A button at the end of a row; `name` says to a screen reader what it is about."""
     made = Gtk.Button(label=label, valign=Gtk.Align.CENTER)
@@ -82,6 +89,7 @@ def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.But
 
 def icon_button(icon: str, tooltip: str, clicked: Callable[[], object]) -> Gtk.Button:
     made = Gtk.Button(icon_name=icon, tooltip_text=tooltip, valign=Gtk.Align.CENTER)
+    made.update_property([Gtk.AccessibleProperty.LABEL], [tooltip])
     made.add_css_class("flat")
     made.connect("clicked", lambda _button: clicked())
     return made

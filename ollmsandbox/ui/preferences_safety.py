@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from functools import partial
 from gettext import gettext as _
 from gettext import ngettext
 
@@ -22,7 +21,7 @@ from . import preferences_rows as rows
 from .project_state import limits_of
 from .settings import Settings
 from .tasks import Tasks
-from .weakly import weakly
+from .weakly import weakly, weakly_with
 
 _DAY = 86400
 
@@ -86,7 +85,7 @@ class SafetyPage(Adw.PreferencesPage):
                 _("In seconds; 0 for that of the profile."),
                 self._settings.number("time-limit"),
                 _DAY,
-                lambda value: self._settings.set("time-limit", value),
+                weakly(self._set_limit),
                 step=10,
             )
         )
@@ -97,6 +96,9 @@ class SafetyPage(Adw.PreferencesPage):
         self._settings.connect("changed", weakly(self._on_setting))
         self._show_profile()
         return group
+
+    def _set_limit(self, seconds: int) -> None:
+        self._settings.set("time-limit", seconds)
 
     def _on_setting(self, _settings: Settings, key: str) -> None:
         if key == "profile":
@@ -128,7 +130,9 @@ class SafetyPage(Adw.PreferencesPage):
         for rule in found:
             row = rows.action(*_words(rule))
             row.add_suffix(
-                rows.icon_button("user-trash-symbolic", _("Forget"), partial(self._forget, rule))
+                rows.icon_button(
+                    "user-trash-symbolic", _("Forget"), weakly_with(self._forget, rule)
+                )
             )
             self._rule_rows.append(row)
         if not found:

@@ -19,16 +19,14 @@ from ..trees import empty, measure
 from . import preferences_rows as rows
 from .dialogs import Choice, choose
 from .tasks import Tasks
+from .weakly import weakly
 
 
 class StoragePage(Adw.PreferencesPage):
     __gtype_name__ = "OllmStoragePage"
 
-    def __init__(
-        self, window: Gtk.Window, paths: Paths, manager: ProjectManager, tasks: Tasks
-    ) -> None:
+    def __init__(self, paths: Paths, manager: ProjectManager, tasks: Tasks) -> None:
         super().__init__(title=_("Storage"), icon_name="drive-harddisk-symbolic")
-        self._window = window
         # It may be a link to a larger disk.
         self._folder = Path(os.path.realpath(paths.playground))
         self._manager = manager
@@ -38,8 +36,8 @@ class StoragePage(Adw.PreferencesPage):
             description=_("A folder for experiments that every command can write."),
         )
         self._size = rows.action(_("Size"), _("Measuring…"))
-        self._size.add_suffix(rows.button(_("Open"), self._open, _("Open the playground")))
-        clear = rows.button(_("Clear…"), self._clear, _("Clear the playground"))
+        self._size.add_suffix(rows.button(_("Open"), weakly(self._open), _("Open the playground")))
+        clear = rows.button(_("Clear…"), weakly(self._clear), _("Clear the playground"))
         clear.add_css_class("destructive-action")
         self._size.add_suffix(clear)
         playground.add(self._size)
@@ -60,26 +58,28 @@ class StoragePage(Adw.PreferencesPage):
     async def _show_kept(self) -> None:
         days = await asyncio.to_thread(KEEP_DAYS.read, self._manager)
         mib = await asyncio.to_thread(KEEP_MIB.read, self._manager)
+        self._kept.add(rows.number(_("Keep for Days"), "", days, 3650, weakly(self._set_days)))
         self._kept.add(
-            rows.number(_("Keep for Days"), "", days, 3650, lambda n: self._set(KEEP_DAYS, n))
+            rows.number(_("At Most, in MiB"), "", mib, 1 << 20, weakly(self._set_mib), step=256)
         )
-        self._kept.add(
-            rows.number(
-                _("At Most, in MiB"), "", mib, 1 << 20, lambda n: self._set(KEEP_MIB, n), step=256
-            )
-        )
+
+    def _set_days(self, value: int) -> None:
+        self._set(KEEP_DAYS, value)
+
+    def _set_mib(self, value: int) -> None:
+        self._set(KEEP_MIB, value)
 
     def _set(self, setting: Number, value: int) -> None:
         self._tasks.start(asyncio.to_thread(setting.write, self._manager, str(value)))
 
     def _open(self) -> None:
         make_folder(self._folder)
-        Gtk.show_uri(self._window, self._folder.as_uri(), Gdk.CURRENT_TIME)
+        Gtk.show_uri(rows.window_of(self), self._folder.as_uri(), Gdk.CURRENT_TIME)
 
     def _clear(self) -> None:
         async def clear() -> None:
             answer = await choose(
-                self._window,
+                rows.window_of(self),
                 _("Clear the Playground?"),
                 _("Everything in it is deleted. This cannot be undone."),
                 (

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from functools import partial
 from gettext import gettext as _
 from gettext import ngettext
 from pathlib import Path
@@ -24,6 +23,7 @@ from . import preferences_rows as rows
 from .dialogs import Choice, choose, choose_file
 from .signals import signals
 from .tasks import Tasks
+from .weakly import weakly
 
 
 class SystemPage(Adw.PreferencesPage):
@@ -34,14 +34,12 @@ class SystemPage(Adw.PreferencesPage):
 
     def __init__(
         self,
-        window: Gtk.Window,
         paths: Paths,
         environ: Mapping[str, str],
         manager: ProjectManager,
         tasks: Tasks,
     ) -> None:
         super().__init__(title=_("System"), icon_name="computer-symbolic")
-        self._window = window
         self._paths = paths
         self._environ = environ
         self._manager = manager
@@ -59,12 +57,16 @@ class SystemPage(Adw.PreferencesPage):
         self._tier = Adw.ComboRow(title=_("Programs in It"))
         self._tier.set_model(Gtk.StringList.new([_tier_words(tier) for tier in Rootfs.tiers]))
         self._tier.set_selected(len(Rootfs.tiers) - 1)
-        self._install = rows.button(_("Install"), self._on_install, _("Install Alpine"))
+        self._install = rows.button(_("Install"), weakly(self._on_install), _("Install Alpine"))
         self._from_file = rows.icon_button(
-            "document-open-symbolic", _("Install From a File…"), self._on_from_file
+            "document-open-symbolic", _("Install From a File…"), weakly(self._on_from_file)
         )
-        self._cancel = rows.button(_("Cancel"), self._on_cancel, _("Cancel the installation"))
-        self._remove = rows.icon_button("user-trash-symbolic", _("Remove Alpine"), self._on_remove)
+        self._cancel = rows.button(
+            _("Cancel"), weakly(self._on_cancel), _("Cancel the installation")
+        )
+        self._remove = rows.icon_button(
+            "user-trash-symbolic", _("Remove Alpine"), weakly(self._on_remove)
+        )
         for button in (self._install, self._from_file, self._cancel, self._remove):
             self._status.add_suffix(button)
         self._progress = Gtk.ProgressBar(
@@ -75,9 +77,7 @@ class SystemPage(Adw.PreferencesPage):
             self._alpine.add(row)
         self._alpine.add(self._progress)
         self.add(self._alpine)
-        self._projects = Adw.PreferencesGroup(
-            title=_("Projects"), description=_("In which system the commands of each run.")
-        )
+        self._projects = Adw.PreferencesGroup(title=_("Projects"))
         self.add(self._projects)
         self._show_busy(busy=False, is_installed=False)
         tasks.start(self.refresh())
@@ -108,7 +108,7 @@ class SystemPage(Adw.PreferencesPage):
 
     def _on_from_file(self) -> None:
         async def ask() -> None:
-            file = await choose_file(self._window, _("Alpine's Mini Root Filesystem"))
+            file = await choose_file(rows.window_of(self), _("Alpine's Mini Root Filesystem"))
             if file is not None:
                 self._begin(file)
 
@@ -146,7 +146,7 @@ class SystemPage(Adw.PreferencesPage):
     def _on_remove(self) -> None:
         async def remove() -> None:
             answer = await choose(
-                self._window,
+                rows.window_of(self),
                 _("Remove Alpine?"),
                 _("Projects that use it cannot run commands until it is installed again."),
                 (
@@ -173,6 +173,11 @@ class SystemPage(Adw.PreferencesPage):
             ]
 
         found = await asyncio.to_thread(look)
+        self._projects.set_description(
+            _("In which system the commands of each run.")
+            if can_use
+            else _("They use this machine's programs. Once Alpine is installed, it can be chosen.")
+        )
         for row in self._project_rows:
             self._projects.remove(row)
         self._project_rows = [self._project_row(*one, can_use=can_use) for one in found]
@@ -189,10 +194,10 @@ class SystemPage(Adw.PreferencesPage):
         row.set_model(Gtk.StringList.new([_("This Machine"), "Alpine"]))
         row.set_selected(1 if system is System.ALPINE else 0)
         row.set_sensitive(can_use or system is System.ALPINE)
-        row.connect("notify::selected", partial(self._on_chosen, path))
+        row.connect("notify::selected", weakly(self._on_chosen), path)
         return row
 
-    def _on_chosen(self, path: str, row: Adw.ComboRow, _property: object) -> None:
+    def _on_chosen(self, row: Adw.ComboRow, _property: object, path: str) -> None:
         system = System.ALPINE if row.get_selected() else System.HOST
 
         async def choose_system() -> None:

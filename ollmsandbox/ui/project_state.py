@@ -33,7 +33,7 @@ def look(project: str, profile: str, paths: Paths, environ: Mapping[str, str]) -
     """Takes a moment; not for the main thread."""
     try:
         if not Bubble.can_wrap(environ):
-            return _without_wall()
+            return of_machine(can_wrap=False)
         loaded = profile_file.load(profile, paths.profiles, paths.cache)
         alpine = system_of(paths, project) is System.ALPINE
         bubble = Bubble(
@@ -45,7 +45,7 @@ def look(project: str, profile: str, paths: Paths, environ: Mapping[str, str]) -
         )
         return ProjectState(Wall.SANDBOXED, sections_of(bubble.plan))
     except OllmSandboxError as error:
-        return ProjectState(Wall.NONE, (Section(_("Commands cannot run here"), (str(error),)),))
+        return ProjectState(Wall.BROKEN, (Section(_("Commands cannot run here"), (str(error),)),))
 
 
 def wall_now(wall: Wall, session: OpenSession | None) -> Wall:
@@ -55,7 +55,11 @@ def wall_now(wall: Wall, session: OpenSession | None) -> Wall:
     return wall
 
 
-def _without_wall() -> ProjectState:
+def of_machine(*, can_wrap: bool) -> ProjectState:
+    """As long as no project is open."""
+    if can_wrap:
+        sentence = _("Open a project to see what its commands can read and write.")
+        return ProjectState(Wall.SANDBOXED, (Section(_("Sandboxed"), (sentence,)),))
     sentence = _("No sandbox is possible here. Each command asks, and sees what you see.")
     return ProjectState(Wall.NONE, (Section(_("Not sandboxed"), (sentence,)),))
 
@@ -64,7 +68,7 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
     """The plan's own sentences, by what they are about."""
     network, *sentences = plan.describe()
     writes = [text for text in sentences if "can be written" in text]
-    hidden = [text for text in sentences if "hidden" in text]
+    hidden = [text for text in sentences if "hidden" in text.lower()]
     rest = [text for text in sentences if text not in writes and text not in hidden]
     return tuple(
         section

@@ -17,6 +17,8 @@ class Wall(Enum):
     # A command has the network right now.
     NETWORK = "network"
     NONE = "none"
+    # Nothing runs at all: the project is gone, say.
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,14 @@ _ICONS = {
     Wall.SANDBOXED: "security-high-symbolic",
     Wall.NETWORK: "network-wired-symbolic",
     Wall.NONE: "security-low-symbolic",
+    Wall.BROKEN: "dialog-warning-symbolic",
 }
-_CLASSES = {Wall.SANDBOXED: "success", Wall.NETWORK: "warning", Wall.NONE: "warning"}
+_CLASSES = {
+    Wall.SANDBOXED: "success",
+    Wall.NETWORK: "warning",
+    Wall.NONE: "warning",
+    Wall.BROKEN: "warning",
+}
 
 
 class SandboxBadge(Gtk.MenuButton):
@@ -67,6 +75,7 @@ class SandboxBadge(Gtk.MenuButton):
             Wall.SANDBOXED: _("Sandboxed, no network"),
             Wall.NETWORK: _("Sandboxed, network on"),
             Wall.NONE: _("Not sandboxed: asks each time"),
+            Wall.BROKEN: _("Commands cannot run"),
         }[wall]
         self._icon.set_from_icon_name(_ICONS[wall])
         self._label.set_label(words)

@@ -11,6 +11,7 @@ from gi.repository import GObject
 from ..chat.desk import Desk
 from ..chat.providers.connections import TOUR
 from ..chat.stored import SessionInfo
+from ..errors import OllmSandboxError
 from ..project.recorder import Mode
 from ..tools.workbench import Workbench
 from .model_choice import ModelChoice
@@ -55,6 +56,10 @@ class Sessions(GObject.Object):
         return await asyncio.shield(self._opening[session_id])
 
     async def new(self, project: str | None) -> OpenSession:
+        """Or one in which nothing was said yet."""
+        for session in self.open_ones:
+            if session.project == project and not session.entries.get_n_items():
+                return session
         if project is not None:
             await asyncio.to_thread(self._desk.manager.add_project, project)
         conversation = await self._desk.open(project, with_model=False)
@@ -102,8 +107,11 @@ class Sessions(GObject.Object):
 
     async def title(self, session_id: str) -> str:
         def look() -> str:
-            found = [i for i in self._desk.history.sessions() if i.id == session_id]
-            return found[0].title if found else ""
+            try:
+                found = self._desk.history.find(session_id)
+            except OllmSandboxError:
+                return ""  # nothing was said in it yet, or it is deleted
+            return found.title if found.id == session_id else ""
 
         return await asyncio.to_thread(look)
 
@@ -116,9 +124,11 @@ class Sessions(GObject.Object):
 
     async def _open_stored(self, session_id: str) -> OpenSession:
         stored = await asyncio.to_thread(self._desk.history.load, session_id)
+        states = await asyncio.to_thread(self._desk.history.states, session_id)
         conversation = await self._desk.open(None, session_id=session_id, with_model=False)
         session = OpenSession(conversation, stored.info.project or None)
         session.show_stored(entries_of(stored))
+        session.note_states(states)
         session.draft = stored.draft
         connections = await asyncio.to_thread(self._choice.store.all)
         known = stored.info.connection in {one.name for one in (*connections, TOUR)}

@@ -33,6 +33,7 @@ class Sidebar(Gtk.Box):
     search: Gtk.SearchEntry = Gtk.Template.Child()
     pages: Gtk.Stack = Gtk.Template.Child()
     listbox: Gtk.ListBox = Gtk.Template.Child()
+    add_button: Gtk.Button = Gtk.Template.Child()
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,6 +45,9 @@ class Sidebar(Gtk.Box):
             action.connect("activate", weakly(self._on_action))
             actions.add_action(action)
         self.insert_action_group("sidebar", actions)
+        self.search.connect("search-changed", weakly(self._on_search))
+        self.listbox.connect("row-activated", weakly(self._on_activated))
+        self.add_button.connect("clicked", weakly(self._on_add))
         self._fill()
 
     @property
@@ -86,17 +90,14 @@ class Sidebar(Gtk.Box):
     def _on_action(self, action: Gio.SimpleAction, target: GLib.Variant) -> None:
         self.emit(action.get_name(), target.get_string())
 
-    @Gtk.Template.Callback()
     def _on_activated(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
         if isinstance(row, SessionRow):
             self.emit("open-session", row.item.id)
         elif isinstance(row, ProjectRow) and row.item.path and not row.item.is_missing:
             self.emit("new-session", row.item.path)
 
-    @Gtk.Template.Callback()
     def _on_search(self, _entry: Gtk.SearchEntry) -> None:
         self.emit("search", self.searched)
 
-    @Gtk.Template.Callback()
     def _on_add(self, _button: Gtk.Button) -> None:
         self.emit("add-project")

@@ -71,8 +71,11 @@ class SidebarController:
         self._show(await self._sessions.open(session_id))
 
     async def new_session(self, project: str | None) -> None:
-        self._show(await self._sessions.new(project))
-        await self.refresh()
+        try:
+            self._show(await self._sessions.new(project))
+        finally:
+            # Its folder may be gone, which is then to be seen.
+            await self.refresh()
 
     async def open_project(self) -> None:
         path = await choose_folder(self._window, _("Open a Project"))

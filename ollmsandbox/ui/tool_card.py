@@ -147,6 +147,8 @@ class ToolCard(Gtk.Box):
             self._begin_clock()
         elif entry.stage is Stage.DONE:
             self._end_clock()
+            if self.usage is not None:
+                self.usage.graph.set_visible(self.usage.graph.has_curve)
             if self.output is not None:
                 self.output.finish()
             self._show_note()
@@ -197,14 +199,14 @@ class ToolCard(Gtk.Box):
         report = entry.report
         listed: list[str] = []
         if report is not None:
-            text = words.changed(report)
+            text = words.changed(report, entry.states)
             listed = [words.change_line(item) for item in report.changes[:_MOST_LISTED]]
             if len(report.changes) > _MOST_LISTED:
                 listed.append(_("and {} more").format(len(report.changes) - _MOST_LISTED))
-            self.undo_button.set_visible(words.can_undo(report))
+            self.undo_button.set_visible(words.can_undo(entry))
         elif entry.record is not None:
             text = words.stored_changes(entry)
-            self.undo_button.set_visible(entry.is_undone)
+            self.undo_button.set_visible(words.can_undo(entry))
         else:
             text = words.live_changes(entry.changed_count, entry.last_changed, self._project)
             self.undo_button.set_visible(False)

@@ -12,7 +12,7 @@ from gettext import ngettext
 from ..chat.answers import STOPPED
 from ..permission.visible import visible_line
 from ..project.apply import Recorded, State
-from ..project.changes import Kind
+from ..project.changes import Kind, Type
 from ..project.recorder import Report
 from ..sandbox.result import Stop
 from .entries import CallEntry, Stage
@@ -149,13 +149,18 @@ def live_changes(count: int, last: str, project: str | None) -> str:
     ).format(count=count, last=shown)
 
 
-def changed(report: Report) -> str:
-    count = len(report.changes)
+def changed(report: Report, states: frozenset[State] | None = None) -> str:
+    """`states`: how they stand since, if it is known."""
+    # A folder is told of by what is in it, as in the list of changes.
+    items = [i for i in report.changes if i.change.type is not Type.FOLDER] or report.changes
+    count = len(items)
     if not count:
         return ""
     text = ngettext("{} file changed", "{} files changed", count).format(count)
-    waiting = sum(item.state in _WAITS for item in report.changes)
-    conflicts = sum(item.state is State.CONFLICT for item in report.changes)
+    if states is not None and not states & set(_WAITS):
+        return text
+    waiting = sum(item.state in _WAITS for item in items)
+    conflicts = sum(item.state is State.CONFLICT for item in items)
     if conflicts:
         one = _("; one was changed by you meanwhile and waits")
         return text + (
@@ -181,5 +186,9 @@ def change_line(item: Recorded) -> str:
     return f"{_SIGNS[change.kind]} {visible_line(change.path)}"
 
 
-def can_undo(report: Report) -> bool:
-    return any(item.state is State.APPLIED for item in report.changes)
+def can_undo(entry: CallEntry) -> bool:
+    """Or was undone, which is said in the same place."""
+    if entry.states is not None:
+        return State.APPLIED in entry.states or entry.is_undone
+    report = entry.report
+    return report is not None and any(item.state is State.APPLIED for item in report.changes)

@@ -110,6 +110,11 @@ class UsageGraph(Gtk.Box):
         self.description = ""
         self.update_property([Gtk.AccessibleProperty.LABEL], [_("Use of the machine")])
 
+    @property
+    def has_curve(self) -> bool:
+        """It was watched long enough for something to be drawn."""
+        return len(self.memory.values) > 1
+
     def add(self, sample: Sample) -> None:
         if sample.cpu is not None and math.isfinite(sample.cpu):
             self.cpu.add(sample.cpu, cpu_words(sample.cpu))

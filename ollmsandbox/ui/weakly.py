@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
 
 
 def weakly(method: Callable[P, R]) -> Callable[P, R | None]:
@@ -24,3 +25,9 @@ def weakly(method: Callable[P, R]) -> Callable[P, R | None]:
         return None if alive is None else alive(*arguments, **options)
 
     return call
+
+
+def weakly_with(method: Callable[[A], R], argument: A) -> Callable[[], R | None]:
+    """The same with what it is to be called with."""
+    call = weakly(method)
+    return lambda: call(argument)

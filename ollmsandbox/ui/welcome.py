@@ -29,9 +29,14 @@ class Welcome(Adw.Bin):
     checks: Gtk.ListBox = Gtk.Template.Child()
     verdict: Gtk.Label = Gtk.Template.Child()
     tour_button: Gtk.Button = Gtk.Template.Child()
+    project_button: Gtk.Button = Gtk.Template.Child()
+    model_button: Gtk.Button = Gtk.Template.Child()
 
     def __init__(self) -> None:
         super().__init__()
+        self.tour_button.connect("clicked", weakly(self._on_tour))
+        self.project_button.connect("clicked", weakly(self._on_project))
+        self.model_button.connect("clicked", weakly(self._on_model))
         self.show_capabilities(None)
 
     def show_capabilities(self, found: Capabilities | None) -> None:
@@ -77,15 +82,12 @@ class Welcome(Adw.Bin):
     def _on_system(self, _row: Adw.ActionRow) -> None:
         self.emit("choose-system")
 
-    @Gtk.Template.Callback()
     def _on_tour(self, _button: Gtk.Button) -> None:
         self.emit("take-tour")
 
-    @Gtk.Template.Callback()
     def _on_project(self, _button: Gtk.Button) -> None:
         self.emit("open-project")
 
-    @Gtk.Template.Callback()
     def _on_model(self, _button: Gtk.Button) -> None:
         self.emit("connect-model")
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from gettext import gettext as _
 
-from gi.repository import Adw, Gio, GLib, Gtk
+from gi.repository import Adw, Gio, GLib, GObject, Gtk
 
 from ..chat.desk import Desk
 from ..permission.request import PermissionRequest
@@ -144,12 +144,13 @@ class Window(Adw.ApplicationWindow):
         self.pages.add_named(self.welcome, "welcome")
         self.chat = ChatView(self._settings)
         self.chat.connect("show-changes", weakly(self._on_show_changes))
+        self.chat.connect("connect-model", weakly(self._on_connect_model))
         self.pages.add_named(self.chat, "chat")
         self.changes = ChangesView(self._desk.manager, self._settings, self.tell)
         self.changes.connect("count-changed", weakly(self._on_changes_counted))
         self.changes_place.set_child(self.changes)
         self._talk = ChatController(
-            self, self.chat, self.changes, self._asker, self._desk.manager, self._tasks
+            self, self.chat, self.changes, self._asker, self._desk.history, self._tasks
         )
         self.changes_button.connect("toggled", weakly(self._on_changes_toggled))
         for name in ("reveal-flap", "folded"):
@@ -166,7 +167,7 @@ class Window(Adw.ApplicationWindow):
             "open-project": self._on_open_project,
             "take-tour": self._on_take_tour,
             "export-session": self._on_export,
-            "preferences": self._on_preferences,
+            "preferences": self._preferences,
             "about": self._on_about,
             "back": self._on_back,
             "toggle-changes": self._on_toggle_changes,
@@ -178,6 +179,10 @@ class Window(Adw.ApplicationWindow):
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", weakly(method))
             self.add_action(action)
+            if name in ("export-session", "toggle-changes"):
+                self.changes_button.bind_property(
+                    "sensitive", action, "enabled", GObject.BindingFlags.SYNC_CREATE
+                )
 
     # --- the beginning and the end ---------------------------------------------------------------
 
@@ -282,9 +287,7 @@ class Window(Adw.ApplicationWindow):
         current = (session.connection, session.model_name) if session else self._choice.default()
         self.model_chooser.show(self._choice.items, current)
         if session is not None:
-            can_talk = session.conversation.model is not None
-            why = _("Choose or connect a model to talk to. !commands work without one.")
-            self.chat.set_can_send("" if can_talk else why)
+            self.chat.set_can_send("" if session.conversation.model else self._choice.why_none())
 
     # --- what the person does --------------------------------------------------------------------
 
@@ -329,10 +332,7 @@ class Window(Adw.ApplicationWindow):
         if self._session is not None:
             self._tasks.start(export_session(self, self._desk.history, self._session.id))
 
-    def _on_preferences(self, *_args: object) -> None:
-        self._preferences()
-
-    def _preferences(self) -> Preferences:
+    def _preferences(self, *_args: object) -> Preferences:
         preferences = Preferences(self, self._desk, self._settings)
         preferences.connect("connections-changed", weakly(self._on_refresh_models))
         preferences.connect("system-changed", weakly(self._on_system_changed))
@@ -349,8 +349,7 @@ class Window(Adw.ApplicationWindow):
             self.leaflet.set_visible_child_name("sidebar")
 
     def _on_toggle_changes(self, *_args: object) -> None:
-        if self._session is not None:
-            self.flap.set_reveal_flap(not self.flap.get_reveal_flap())
+        self.flap.set_reveal_flap(not self.flap.get_reveal_flap())
 
     def _on_changes_toggled(self, button: Gtk.ToggleButton) -> None:
         self.flap.set_reveal_flap(button.get_active())
@@ -396,6 +395,6 @@ class Window(Adw.ApplicationWindow):
         self.changes_count.set_visible(count > 0)
 
     def _on_resized(self, *_args: object) -> None:
-        width, _height = self.get_default_size()
-        beside = self.flap.get_reveal_flap() and not self.flap.get_folded()
-        self.badge.set_narrow(beside or 0 < width < _NARROW)
+        width = self.get_default_size()[0]
+        # With words, it would leave the changes no room beside the chat.
+        self.badge.set_narrow(self.flap.get_reveal_flap() or 0 < width < _NARROW)

@@ -15,6 +15,8 @@ import pytest
 from attack import IS_ROOT, folder_elsewhere, python, run_while
 from conftest import Person, cli_argv
 
+from ollmsandbox.errors import ProjectError
+from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.sandbox import profile_file
 from ollmsandbox.sandbox.mounts import OverlayWay
 from ollmsandbox.sandbox.probe import Capabilities, probe
@@ -204,6 +206,54 @@ def test_the_home_folder_can_be_seen_in_a_second_place(person: Person) -> None:
         )
         assert "No such file" in done.stderr or reads, done.stderr
         assert (SECRET in done.stdout) is reads
+
+
+# Secrets in a folder that the person opened to commands.
+
+
+def agree(person: Person, *folders: Path) -> None:
+    manager = ProjectManager(person.paths)
+    try:
+        for folder in folders:
+            (person.project / folder.name).symlink_to(folder)
+            manager.agree(manager.project_for(person.project), folder)
+    finally:
+        manager.close()
+
+
+def test_reading_secrets_in_a_folder_that_was_agreed_to(
+    person: Person, found: Capabilities
+) -> None:
+    cargo = person.home / ".cargo"
+    secret = put_secret(cargo / "credentials.toml")
+    (cargo / "config.toml").write_text("not a secret\n")
+    agree(person, cargo)
+    # As it is, under another name, and through the link.
+    attack = f"{read_all(cargo, '.')}; mv ~/.cargo a; cp -a ~/.cargo/. b; cat a/* b/* 2>&1; true"
+    result = person.run(attack, capabilities=found)
+    assert "not a secret" in result.stdout.text
+    assert SECRET not in result.stdout.text
+    assert secret.read_text() == f"{SECRET}\n"
+    assert person.run_outside(read_all(cargo, ".")).stdout.count(SECRET) == 2
+
+
+def test_replacing_secrets_in_a_folder_that_was_agreed_to(person: Person) -> None:
+    keys = put_secret(person.home / "work" / "keys" / "id_rsa").parent
+    agree(person, keys.parent)
+    person.environ["GNUPGHOME"] = str(keys)
+    attack = "cd ~/work; rm -rf keys; mv keys other; mkdir keys; echo mine >keys/id_rsa; cat */*"
+    assert person.run(attack).stdout.text == ""
+    assert [path.name for path in keys.parent.iterdir()] == ["keys"]
+    assert (keys / "id_rsa").read_text() == f"{SECRET}\n"
+
+
+def test_agreeing_to_a_folder_that_is_hidden_opens_nothing(
+    person: Person, found: Capabilities
+) -> None:
+    put_secret(person.home / ".ssh" / "keys" / "id_rsa")
+    agree(person, person.home / ".ssh" / "keys")
+    with pytest.raises(ProjectError, match=r"\.ssh, which they may not see"):
+        person.run(read_all(person.home / ".ssh"), capabilities=found)
 
 
 # Secrets that come, or move, while a command runs.

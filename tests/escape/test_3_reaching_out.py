@@ -7,6 +7,8 @@ import os
 import platform
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -22,7 +24,7 @@ from attack import (
     run_while,
     works_outside,
 )
-from conftest import Person, make_person
+from conftest import ROOT, Person, make_person
 
 KINDS = {
     "stream": socket.SOCK_STREAM,
@@ -289,6 +291,44 @@ def test_a_unix_socket_with_the_network_granted(
         why = refusal(person, send_to(str(seen), kind, way), network=True)
         assert why == "EAFNOSUPPORT"
         assert not server.reached()
+
+
+# A mount namespace of its own stands for the machine, so that nothing else sees the mount.
+MACHINE = """
+import os, socket, subprocess, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1].split(":")
+from attack import Listener, refusal, works_outside
+from conftest import Person
+
+home, path, kind, attack = Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+person = Person(home, home / "project", {**os.environ, "HOME": str(home)}, knows_machine=False)
+subprocess.run(["mount", "-t", "tmpfs", "disk", path.parent], check=True)
+with Listener(socket.AF_UNIX, kind, str(path)) as server:
+    print(bool(refusal(person, attack)), server.reached())
+    print(works_outside(person, attack), server.reached())
+"""
+
+
+@pytest.mark.parametrize(("kind", "way"), SHORT)
+@pytest.mark.parametrize("place", ["home folder", "project"])
+def test_a_unix_socket_on_what_is_mounted_there(
+    person: Person, kind: str, way: str, place: str
+) -> None:
+    # What is mounted below an overlay is bound back, and a bind does not stop a connection.
+    path = place_for(place, person).parent / "mounted" / "s"
+    path.parent.mkdir()
+    modules = f"{ROOT}:{ROOT}/tests:{ROOT}/tests/escape"
+    attack = send_to(str(path), kind, way)
+    given = [modules, str(person.home), str(path), str(int(KINDS[kind])), attack]
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", sys.executable, "-c", MACHINE, *given],
+        env=person.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True False\nTrue True\n", "")
 
 
 def _renamed(folder: Path, kind: str) -> Listener:

@@ -4,6 +4,7 @@ not lead the copy-back to anything but the named path in the project."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from attack import IS_ROOT, attempt, python, refusal
-from conftest import Person
+from conftest import Person, cli_argv
 
 from ollmsandbox import loop, trees
 from ollmsandbox.errors import OllmSandboxError
@@ -737,13 +738,13 @@ def test_upper_and_lower_case(person: Person) -> None:
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW], ids=lambda mode: str(mode.value))
 def test_folders_deeper_than_any_path_is_long(person: Person, mode: Mode, cleared: None) -> None:
     attack = """
-    for _ in range(3000):
+    for _ in range(1000):
         os.mkdir('deep')
         os.chdir('deep')
     open('bottom', 'w').close()
     """
     report = settle(person, python(attack) + "; echo new >file", mode)
-    assert {skip.path.count("/") for skip in report.skipped} <= {*range(3001)}
+    assert {skip.path.count("/") for skip in report.skipped} <= {*range(1001)}
     if mode is Mode.REVIEW:
         report = review(person, "apply", report.run_id)
     assert states(report)["file"] is State.APPLIED
@@ -757,16 +758,49 @@ def test_folders_deeper_than_any_path_is_long(person: Person, mode: Mode, cleare
 def test_folders_deeper_than_a_program_may_open_files(person: Person, cleared: None) -> None:
     # Each level that is looked at takes a descriptor, and each path names all levels above it.
     attack = """
-    for _ in range(5000):
+    for _ in range(2500):
         os.mkdir('d')
         os.chdir('d')
     """
     report = settle(person, python(attack) + "; echo new >file")
     assert (person.project / "file").read_text() == "new\n"
-    assert len(report.changes) < 5000
+    assert len(report.changes) < 2500
     assert report.skipped
     assert not list(person.paths.cache.glob("overlay-*"))
     assert person.run("echo fine").stdout.text == "fine\n"
+
+
+@pytest.mark.parametrize(("act", "mode"), [("make", "review"), ("remove", "auto")])
+def test_folders_deeper_than_the_machine_lets_anybody_open_files(
+    person: Person, act: str, mode: str, cleared: None
+) -> None:
+    make = python("for _ in range(600):\n    os.mkdir('d')\n    os.chdir('d')")
+    if act == "remove":
+        person.run_outside(make)
+    attack = f"{make if act == 'make' else 'rm -rf d'}; echo new >file"
+
+    def limited(*arguments: str) -> subprocess.CompletedProcess[str]:
+        # As some systems are set up, and containers on them.
+        argv = ["prlimit", "--nofile=1024:1024", *cli_argv(*arguments)]
+        return subprocess.run(
+            argv,
+            cwd=person.project,
+            env=person.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = limited("run", "--apply", mode, "--json", "-c", attack)
+    document = json.loads(done.stdout)
+    assert (document["exit_code"], document["errors"], done.returncode) == (0, [], 0), done.stderr
+    assert "too deep" in str(document["skipped"])
+    assert not list(person.paths.cache.glob("overlay-*"))
+    if mode == "review":
+        assert not (person.project / "file").exists()
+        limited("apply")
+    assert (person.project / "file").read_text() == "new\n"
+    assert limited("run", "-c", "echo fine").stdout == "fine\n"
 
 
 def test_six_thousand_empty_files(person: Person) -> None:

@@ -56,7 +56,7 @@ class Client:
         async with Exchange(request, timeouts, _MOST_OF_A_LIST) as exchange:
             await self._check(exchange, request.url, model)
             data = await exchange.read_all(_MOST_OF_A_LIST)
-        text = data.decode("utf-8", "replace")
+        text = self.mask.whole(data.decode("utf-8", "replace"))
         try:
             found = read_json(text)
         except ValueError:

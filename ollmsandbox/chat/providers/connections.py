@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ...errors import OllmSandboxError
-from ...paths import Paths, make_folder, write_atomically
+from ...paths import Paths, write_atomically
 from .address import is_loopback
 from .base import ProviderError, Server
 from .connections_file import (
@@ -25,11 +24,10 @@ from .connections_file import (
     read,
     write,
 )
-from .http import Timeouts
 from .keys import Keys, Place
-from .ollama import OllamaServer
-from .openai import OpenAIServer
+from .locked import locked
 from .tour import TourServer
+from .usual import Timeouts
 
 __all__ = ["TOUR", "Connection", "ConnectionStore", "Kind", "Listing"]
 
@@ -92,7 +90,9 @@ class ConnectionStore:
                 )
             else:
                 others = (*listing.connections, connection)
-            self._write(replace(listing, connections=others))
+            # The only one was what the person began with; it stays so beside a second one.
+            first = names[0] if len(names) == 1 else ""
+            self._write(Listing(others, listing.default or first))
         return connection
 
     async def remove(self, name: str) -> None:
@@ -127,6 +127,10 @@ class ConnectionStore:
                 known.append(await self._keys.get(connection.name, connection.key))
             return known[0]
 
+        # They bring requests with them, a fifth of the time until the window is there.
+        from .ollama import OllamaServer
+        from .openai import OpenAIServer
+
         source = find_key if known or connection.key is not Place.NONE else None
         timeouts = Timeouts(idle=connection.idle)
         if connection.kind is Kind.OPENAI:
@@ -142,9 +146,7 @@ class ConnectionStore:
     @contextmanager
     def _changing(self) -> Iterator[Listing]:
         """Nobody else changes the file meanwhile."""
-        lock = make_folder(self._file.parent) / ".connections.lock"
-        with open(lock, "w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with locked(self._file):
             yield self._read()
 
     def _read(self) -> Listing:
@@ -170,8 +172,8 @@ class ConnectionStore:
         except OSError as error:
             raise OllmSandboxError(f"{self._file}: {why} Mend it.") from error
         self.notices.append(
-            f"{self._file} has a mistake in {why} It is kept as {aside.name}; "
-            "mend it and give it its old name to have it back."
+            f"{self._file}: {why} It is kept as {aside.name}; mend it and give it its old name to "
+            "have it back."
         )
         return Listing()
 

@@ -11,10 +11,9 @@ import yaml
 
 from .address import ollama_root, openai_root
 from .base import ProviderError
-from .http import Timeouts
 from .keys import Place
-from .ollama import ROOM
 from .tour import NAME
+from .usual import ROOM, Timeouts
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,63}")
 _HEADER = """\

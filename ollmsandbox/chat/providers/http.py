@@ -18,20 +18,14 @@ from ... import __version__
 from .base import ProviderError
 from .failures import broke_off, from_exception
 from .line import CutError, Line, open_session
+from .usual import Timeouts
+
+__all__ = ["Exchange", "Request", "Timeouts"]
 
 # So many pieces may wait for the reader; then the thread waits, and with it the server.
 _MOST_WAITING = 64
 _PIECE = 64 * 1024
 _MOST = 64 << 20
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """Seconds."""
-
-    connect: float = 10.0
-    # Without a single byte. A model may think for long before it says anything.
-    idle: float = 300.0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +16,7 @@ import yaml
 
 from ...paths import Paths, write_atomically
 from .base import ProviderError
+from .locked import locked
 
 if TYPE_CHECKING:
     from gi.repository import Gio, Secret
@@ -58,7 +60,8 @@ class Keys:
         try:
             await self._ask_keyring(lambda cancel: _store(name, key, cancel))
         except ProviderError:
-            self._write({**self._read(), name: key})
+            with self._changing() as kept:
+                kept[name] = key
             return Place.FILE
         self._forget(name)
         return Place.KEYRING
@@ -70,9 +73,9 @@ class Keys:
             self._forget(name)
 
     def _forget(self, name: str) -> None:
-        kept = self._read()
-        if kept.pop(name, None) is not None:
-            self._write(kept)
+        if name in self._read():
+            with self._changing() as kept:
+                kept.pop(name, None)
 
     def _read(self) -> dict[str, str]:
         try:
@@ -88,10 +91,18 @@ class Keys:
             )
         return {str(name): key for name, key in found.items() if isinstance(key, str)}
 
-    def _write(self, keys: Mapping[str, str]) -> None:
-        text = yaml.safe_dump(dict(keys), allow_unicode=True)
-        # Made for its owner alone from the first moment.
-        write_atomically(self._file, f"# API keys. Keep this file to yourself.\n{text}")
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, str]]:
+        """What is in it, to be changed; no other program does so meanwhile."""
+        with locked(self._file):
+            kept = self._read()
+            yield kept
+            text = yaml.safe_dump(kept, allow_unicode=True)
+            try:
+                # Made for its owner alone from the first moment.
+                write_atomically(self._file, f"# API keys. Keep this file to yourself.\n{text}")
+            except OSError as error:
+                raise ProviderError(f"{self._file} cannot be written: {error.strerror}.") from error
 
     async def _ask_keyring(self, ask: Callable[[Gio.Cancellable], T]) -> T:
         if not _has_bus(self._environ):

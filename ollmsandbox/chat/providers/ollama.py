@@ -12,14 +12,11 @@ from .address import ollama_root
 from .base import Called, Finished, ModelInfo, Piece, ProviderError, Usage
 from .client import Client, KeySource, retried
 from .failures import broke_off, not_a_model_server
-from .http import Timeouts
 from .lines import LineReader
 from .outgoing import answered, arguments_object, names_of_calls, tool_list
 from .reading import CallMaker, Words, a_list, a_number, a_text, inside, read_object
+from .usual import ROOM, Timeouts
 
-# Ollama gives a model 4096 tokens or fewer unless asked, and forgets the rest without a word; all
-# that a model could take may be more than the machine's memory.
-ROOM = 32768
 _AT_ONCE = 4
 
 

@@ -16,7 +16,6 @@ from .tour_sample import MARK, RIGHT, WRONG, make_sample
 __all__ = ["NAME", "TourModel", "TourServer", "make_sample"]
 
 NAME = "Tour (scripted, no AI)"
-DELAY = 0.02
 
 _FIX = r"sed -i 's/for item in basket)/for item, number in basket.items())/; "
 _FIX += r"s/sum(prices\[item\] for/sum(prices[item] * number for/' basket.py"
@@ -160,8 +159,8 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
 
 
 class TourServer:
-    def __init__(self, *, delay: float = DELAY) -> None:
-        self._delay = delay
+    # Seconds between two words, as if somebody thought about them.
+    delay = 0.02
 
     @property
     def address(self) -> str:
@@ -171,13 +170,13 @@ class TourServer:
         return [ModelInfo(NAME, can_call_tools=True, is_loaded=True)]
 
     def model(self, name: str) -> TourModel:
-        return TourModel(delay=self._delay)
+        return TourModel(delay=self.delay)
 
 
 class TourModel:
     """Knows where it is from what was said, and from nothing else: it goes on after a restart."""
 
-    def __init__(self, *, delay: float = DELAY) -> None:
+    def __init__(self, *, delay: float) -> None:
         self._delay = delay
 
     @property

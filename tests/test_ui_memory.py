@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is closed is freed: a widget that holds itself would stay as long as the program runs."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+from conftest import Person
+from gi.repository import Adw, Gtk
+from ui_helper import Screen
+from window_helper import finish, running_loop, wait_until
+
+from ollmsandbox.chat.desk import Desk
+from ollmsandbox.chat.providers.connections import Connection, Kind
+from ollmsandbox.ui.asking import WindowAsker
+from ollmsandbox.ui.changes_view import ChangesView
+from ollmsandbox.ui.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.preferences import Preferences
+from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.sidebar import Sidebar
+from ollmsandbox.ui.sidebar_rows import ProjectItem, SessionItem
+from ollmsandbox.ui.welcome import Welcome
+
+
+@pytest.fixture
+def desk(screen: Screen, person: Person) -> Iterator[Desk]:
+    with running_loop():
+        made = Desk(person.paths, person.environ, WindowAsker())
+        yield made
+        made.close()
+
+
+def freed(weak: Callable[[], Gtk.Widget | None]) -> bool:
+    gc.collect()
+    return weak() is None
+
+
+def used(make: Callable[[], Gtk.Widget]) -> weakref.ref[Gtk.Widget]:
+    """Shown, and closed again."""
+    widget = make()
+    window = Adw.Window(content=widget)
+    window.present()
+    wait_until(widget.get_mapped)
+    window.destroy()
+    return weakref.ref(widget)
+
+
+def test_the_first_page_is_freed(desk: Desk) -> None:
+    weak = used(Welcome)
+    wait_until(lambda: freed(weak))
+
+
+def test_the_side_pane_is_freed(desk: Desk) -> None:
+    def make() -> Gtk.Widget:
+        sidebar = Sidebar()
+        sidebar.show([ProjectItem("/src", "src", sessions=(SessionItem("1", "one"),))])
+        return sidebar
+
+    weak = used(make)
+    wait_until(lambda: freed(weak))
+
+
+def test_the_changes_and_the_page_of_one_are_freed(desk: Desk, person: Person) -> None:
+    assert finish(person.bubble().exec("echo 1 > new.txt")).exit_code == 0
+
+    def use() -> weakref.ref[Gtk.Widget]:
+        view = ChangesView(desk.manager, Settings(person.paths), print)
+        window = Adw.Window(content=view)
+        window.present()
+        view.show_project(str(person.project))
+        wait_until(lambda: len(view.items) > 1)
+        view.list_view.emit("activate", 1)
+        assert view.page is not None
+        page = weakref.ref(view.page)
+        wait_until(lambda: view.page is not None and view.page.place.get_child())
+        view.show_list()
+        wait_until(lambda: freed(page))
+        window.destroy()
+        return weakref.ref(view)
+
+    weak = use()
+    wait_until(lambda: freed(weak))
+
+
+def test_the_dialog_of_a_connection_is_freed(desk: Desk) -> None:
+    parent = Adw.Window()
+    parent.present()
+
+    def use() -> weakref.ref[Gtk.Widget]:
+        dialog = ConnectionDialog(parent, desk.connections, Connection("", Kind.OLLAMA, ""))
+        dialog.present()
+        wait_until(dialog.get_mapped)
+        dialog.close()
+        return weakref.ref(dialog)
+
+    weak = use()
+    wait_until(lambda: freed(weak))
+    parent.destroy()
+
+
+def test_the_preferences_are_freed(desk: Desk, person: Person) -> None:
+    parent = Adw.Window()
+    parent.present()
+    settings = Settings(person.paths)
+
+    def use() -> weakref.ref[Gtk.Widget]:
+        window = Preferences(parent, desk, settings)
+        window.present()
+        wait_until(window.get_mapped)
+        wait_until(lambda: window.is_idle)
+        window.close()
+        return weakref.ref(window)
+
+    weak = use()
+    wait_until(lambda: freed(weak))
+    parent.destroy()
