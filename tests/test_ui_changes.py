@@ -206,6 +206,7 @@ def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> No
     run(pane.person, "touch a b c")
     pane.show()
     wait_until(lambda: len(pane.view.items) == 4)
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
     files = pane.view.items[1:]
     pane.view.refresh()
     wait_until(lambda: len(asyncio.all_tasks()) == 1)
@@ -215,6 +216,18 @@ def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> No
     wait_until(lambda: len(asyncio.all_tasks()) == 1)
     pane.view.list_view.emit("activate", 0)
     wait_until(lambda: len(pane.view.items) == 4)
+
+
+def test_what_was_discarded_is_applied_after_all(pane: Pane) -> None:
+    run(pane.person, "echo 1 > new", Mode.REVIEW)
+    pane.show()
+    press(pane.view, "Discard")
+    wait_until(lambda: says(pane.view, "discarded"))
+    assert not (pane.person.project / "new").exists()
+    page = pane.open("new")
+    press(page, "Apply")
+    wait_until((pane.person.project / "new").exists)
+    wait_until(lambda: says(page, "Applied"))
 
 
 def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:

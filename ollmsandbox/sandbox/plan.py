@@ -111,7 +111,7 @@ def make_plan(
     if home == "/" or not os.path.isdir(home):
         raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
     hidden = hidden_paths(profile, paths, environ)
-    _check_visible(overlay, hidden)
+    check_visible(overlay, hidden)
     builder = _Builder(project, home, hidden, paths, host, way, locked=mounts_are_locked)
     limits = profile.limits
     inside = f"{home}/playground"
@@ -361,7 +361,7 @@ class _Builder:
         )
 
 
-def _check_visible(overlay: Overlay, hidden: Sequence[str]) -> None:
+def check_visible(overlay: Overlay, hidden: Sequence[str]) -> None:
     project, *linked = (root.path for root in overlay.roots)
     for name in set(hidden).intersection(folders_of(project)):
         raise ProjectError(

@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ..errors import ProjectError, RootfsError
+from ..errors import RootfsError
 from ..paths import Paths
 from .hidden import hidden_paths
-from .host import Host, below, folders_of, in_any
+from .host import Host, below, in_any
 from .layer import MOUNT_POINTS as MOST_LAYERS
 from .layer import spec_for
 from .mounts import (
@@ -29,7 +29,7 @@ from .mounts import (
 )
 from .overlay import Overlay
 from .places import own_code
-from .plan import Plan
+from .plan import Plan, check_visible
 from .profile import Profile
 from .rootfs_environment import PLAYGROUND, environment_of
 from .rootfs_places import Places, find_working_dir_inside, folder_in
@@ -56,11 +56,7 @@ def make_rootfs_plan(
     hide: what the profile names in the folders that can be written, and what listens there."""
     project, *linked = (root.path for root in overlay.roots)
     hidden = hidden_paths(profile, paths, environ)
-    for name in set(hidden).intersection(folders_of(project)):
-        raise ProjectError(
-            f"{project} lies in {name}, which commands may not see.",
-            "Choose another folder, or name it under `show` in your profile.",
-        )
+    check_visible(overlay, hidden)
     places = Places.of(paths, project, linked)
     builder = _Builder(rootfs, places, paths, host, way, locked=mounts_are_locked)
     limits = profile.limits

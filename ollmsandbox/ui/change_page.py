@@ -87,7 +87,7 @@ class ChangePage(Gtk.Box):
         self.conflict.set_visible(item.state is State.CONFLICT)
         while (child := self.verbs.get_first_child()) is not None:
             self.verbs.remove(child)
-        for verb, label in words.verbs({item.state}):
+        for verb, label in words.file_verbs(item.state):
             button = Gtk.Button(label=label)
             if verb in ("apply", "take"):
                 button.add_css_class("suggested-action")

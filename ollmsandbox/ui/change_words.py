@@ -110,3 +110,8 @@ def verbs(states: set[State]) -> list[tuple[str, str]]:
     if State.UNDONE in states:
         found.append(("redo", _("Redo")))
     return found
+
+
+def file_verbs(state: State) -> list[tuple[str, str]]:
+    """What was discarded comes back file by file only, so that nobody brings it all by mistake."""
+    return [("redo", _("Apply"))] if state is State.DISCARDED else verbs({state})

@@ -69,6 +69,7 @@ class ChangesView(Gtk.Box):
         self._project: str | None = None
         self._wanted_run = ""
         self._open_runs: set[str] = set()
+        self._seen: set[str] = set()
         self._loading: asyncio.Task[object] | None = None
         self._runs: list[RunData] = []
         # All of them are in the list.
@@ -89,6 +90,7 @@ class ChangesView(Gtk.Box):
         if project != self._project:
             self._project = project
             self._open_runs = set()
+            self._seen = set()
             self.filter.set_text("")
             self.show_list()
         self.refresh()
@@ -128,9 +130,12 @@ class ChangesView(Gtk.Box):
             return found, found == before
 
         runs, is_same = await asyncio.to_thread(read)
-        if runs and not self._open_runs:
+        if runs and not self._seen and not self._open_runs:
             self._open_runs.add(runs[0].id)
             is_same = False
+        # What waits is not to be looked for.
+        self._open_runs |= {run.id for run in runs if run.waiting} - self._seen
+        self._seen |= {run.id for run in runs}
         self._runs = runs
         self._show_waiting()
         # What is the same stays as it is, where the person has scrolled to.

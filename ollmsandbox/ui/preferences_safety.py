@@ -35,6 +35,7 @@ class SafetyPage(Adw.PreferencesPage):
         self._store = store
         self._settings = settings
         self._tasks = tasks
+        self._hidden: tuple[str, ...] = ()
         self._shown: list[Gtk.Widget] = []
         self._rule_rows: list[Gtk.Widget] = []
         self.add(self._review())
@@ -90,6 +91,7 @@ class SafetyPage(Adw.PreferencesPage):
             )
         )
         self._masks = Adw.ExpanderRow(title=_("What the Profile Hides"))
+        self._masks.connect("notify::expanded", weakly(self._on_expanded))
         self._limits = rows.action(_("Limits of a Command"))
         group.add(self._masks)
         group.add(self._limits)
@@ -116,11 +118,17 @@ class SafetyPage(Adw.PreferencesPage):
             return
         count = len(profile.hidden)
         self._masks.set_subtitle(ngettext("{} path", "{} paths", count).format(count))
-        for path in profile.hidden:
-            row = rows.action(visible_line(path))
-            self._masks.add_row(row)
-            self._shown.append(row)
+        self._hidden = tuple(profile.hidden)
+        self._on_expanded()
         self._limits.set_subtitle(", ".join(limits_of(profile.limits)))
+
+    def _on_expanded(self, *_args: object) -> None:
+        """There are many, and making their rows takes a moment that few need."""
+        if self._masks.get_expanded() and not self._shown:
+            for path in self._hidden:
+                row = rows.action(visible_line(path))
+                self._masks.add_row(row)
+                self._shown.append(row)
 
     async def _list_rules(self) -> None:
         found = await asyncio.to_thread(self._store.rules)
