@@ -157,7 +157,7 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
     if not count:
         return ""
     text = ngettext("{} file changed", "{} files changed", count).format(count)
-    if states == {State.DISCARDED}:
+    if states == frozenset({State.DISCARDED}):
         return text + _("; discarded")
     if states is not None and not states & set(_WAITS):
         return text
