@@ -60,5 +60,19 @@ def run_application(application: Gio.Application, arguments: Sequence[str]) -> i
         with loop.running(application.quit):  # type: ignore[attr-defined]
             return int(application.run(list(arguments)))
     finally:
+        end(loop)
+
+
+def end(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a loop for good: what is still under way is cancelled, and may put its things away."""
+    import asyncio
+
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    try:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
         asyncio.set_event_loop(None)
         loop.close()

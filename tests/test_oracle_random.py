@@ -256,7 +256,7 @@ def test_a_program_does_what_it_does_without_a_sandbox(stage: Making, batch: lis
     assert_nothing_is_left(here.person)
 
 
-@examples(4)
+@examples(3)
 @given(batch=batches(st.integers(2, 4)))
 def test_runs_one_after_the_other_and_undone_and_done_again(
     stage: Making, batch: list[Program]
@@ -280,7 +280,7 @@ def test_runs_one_after_the_other_and_undone_and_done_again(
     assert_nothing_is_left(here.person)
 
 
-@examples(4)
+@examples(3)
 @given(batch=batches(st.integers(1, 4)))
 def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
     stage: Making, batch: list[Program]

@@ -15,7 +15,7 @@ from gi.repository import Gtk
 from ui_helper import all_of, descendants, texts
 
 from ollmsandbox.chat.providers.tour import TourServer
-from ollmsandbox.loop import new_loop
+from ollmsandbox.loop import end, new_loop
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.settings import SCHEMA
 from ollmsandbox.ui.tool_card import ToolCard
@@ -36,8 +36,7 @@ def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
     try:
         yield loop
     finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+        end(loop)
 
 
 def finish(work: Coroutine[object, object, T]) -> T:
