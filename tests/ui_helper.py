@@ -103,7 +103,7 @@ def spin(seconds: float = 0.0) -> None:
             break
 
 
-def spin_until(condition: Callable[[], object], seconds: float = 20) -> None:
+def spin_until(condition: Callable[[], object], seconds: float = 60) -> None:
     """The main loop, until the condition is true. It is asked at every turn."""
     end = time.monotonic() + seconds
     # Without it a loop with nothing to do would never ask again.

@@ -43,7 +43,7 @@ def finish(work: Coroutine[object, object, T]) -> T:
     return asyncio.get_event_loop().run_until_complete(work)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     async def wait() -> None:
         end = time.monotonic() + seconds
         while not condition():
