@@ -31,6 +31,7 @@ from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui import permission_card
 from ollmsandbox.ui.chat_view import ChatView
 from ollmsandbox.ui.entries import CallEntry, MessageEntry, NoticeEntry
+from ollmsandbox.ui.in_sight import edges_in_sight
 from ollmsandbox.ui.message_row import MessageRow
 from ollmsandbox.ui.notice_row import NoticeRow
 from ollmsandbox.ui.permission_card import ChatPermission
@@ -222,6 +223,22 @@ def test_a_question_gets_the_focus_on_deny(place: Place) -> None:
     entry = place.ask()
     deny = place.question(entry).button_for(Answer.DENY)
     spin_until(lambda: place.focus is deny)
+
+
+def test_a_question_below_a_long_chat_comes_into_sight_whole(place: Place) -> None:
+    place.fill()
+    place.view.focus_composer()
+    # As after a key: then the focus leads to where it is.
+    place.window.set_focus_visible(True)
+    for command in ("make a", "make b"):
+        entry = place.ask(command)
+        deny = place.question(entry).button_for(Answer.DENY)
+        spin_until(lambda deny=deny: place.focus is deny)
+        place.settle()
+        assert place.view.column.at_end
+        assert edges_in_sight(deny) == (True, True)
+        place.chat.answer(entry, Answer.DENY)
+        place.view.focus_composer()
 
 
 def test_a_question_takes_no_focus_from_somebody_who_writes(place: Place) -> None:

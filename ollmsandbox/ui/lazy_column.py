@@ -225,7 +225,8 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         if focus is None or not (isinstance(root, Gtk.Window) and root.get_focus_visible()):
             return
         known, bounds = focus.compute_bounds(self._layout)
-        if not known:
+        # What is not laid out yet has no place; the layout will bring its row into view.
+        if not known or not focus.get_height():
             return
         top = bounds.get_y() - _AROUND_FOCUS
         bottom = bounds.get_y() + bounds.get_height() + _AROUND_FOCUS
@@ -233,5 +234,6 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         adjustment = self.get_vadjustment()
         if top < 0 and bottom <= page:
             adjustment.set_value(adjustment.get_value() + max(top, bottom - page))
-        elif bottom > page and top >= 0:
+        # At the end, the next layout follows to what was added there.
+        elif bottom > page and top >= 0 and not self._layout.following:
             adjustment.set_value(adjustment.get_value() + min(top, bottom - page))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from gettext import gettext as _
 
 from gi.repository import Adw, GLib, GObject, Gtk
 
@@ -164,7 +165,7 @@ class MarkdownView(Adw.Bin):
             self._code = CodeBlock(clean(language))
             self._column.add(self._code)
         # The last line may become the fence that closes it.
-        lines, _, last = code.rpartition("\n")
+        lines, _newline, last = code.rpartition("\n")
         if last.strip(" `~"):
             lines = code
         self._code.add_text(clean(lines[len(self._code.text) :]), follow=True)
@@ -182,4 +183,5 @@ def _tail_view() -> Gtk.TextView:
         wrap_mode=Gtk.WrapMode.WORD_CHAR,
     )
     view.add_css_class("markdown-tail")
+    view.update_property([Gtk.AccessibleProperty.LABEL], [_("Being written")])
     return view
