@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import Person
+from conftest import Person, cli_argv
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.process import Sinks
@@ -150,3 +151,18 @@ def test_who_waits_for_an_order_does_not_hold_on_to_mounts_of_a_command(person: 
     command = "echo ready; until test -e ~/playground/go; do sleep 0.05; done"
     loop.run(person.bubble().exec(command, sinks=Sinks(look_at_the_next_one)))
     assert held == [[]]
+
+
+def test_a_machine_on_which_no_process_has_the_number_two(person: Person) -> None:
+    # As in a container: bwrap's child has that number in its namespace, and bwrap looks it up.
+    apart = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--fork", "--pid"]
+    script = '/bin/true; /bin/true; "$@"'
+    command = cli_argv("run", "--project", str(person.project), "--", "echo", "here")
+    done = subprocess.run(
+        [*apart, "--mount-proc", "sh", "-c", script, "sh", *command],
+        env=person.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")

@@ -25,6 +25,7 @@ _SYS_CLONE3, _SYS_CLOSE_RANGE = 435, 436
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 0x20, 0x1000, 0x4000, 0x40000
 # nosuid, nodev, noexec, noatime, nodiratime: the same numbers in mount() and statvfs().
 _LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
+_PLAIN = 2 | 4 | 8  # nosuid, nodev, noexec
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 
@@ -96,7 +97,7 @@ def become(habit: Habit, line: socket.socket, life: int, uid: int, gid: int) -> 
             # Whatever is wrong with it is told by who does it anew, with an order in hand.
             if error:
                 os._exit(1)
-            prepare(habit.protect)
+            prepare(habit.protect, habit.namespaces)
             for mount in habit.layers:
                 mount_overlay(mount)
             line.send(b"y")
@@ -113,7 +114,7 @@ def become(habit: Habit, line: socket.socket, life: int, uid: int, gid: int) -> 
             done = len(habit.layers)
             if habit.protect is None:
                 step = f"protect {os.fsdecode(order['protect'])}"
-                prepare(order["protect"])
+                prepare(order["protect"], habit.namespaces)
             for mount in order["mounts"][done:]:
                 step = f"mount an overlay over {os.fsdecode(mount['lower'][-1])}"
                 mount_overlay(mount)
@@ -140,9 +141,13 @@ def outlast(line: int, held: int) -> NoReturn:
     os._exit(0)
 
 
-def prepare(protect: bytes) -> None:
+def prepare(protect: bytes, namespaces: tuple[str, ...]) -> None:
     """What needs to be known of no run."""
     check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    if "pid" in namespaces:
+        # bwrap looks its child up by the number that it has here, and ends if nobody has it. Where
+        # this is not allowed, the machine's own stays, where that number is most often another's.
+        _libc.mount(b"proc", b"/proc", b"proc", _PLAIN, None)
     if protect:
         bind_read_only(protect)
 
