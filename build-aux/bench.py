@@ -69,11 +69,12 @@ def candidates(project: str) -> list[Candidate]:
             print(f"{name} is not installed and left out", file=sys.stderr)
             continue
         # Some refuse certain users or machines.
-        tried = subprocess.run(argv, capture_output=True, check=False)
+        tried = subprocess.run(argv, capture_output=True, text=True, check=False)
         if tried.returncode == 0:
             found.append(Candidate(name, process(*argv)))
         else:
-            print(f"{name} does not start here and is left out", file=sys.stderr)
+            why = tried.stderr.strip() or f"exit status {tried.returncode}"
+            print(f"{name} does not start here and is left out: {why}", file=sys.stderr)
     return found
 
 

@@ -651,6 +651,17 @@ def test_a_sink_that_fails_ends_the_command_and_is_told(person: Person) -> None:
         loop.run(person.bubble().exec("echo begun; sleep 60", sinks=Sinks(stdout=full)))
 
 
+def test_a_command_whose_limits_cannot_be_looked_at_does_not_run_on(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_given: object) -> Stop:
+        raise RuntimeError("no clock")
+
+    monkeypatch.setattr("ollmsandbox.sandbox.bubble.watch", broken)
+    with pytest.raises(RuntimeError, match="no clock"):
+        loop.run(person.bubble().exec("sleep 87654"))
+
+
 def test_endless_output_is_bounded_and_ended_in_time(person: Person) -> None:
     result = given_time(
         lambda s: person.run("yes", timeout=s, capture=1000), lambda r: r.stdout.total > 1 << 20

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from ollmsandbox.paths import write_atomically
+from ollmsandbox.paths import real_path, write_atomically
 
 pytestmark = pytest.mark.anybody
 
@@ -24,3 +25,17 @@ def test_what_could_not_be_written_leaves_nothing_behind(tmp_path: Path) -> None
     with pytest.raises(OSError, match="folder"):
         write_atomically(folder, "new")
     assert sorted(tmp_path.iterdir()) == [file, folder]
+
+
+def test_a_real_path_is_what_python_says_too(tmp_path: Path) -> None:
+    (tmp_path / "folder" / "a (deleted)").mkdir(parents=True)
+    (tmp_path / "folder" / "file").touch()
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "nowhere").symlink_to("folder/missing")
+    (tmp_path / "circle").symlink_to("circle")
+    for name in (
+        *("folder", "folder/", "link", "link/file", "link/a (deleted)", "link/../folder"),
+        *("nowhere", "missing", "missing/deeper", "circle", "circle/x", ".", "/"),
+    ):
+        path = tmp_path / name if name == "/" else f"{tmp_path}/{name}"
+        assert real_path(path) == os.path.realpath(path)

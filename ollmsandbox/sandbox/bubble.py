@@ -172,23 +172,30 @@ class Bubble:
             if self.monitor is not None:
                 self.monitor.stop()
             # However it ended: what was written until then is somebody's work.
-            await asyncio.shield(asyncio.ensure_future(self._settle()))
+            if self._first >= 0:
+                # Somebody still lives who could write. The next start looks again.
+                self.overlay.release()
+            elif not self._is_set_aside():
+                await asyncio.shield(asyncio.ensure_future(self._settle()))
+
+    def _is_set_aside(self) -> bool:
+        try:
+            if not self.overlay.is_untouched():
+                return False
+            self.overlay.set_aside()
+        except BaseException:
+            self.overlay.release()
+            raise
+        # Not waited for here, but before the loop ends.
+        asyncio.get_running_loop().run_in_executor(None, self._remove)
+        return True
 
     async def _settle(self) -> None:
-        if self._first >= 0:
-            # Somebody still lives who could write. The next start looks again.
-            self.overlay.release()
-            return
         self.is_settling = True
         try:
-            if self.overlay.is_untouched():
-                self.overlay.set_aside()
-                # Not waited for here, but before the loop ends.
-                asyncio.get_running_loop().run_in_executor(None, self._remove)
-            else:
-                if self._keeper is not None:
-                    await self._keeper.settle(self.overlay)
-                await asyncio.to_thread(self.overlay.cleanup)
+            if self._keeper is not None:
+                await self._keeper.settle(self.overlay)
+            await asyncio.to_thread(self.overlay.cleanup)
         except BaseException:
             # Nothing is lost: it is taken up again at the next start.
             self.overlay.release()

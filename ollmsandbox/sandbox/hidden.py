@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from ..errors import ProfileError
-from ..paths import Paths, home_on_record
+from ..paths import Paths, home_on_record, real_path
 from .host import below, folders_of
 from .profile import Profile
 
@@ -30,7 +30,7 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     home = paths.real_home
     seen = _Seen()
     # Somebody may run under another HOME than their own.
-    homes = dict.fromkeys((home, os.path.realpath(home_on_record() or home)))
+    homes = dict.fromkeys((home, real_path(home_on_record() or home)))
     places: list[tuple[str, tuple[str, ...]]] = []
     more: list[str] = []
     for given, names in profile.hidden_by_folder.items():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from ..errors import ProjectError, WorkingDirError
-from ..paths import Paths
+from ..paths import Paths, real_path
 from .host import below, in_any
 
 # Where programs put sockets and temporary files: the sandbox has its own, empty ones.
@@ -37,7 +37,7 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
         raise ProjectError(
             f"The project is a file, not a folder: {given}.", "Name the folder that holds it."
         )
-    project = os.path.realpath(given)
+    project = real_path(given)
     home = paths.real_home
     if below(home, project):
         raise ProjectError(
@@ -45,7 +45,7 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
             "Choose a folder inside it.",
         )
     for own in (*paths.own, paths.runtime):
-        real = os.path.realpath(own)
+        real = real_path(own)
         if below(project, real) or below(real, project):
             # A command that could write there would decide what the next one may do.
             raise ProjectError(f"{project} has files of this program in it, or lies among them.")
@@ -91,7 +91,7 @@ def find_working_dir(
     for shown in (str(paths.playground_inside), inside):
         # The playground is elsewhere on the host.
         if below(path, shown):
-            playground = os.path.realpath(paths.playground)
+            playground = real_path(paths.playground)
             real = os.path.realpath(f"{playground}/{path[len(shown) :]}")
             if below(real, playground) and may_enter(real):
                 return inside + real[len(playground) :]

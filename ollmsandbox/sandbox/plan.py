@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ..errors import ProjectError, SandboxError
-from ..paths import Paths
+from ..paths import Paths, real_path
 from .hidden import hidden_paths
 from .host import Host, Within, below, folders_of, in_any
 from .layer import MOUNT_POINTS, spec_for
@@ -120,7 +120,7 @@ def make_plan(
     mounts += [Scratch(folder, limits.tmp) for folder in builder.empty if folder != "/run"]
     mounts += builder.run_folder(profile.run, host.resolver if network else None)
     mounts += builder.home()
-    mounts += [Writable(inside, os.path.realpath(paths.playground), "the playground")]
+    mounts += [Writable(inside, builder.playground, "the playground")]
     mounts += builder.roots(overlay)
     mounts += builder.own_code(overlay)
     mounts += builder.inside_writable(overlay)
@@ -168,13 +168,13 @@ class _Builder:
         self._way = way
         self._locked = locked
         self._host = host
-        self._playground = os.path.realpath(paths.playground)
-        self._cache = os.path.realpath(paths.cache)
+        self.playground = real_path(paths.playground)
+        self._cache = real_path(paths.cache)
         self._runtime = str(paths.runtime)
         self._layers = 0
         # Its devices are there by now; what is written there would be in memory, without limit.
         self._sealed: list[str] = ["/dev"]
-        self.empty = [f for f in EMPTY if os.path.isdir(f) and os.path.realpath(f) == f]
+        self.empty = [f for f in EMPTY if os.path.isdir(f) and real_path(f) == f]
 
     def run_folder(self, keep: Sequence[str], resolver: str | None) -> list[Mount]:
         mounts: list[Mount] = [Scratch("/run", 1 << 20, writable=False)]
@@ -246,8 +246,8 @@ class _Builder:
         sockets += self._listening_on_mounts_in_home()
         shown = f"{self._home}/playground"
         moved = [
-            shown + socket[len(self._playground) :]
-            for socket in self._sockets_below(self._playground)
+            shown + socket[len(self.playground) :]
+            for socket in self._sockets_below(self.playground)
         ]
         return [*self._hide(names + sockets), *self._hide(moved, pinned_below=shown)]
 
@@ -273,7 +273,7 @@ class _Builder:
         mount point cannot. (Nor can a folder below an overlay.)"""
         names = path[len(writable) + 1 :].split("/")[:-1]
         folders = ["/".join(names[: n + 1]) for n in range(len(names))]
-        return [Pinned(f"{writable}/{name}", f"{self._playground}/{name}") for name in folders]
+        return [Pinned(f"{writable}/{name}", f"{self.playground}/{name}") for name in folders]
 
     def _listening_on_mounts_in_home(self) -> list[str]:
         points = self._host.mounted_below(self._home)
@@ -317,7 +317,7 @@ class _Builder:
     ) -> Layered:
         number = self._next_number()
         # The folders of the overlays lie in the cache, and are looked for by their own path too.
-        used = (self._project, self._playground, self._home, self._cache)
+        used = (self._project, self.playground, self._home, self._cache)
         bound = (*used, *self._host.mounted_below(folder))
         return Layered(
             spec_for(folder, hidden, added),

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..errors import OllmSandboxError
-from ..paths import Paths, make_folder, write_atomically
+from ..paths import Paths, make_folder, real_path, write_atomically
 from . import layer, remedies, seccomp
 from .host import MountPoint, below, in_any, mount_table
 from .launch import scope_for
@@ -83,7 +83,7 @@ def probe(
     Programs are not taken from folders that commands can write: a project's own `bin` may be on
     the PATH, and a `bwrap` that a command left there would be no sandbox.
     """
-    writable = tuple(os.path.realpath(folder) for folder in (*writable, str(paths.playground)))
+    writable = tuple(real_path(folder) for folder in (*writable, str(paths.playground)))
     mounts = mount_table() if mounts is None else mounts
     path, flatpak = environ.get("PATH", os.defpath), environ.get("FLATPAK_ID")
     places = (paths.real_home, paths.cache, paths.runtime_candidates)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from .output import Capture, Sink, pump
 from .records import record
@@ -39,6 +40,7 @@ class Running:
         self._ended = asyncio.ensure_future(ended)
         self._kill = kill
         self._stop: Stop | None = None
+        self._is_open = True
         self._started = asyncio.get_running_loop().time()
         self._stdout = Capture(capture, capture)
         self._stderr = Capture(capture, capture)
@@ -46,6 +48,8 @@ class Running:
             asyncio.ensure_future(pump(stdout, self._stdout, sinks.stdout)),
             asyncio.ensure_future(pump(stderr, self._stderr, sinks.stderr)),
         ]
+        for task in self._pumps:
+            task.add_done_callback(self._on_stream_end)
 
     def stop(self, why: Stop) -> None:
         """End the command now; the first reason is the one reported."""
@@ -55,35 +59,38 @@ class Running:
 
     async def wait(self, limits: asyncio.Task[Stop]) -> None:
         """Until the process is gone, whatever the limits find meanwhile."""
-        watched = {self._ended, limits, *self._pumps}
         try:
-            while not self._ended.done() and not limits.done():
-                done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-                if any(task.exception() for task in done):
-                    # Nobody takes the output any more.
-                    self.stop(Stop.PERSON)
+            await asyncio.wait({self._ended, limits}, return_when=asyncio.FIRST_COMPLETED)
             if not self._ended.done():
                 self.stop(limits.result())
-        except asyncio.CancelledError:
+        except BaseException:
+            # Cancelled, or the limits cannot be looked at: it must not run on unwatched.
             self.stop(Stop.PERSON)
             raise
         finally:
             limits.cancel()
             # Waited for and not awaited: cancelling us must not cancel that.
-            await asyncio.wait({self._ended})
+            await _until_done([self._ended])
 
     async def drain(self, patience: float | None = None) -> None:
         """Until the streams end. Nobody is left to write, unless `patience` says otherwise."""
-        await asyncio.wait(self._pumps, timeout=patience)
+        await _until_done(self._pumps, patience)
         await self.close()
 
     async def close(self) -> None:
+        self._is_open = False
         for task in self._pumps:
-            if not task.done():
-                task.cancel()
-        for outcome in await asyncio.gather(*self._pumps, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                raise outcome
+            task.cancel()
+        await _until_done(self._pumps)
+        for task in self._pumps:
+            if not task.cancelled():
+                task.result()
+
+    def _on_stream_end(self, task: asyncio.Task[None]) -> None:
+        # Once it is closed, what it could kill may be another process.
+        if self._is_open and not task.cancelled() and task.exception() is not None:
+            # Nobody takes the output any more.
+            self.stop(Stop.PERSON)
 
     def result(self, exit_code: int) -> Result:
         if self._stop is Stop.TIME:
@@ -92,6 +99,12 @@ class Running:
             exit_code = 137
         duration = asyncio.get_running_loop().time() - self._started
         return Result(exit_code, self._stdout, self._stderr, duration, self._stop)
+
+
+async def _until_done(tasks: Iterable[asyncio.Future[Any]], patience: float | None = None) -> None:
+    """asyncio.wait takes a turn of the loop also for what is done."""
+    if left := [task for task in tasks if not task.done()]:
+        await asyncio.wait(left, timeout=patience)
 
 
 def tasks_below(pid: int, most: int) -> tuple[list[int], int]:
