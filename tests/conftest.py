@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import ready_cli
 
 import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports it
 from ollmsandbox import loop
@@ -88,11 +89,17 @@ class Person:
         )
 
     def cli(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """The command line, as a process of its own."""
-        options.setdefault("cwd", self.project)
-        options.setdefault("env", self.environ)
+        """The command line, as a process of its own; one started by Python anew where anything is
+        special about how it is started."""
         if arguments[:1] in (("run",), ("agent",), ("tour",)) and "--help" not in arguments:
             self._tell_machine()
+        if options.keys() <= {"cwd", "input"}:
+            given = str(options.get("input", "")).encode()
+            folder = os.fspath(options.get("cwd", self.project))
+            code, *said = ready_cli.server().run(arguments, folder, self.environ, given)
+            return subprocess.CompletedProcess(arguments, code, *map(_text, said))
+        options.setdefault("cwd", self.project)
+        options.setdefault("env", self.environ)
         if "input" not in options:
             options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.run(
@@ -124,6 +131,12 @@ class Person:
         elif _answers[device] and not self.paths.cache.exists():
             make_folder(self.paths.cache)
             file.write_text(_answers[device], encoding="utf-8")
+
+
+def _text(data: bytes) -> str:
+    """As subprocess reads it."""
+    text = data.decode(errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 # By file system: what was found out there.

@@ -14,15 +14,18 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attack import IS_ROOT
+from cli_here import cli_here
 from conftest import Person, cli_argv
 from killing import look_at
 
 from ollmsandbox.project import settling
+from ollmsandbox.project.store import Store
 from ollmsandbox.sandbox.overlay import clock_offset
 
 WAIT = """
@@ -373,13 +376,16 @@ def test_a_database_that_is_damaged_meanwhile(person: Person) -> None:
     assert list(person.paths.data.glob("ollmsandbox-broken-*"))
 
 
-def test_a_database_that_somebody_keeps_locked(person: Person) -> None:
+def test_a_database_that_somebody_keeps_locked(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
     person.cli("run", "-c", "echo 1 >first")
+    monkeypatch.setattr(Store, "__init__", partialmethod(Store.__init__, patience=0.2))
     with contextlib.closing(sqlite3.connect(person.paths.database)) as database:
         database.execute("BEGIN EXCLUSIVE")
-        done = person.cli("run", "-c", "echo 2 >second")
-        assert done.returncode == 125
-        assert "locked" in done.stderr
+        failed = cli_here(person, "run", "-c", "echo 2 >second")
+        assert failed.returncode == 125
+        assert "locked" in failed.stderr
         database.rollback()
     done = person.cli("run", "-c", "cat second")
     assert done.stdout == "2\n"

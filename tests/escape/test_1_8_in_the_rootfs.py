@@ -4,6 +4,7 @@ way."""
 
 from __future__ import annotations
 
+import ast
 import os
 import socket
 import stat
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from attack import Listener, attempt, look, python, refusal, run_while
 from conftest import Person
-from rootfs_helper import built
+from rootfs_helper import VERSION, Entry, built, mirror, prepare, system
 
 from ollmsandbox.project.changes import Flag
 from ollmsandbox.project.recorder import Recorder, Report
@@ -72,9 +73,8 @@ ROUTES = (
 )
 
 
-@pytest.mark.parametrize("route", ROUTES)
 def test_writing_to_the_home_folder_or_the_system_by_any_route(
-    person: Person, alpine: Installed, route: str
+    person: Person, alpine: Installed
 ) -> None:
     target = person.home / "outside"
     target.mkdir()
@@ -82,12 +82,11 @@ def test_writing_to_the_home_folder_or_the_system_by_any_route(
     (person.project / "link").symlink_to("/")
     before = look(target)
     places = (f"{target}/file", f"{target}/new", f"{alpine.folder}/etc/passwd", "/etc/passwd")
-    attack = "; ".join(
-        f'( echo evil >"{route.format(place=place)}" ) && echo succeeded' for place in places
-    )
+    ways = [route.format(place=place) for route in ROUTES for place in places]
+    attack = "; ".join(f'( echo evil >"{way}" ) && echo "succeeded: {way}"' for way in ways)
     result = person.run(attack, rootfs=alpine)
     assert result.stdout.text == ""
-    assert result.stderr.text.count("\n") == len(places)
+    assert result.stderr.text.count("\n") == len(ways)
     assert look(target) == before
     assert "evil" not in Path(f"{alpine.folder}/etc/passwd").read_text()
 
@@ -408,3 +407,76 @@ def test_attributes_of_overlays_that_the_command_sets_itself(
     """
     report_of(person, alpine, python(code))
     assert sorted(os.listdir(person.project / "folder")) == ["kept", "new"]
+
+
+# --- while packages are installed --------------------------------------------------------------
+
+_APK = """#!/bin/sh
+if [ "$2" = --help ]; then exit; fi
+wget -q -O /tmp/python "$(head -n 1 /etc/apk/repositories)/python3.tar.gz"
+tar -xzf /tmp/python -C / || exit
+"""
+_ATTACK = """
+answers = {{}}
+for name, attack in {attacks!r}.items():
+    try:
+        exec(attack)
+        answers[name] = 'succeeded'
+    except OSError as error:
+        answers[name] = errno.errorcode.get(error.errno, 'refused')
+seen = [n for n in os.listdir('/proc') if n.isdecimal()]
+said = []
+for number in seen:
+    try: said.append(open(f'/proc/{{number}}/environ', 'rb').read())
+    except OSError: pass
+mounted = open('/proc/self/mountinfo').read().splitlines()
+open('/answers', 'w').write(repr((answers, seen, said, mounted)))
+"""
+
+
+def test_the_script_of_a_package_reaches_the_network_and_nothing_else(
+    person: Person, bystander: int
+) -> None:
+    """It may write to the system that is prepared, and is hostile."""
+    (person.home / "secret").write_text("the secret")
+    person.environ["API_TOKEN"] = "the secret"
+    name = f"\0ollmsandbox-{os.urandom(6).hex()}"
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp") as folder,
+        Listener(socket.AF_UNIX, socket.SOCK_STREAM, name) as abstract,
+        Listener(socket.AF_UNIX, socket.SOCK_DGRAM, f"{name}-datagrams") as datagrams,
+        Listener(socket.AF_UNIX, socket.SOCK_STREAM, f"{folder}/listens") as listens,
+        mirror() as served,
+    ):
+        attacks = {
+            "control": "open('/etc/written', 'w')",
+            "abstract": f"socket.socket(socket.AF_UNIX).connect({name!r})",
+            "datagram": f"socket.socketpair(1, socket.SOCK_DGRAM)[0]"
+            f".sendto(b'x', {name + '-datagrams'!r})",
+            "pathname": f"socket.socket(socket.AF_UNIX).connect('{folder}/listens')",
+            "home": f"open('{person.home}/secret')",
+            "store": f"open('{person.paths.rootfs}/current')",
+            "root": f"open('/proc/1/root{person.home}/secret')",
+            "device": "os.mknod('/disk', stat.S_IFBLK | 0o600, os.makedev(254, 0))",
+            "pattern": "open('/proc/sys/kernel/core_pattern', 'w').write('x')",
+            **{f"touching {n}": a.format(pid=bystander) for n, a in enumerate(TOUCHING)},
+            **{f"call {n}": a for n, a in enumerate(CALLS) if "/workspace" not in a},
+            **{f"mounting {n}": a for n, a in enumerate(MOUNTING) if "'/workspace" not in a},
+        }
+        apk = _APK + python(_ATTACK.format(attacks=attacks))
+        served.has(VERSION, system(VERSION, Entry("./sbin/apk", apk.encode(), 0o755)))
+        served.has_packages(VERSION)
+        made = prepare(person, served).installed
+        text = Path(made.folder, "answers").read_text()
+        answers, seen, said, mounted = ast.literal_eval(text)
+        assert not any(one.reached() for one in (abstract, datagrams, listens))
+    assert [name for name, answer in answers.items() if answer == "succeeded"] == ["control"]
+    assert len(answers) > 20
+    assert str(bystander) not in seen
+    assert said
+    assert b"the secret" not in b"".join(said)
+    places = [line.split() for line in mounted]
+    writable = {place[4] for place in places if "rw" in place[5].split(",")}
+    assert {w for w in writable if not w.startswith(("/dev/", "/proc"))} == {
+        *("/", "/tmp", "/var/tmp", "/run"),
+    }
