@@ -101,7 +101,10 @@ async def pump(descriptor: int, capture: Capture, sink: Sink | None) -> None:
 
 async def readable(descriptor: int) -> None:
     """Until there is something to read, or the end of it; of a pidfd: until the process is dead."""
-    if select.select([descriptor], [], [], 0)[0]:
+    # Not select(): that takes no descriptor above 1023.
+    look = select.poll()
+    look.register(descriptor, select.POLLIN)
+    if look.poll(0):
         return
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
