@@ -42,7 +42,7 @@ _APK = """\
 #!/bin/sh
 [ "$1" = add ] || exit 2
 shift
-if [ "$1" = --help ]; then echo "  --no-chown  Do not change owners"; exit; fi
+if [ "$1" = --help ]; then echo "--force-no-chroot and --no-chown are known"; exit; fi
 for name; do
     case $name in --*) continue ;; esac
     found=
@@ -175,6 +175,10 @@ class Mirror:
     # By path: after so many bytes the line breaks, as often as there are numbers.
     breaks: dict[str, list[int]] = field(default_factory=dict)
     status: dict[str, int] = field(default_factory=dict)
+    # By path: where it leads instead.
+    redirects: dict[str, str] = field(default_factory=dict)
+    # What was sent along to say who asks.
+    credentials: list[str] = field(default_factory=list)
     # Whether it can begin in the middle of a file.
     ranges: bool = True
     # What was asked for: the path, and from which byte on.
@@ -217,6 +221,7 @@ def mirror() -> Iterator[Mirror]:
             path = self.path
             begin = self.headers.get("Range", "")
             served.asked.append((path, begin))
+            served.credentials += self.headers.get_all("Authorization", [])
             served.when(path)
             content = served.files.get(path)
             status = served.status.get(path, 404 if content is None else 200)
@@ -225,7 +230,12 @@ def mirror() -> Iterator[Mirror]:
             if status == 200 and begin and served.ranges:
                 start = int(begin.removeprefix("bytes=").rstrip("-"))
                 status, content = (206, content[start:]) if start < whole else (416, b"")
+            leads = served.redirects.get(path)
+            if leads is not None:
+                status, content = 302, b""
             self.send_response(status)
+            if leads is not None:
+                self.send_header("Location", leads)
             if status == 206:
                 self.send_header(
                     "Content-Range", f"bytes {whole - len(content)}-{whole - 1}/{whole}"

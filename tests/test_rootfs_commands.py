@@ -18,10 +18,11 @@ from ollmsandbox.project.apply import State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder
 from ollmsandbox.project.review import Review
+from ollmsandbox.sandbox import rootfs_places, rootfs_plan
 from ollmsandbox.sandbox.host import Host
 from ollmsandbox.sandbox.mounts import ReadOnly
 from ollmsandbox.sandbox.result import Result
-from ollmsandbox.sandbox.rootfs_places import Places, folder_in
+from ollmsandbox.sandbox.rootfs_places import Places, find_working_dir_inside, folder_in
 from ollmsandbox.sandbox.rootfs_store import Installed
 
 
@@ -141,11 +142,14 @@ def test_a_working_folder_is_found_by_its_name_here_and_by_its_name_there(
 ) -> None:
     (person.project / "src/deep").mkdir(parents=True)
     (person.project / "way").symlink_to("src")
+    (person.project / "programs").symlink_to("/usr/bin")
     (person.playground / "in").mkdir(parents=True)
     home = person.home
     wanted = {
         "src": "/workspace/src",
         "way/deep": "/workspace/src/deep",
+        "programs": "/usr/bin",
+        "/workspace/programs": "/usr/bin",
         str(person.project / "src"): "/workspace/src",
         "/workspace": "/workspace",
         "/workspace/src/deep/..": "/workspace/src",
@@ -165,12 +169,13 @@ def test_a_working_folder_is_found_by_its_name_here_and_by_its_name_there(
 
 @pytest.mark.parametrize(
     "given",
-    ["nowhere", "/workspace/nowhere", "/playground/nowhere", "{home}", "/home/somebody", "/tmp/x",
-     "/workspace/../home/nobody", "/etc/passwd", "a\0b", "/proc/self"],
+    ["nowhere", "out", "/workspace/nowhere", "/playground/nowhere", "{home}", "/home/somebody",
+     "/tmp/x", "/workspace/../home/nobody", "/etc/passwd", "a\0b", "/proc/self"],
 )  # fmt: skip
 def test_a_working_folder_that_is_not_there_is_an_error(
     person: Person, alpine: Installed, given: str
 ) -> None:
+    (person.project / "out").symlink_to(person.home)
     with pytest.raises(WorkingDirError, match="does not exist"):
         person.bubble(rootfs=alpine, working_dir=given.format(home=person.home)).plan  # noqa: B018
 
@@ -244,6 +249,25 @@ def test_an_agreed_folder_outside_keeps_its_path_and_is_recorded(
     ]
 
 
+def test_the_program_itself_cannot_be_changed_in_an_agreed_folder_either(
+    person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run outside the next time."""
+    other = person.home / "checkout"
+    (other / "program").mkdir(parents=True)
+    (other / "program/code").write_text("ours")
+    monkeypatch.setattr(rootfs_plan, "own_code", lambda: [str(other / "program")])
+    manager = ProjectManager(person.paths)
+    try:
+        manager.agree(manager.project_for(str(person.project)), str(other))
+    finally:
+        manager.close()
+    result = person.run(f"echo evil >{other}/program/code; echo new >{other}/new", rootfs=alpine)
+    assert "Read-only file system" in result.stderr.text
+    assert (other / "program/code").read_text() == "ours"
+    assert (other / "new").exists()
+
+
 def test_the_plan_says_in_which_system_it_runs_and_where_the_project_is(
     person: Person, alpine: Installed
 ) -> None:
@@ -265,6 +289,7 @@ def test_a_system_that_goes_before_the_command_starts_is_told(
         loop.run(bubble.exec("true"))
 
 
+@pytest.mark.anybody
 def test_paths_are_mapped_both_ways(person: Person) -> None:
     places = Places.of(person.paths, str(person.project), ["/srv/other"])
     for here, there in {
@@ -280,6 +305,21 @@ def test_paths_are_mapped_both_ways(person: Person) -> None:
     assert places.to_host("/workspaces") is None
 
 
+def test_a_project_in_a_folder_of_the_same_name_keeps_its_own_path(
+    person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where people work in /workspace/project anyway: a command line starts where they are."""
+    monkeypatch.setattr(rootfs_places, "WORKSPACE", str(person.home))
+    places = Places.of(person.paths, str(person.project))
+    (person.project / "src").mkdir()
+    assert places.to_host(f"{person.project}/src") == f"{person.project}/src"
+    assert places.to_host(f"{person.home}/src") == f"{person.project}/src"
+    for given in (f"{person.project}/src", f"{person.home}/src", "src"):
+        found = find_working_dir_inside(given, places, person.paths, alpine.folder, ())
+        assert (given, found) == (given, f"{person.home}/src")
+
+
+@pytest.mark.anybody
 def test_a_link_of_the_system_is_followed_in_the_system(tmp_path: Path) -> None:
     (tmp_path / "usr/lib").mkdir(parents=True)
     (tmp_path / "lib").symlink_to("/usr/lib")

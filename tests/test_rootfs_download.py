@@ -12,7 +12,8 @@ from rootfs_helper import ARCH, Mirror, mirror
 
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.sandbox.rootfs_download import download_rootfs
-from ollmsandbox.sandbox.rootfs_release import Release, UnreachableError, get_latest_version
+from ollmsandbox.sandbox.rootfs_http import UnreachableError
+from ollmsandbox.sandbox.rootfs_release import Release, get_latest_version
 
 pytestmark = pytest.mark.anybody
 CONTENT = random.Random(1).randbytes(300_000)
@@ -134,3 +135,13 @@ def test_who_has_enough_can_end_it(release: Release, tmp_path: Path) -> None:
     with pytest.raises(Enough):
         download_rootfs(release, tmp_path, tell)
     assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_told_as_that_and_not_as_a_line_that_broke(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    (tmp_path / f"{release.sha256}.part").symlink_to("/dev/full")
+    with pytest.raises(RootfsError, match="no room left") as caught:
+        download_rootfs(release, tmp_path, nobody)
+    assert not isinstance(caught.value, UnreachableError)
+    assert served.fetched(path) == [""]

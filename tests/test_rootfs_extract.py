@@ -7,14 +7,19 @@ import gzip
 import io
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from rootfs_helper import Entry, folder, link, tarball
 
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.sandbox.rootfs_extract import Room, drop_setuid, extract_rootfs
+
+pytestmark = pytest.mark.anybody
 
 
 @pytest.fixture
@@ -252,3 +257,138 @@ def test_a_file_of_holes_does_not_fill_the_disk(target: Path) -> None:
     made.write(bytes(10240))
     with pytest.raises(RootfsError, match="holes"):
         unpack(target, data=gzip.compress(made.getvalue()))
+
+
+# --- headers that say what is not so ----------------------------------------------------------
+
+
+def headers(*blocks: bytes) -> bytes:
+    return gzip.compress(b"".join(blocks) + bytes(1024), 1)
+
+
+def raw(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, content: bytes = b"") -> bytes:
+    """An entry whose header need not be true."""
+    header = tarfile.TarInfo(name)
+    header.type, header.size = kind, size
+    return header.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+
+
+def attributes(kind: bytes = tarfile.XHDTYPE, **given: str) -> bytes:
+    text = b""
+    for name, value in given.items():
+        pair = f" {name.replace('__', '.')}={value}\n".encode()
+        length = len(pair) + 1
+        while len(str(length)) + len(pair) != length:
+            length += 1
+        text += str(length).encode() + pair
+    return raw("attributes", kind, len(text), text)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_headers_that_only_lead_to_the_next_one_come_to_an_end(target: Path, kind: bytes) -> None:
+    with pytest.raises(RootfsError):
+        unpack(target, data=headers(*[raw("again", kind) for _ in range(20_000)]))
+
+
+def test_a_list_of_holes_that_does_not_end_is_not_read_into_memory(target: Path) -> None:
+    sparse = attributes(GNU__sparse__major="1", GNU__sparse__minor="0", GNU__sparse__realsize="9")
+    endless = b"999999999\n" + b"0\n" * (4 << 20)
+    with pytest.raises(RootfsError, match="too long"):
+        unpack(target, data=headers(sparse, raw("holes", size=len(endless), content=endless)))
+
+
+@pytest.mark.parametrize("size", [-1, -512, -(1 << 40)])
+def test_a_size_below_zero_leads_nowhere(target: Path, size: int) -> None:
+    with pytest.raises(RootfsError, match="damaged"):
+        unpack(target, data=headers(raw("a", size=size), raw("b")))
+
+
+@pytest.mark.parametrize("size", [str(1 << 60), "9" * 30, "-5"])
+def test_a_size_that_is_far_too_large_is_damage(target: Path, size: str) -> None:
+    with pytest.raises(RootfsError):
+        unpack(target, data=headers(attributes(size=size), raw("a", size=3, content=b"abc")))
+
+
+@pytest.mark.parametrize("at", ["nan", "inf", "-inf", "-1", "1e300"])
+def test_a_time_that_never_was_does_no_harm(target: Path, at: str) -> None:
+    data = headers(attributes(mtime=at), raw("a"))
+    try:
+        unpack(target, data=data)
+    except RootfsError:
+        assert not (target / "b").exists()
+    else:
+        assert (target / "a").stat().st_size == 0
+
+
+@pytest.mark.parametrize("name", ["../outside/new", "/outside", "a/../../outside/new", "x" * 2000])
+def test_a_name_among_the_attributes_is_looked_at_too(target: Path, name: str) -> None:
+    for block in (attributes(path=name), attributes(tarfile.XGLTYPE, path=name)):
+        with pytest.raises(RootfsError) as caught:
+            unpack(target, data=headers(block, raw("harmless")))
+        assert len(caught.value.message) < 300
+
+
+def test_what_is_said_for_all_entries_does_not_pile_up(target: Path) -> None:
+    """Each may have a little; what was said before is forgotten."""
+    words = [attributes(tarfile.XGLTYPE, **{f"w{n}": "x" * 9000}) + raw(f"f{n}") for n in range(50)]
+    assert unpack(target, data=headers(*words)) == 50
+
+
+def test_a_folder_where_a_link_is_does_not_lead_through_it(target: Path) -> None:
+    with pytest.raises(RootfsError, match="through a link"):
+        unpack(target, link("a", "b"), folder("b"), folder("a", 0o700))
+    with pytest.raises(RootfsError, match="through a link"):
+        unpack(target, link("c", "b"), folder("c/inner"))
+
+
+def test_a_hard_link_to_what_is_not_there_is_told(target: Path) -> None:
+    with pytest.raises(RootfsError, match="links to what is no file: 'nowhere/at/all'"):
+        unpack(target, Entry("a", type=tarfile.LNKTYPE, link="nowhere/at/all"))
+
+
+def test_a_hard_link_and_its_file_are_told_apart_when_one_is_written_anew(target: Path) -> None:
+    again = [Entry("a", b"old"), Entry("b", type=tarfile.LNKTYPE, link="a"), Entry("a", b"new")]
+    unpack(target, *again)
+    assert ((target / "a").read_bytes(), (target / "b").read_bytes()) == (b"new", b"old")
+
+
+def test_what_follows_the_end_of_the_tarball_is_not_read(target: Path) -> None:
+    assert unpack(target, data=tarball([Entry("a", b"x")]) + b"garbage" * 100) == 1
+    bomb = gzip.compress(bytes(8 << 20))
+    assert unpack(target, data=tarball([Entry("a", b"x")]) + bomb, room=Room(size=1 << 20)) == 1
+
+
+def test_little_that_unpacks_to_very_much_is_refused_though_there_is_room(target: Path) -> None:
+    header = tarfile.TarInfo("zeros")
+    header.size = 400 << 20
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as file:
+        file.write(header.tobuf())
+        for _ in range(400):
+            file.write(bytes(1 << 20))
+    with pytest.raises(RootfsError, match="unpacks to more than"):
+        unpack(target, data=packed.getvalue())
+
+
+def test_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "big.tar.gz").write_bytes(tarball([Entry("a", os.urandom(3 << 20))]))
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "from ollmsandbox.errors import RootfsError\n"
+        "from ollmsandbox.sandbox.rootfs_extract import extract_rootfs\n"
+        "try: extract_rootfs(Path(sys.argv[2]), Path(sys.argv[3]))\n"
+        "except RootfsError as error: print(error)\n"
+    )
+    (tmp_path / "small").mkdir()
+    script = 'mount -t tmpfs -o size=1m small "$4" && exec "$1" -I -c "$2" "$3" "$5" "$4"'
+    given = [sys.executable, code, str(ROOT), str(tmp_path / "small"), str(tmp_path / "big.tar.gz")]
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", *given],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "There is no room left on the disk" in done.stdout, done.stderr
+    assert "Make room" in done.stdout

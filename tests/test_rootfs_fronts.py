@@ -19,6 +19,7 @@ from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.sandbox.rootfs_output import Renamed
 from ollmsandbox.sandbox.rootfs_store import Installed, find
+from ollmsandbox.tools.base import Stream
 from ollmsandbox.tools.run_command import RunCommand
 
 
@@ -91,6 +92,7 @@ def test_a_run_is_told_as_json_with_the_place_of_the_project(
     assert told["seen_as"] == {str(person.project): "/workspace"}
 
 
+@pytest.mark.anybody
 def test_errors_name_the_files_as_they_are_named_here(person: Person, alpine: Installed) -> None:
     install(person, alpine)
     command = "echo /workspace/out; echo /workspace/a.c:3: wrong >&2; cat /workspace/none"
@@ -101,13 +103,20 @@ def test_errors_name_the_files_as_they_are_named_here(person: Person, alpine: In
     assert "/workspace" not in done.stderr
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_a_name_that_comes_in_pieces_is_found(size: int) -> None:
     """However it is cut."""
     given = (
-        b"/workspace /workspace/a: x/workspace /workspaces '/workspace' ./workspace /work\n/works"
+        b"/workspace /workspace/a: x/workspace /workspaces '/workspace' ./workspace /work\n"
+        b"\033[01m\033[K/workspace/a.c:3\033[m 3m/workspace \033[38;5;120m/workspace /workspace"
+        b"/workspace file:///workspace/b //workspace\n/works"
     )
-    wanted = b"/p /p/a: x/workspace /workspaces '/p' ./workspace /work\n/works"
+    wanted = (
+        b"/p /p/a: x/workspace /workspaces '/p' ./workspace /work\n"
+        b"\033[01m\033[K/p/a.c:3\033[m 3m/workspace \033[38;5;120m/p /p"
+        b"/workspace file:///p/b //workspace\n/works"
+    )
     passed: list[bytes] = []
 
     async def sink(data: bytes) -> None:
@@ -133,6 +142,7 @@ def test_install_from_a_file(person: Person, tmp_path: Path) -> None:
     assert done.stdout == "3.98.1\n"
 
 
+@pytest.mark.anybody
 def test_without_a_network_the_command_line_says_what_to_do(person: Person) -> None:
     person.cli("settings", "rootfs-mirror", "http://127.0.0.1:1/alpine")
     done = person.cli("rootfs", "install")
@@ -141,6 +151,7 @@ def test_without_a_network_the_command_line_says_what_to_do(person: Person) -> N
     assert "ollmsandbox rootfs install --from FILE" in done.stderr
 
 
+@pytest.mark.anybody
 def test_settings_are_shown_set_and_refused(person: Person) -> None:
     assert "rootfs-mirror = https://dl-cdn.alpinelinux.org/alpine" in person.cli("settings").stdout
     assert person.cli("settings", "rootfs-version", "3.22.1").returncode == 0
@@ -152,6 +163,7 @@ def test_settings_are_shown_set_and_refused(person: Person) -> None:
 # --- which system a project uses ---------------------------------------------------------------
 
 
+@pytest.mark.anybody
 def test_the_choice_is_the_project_s_own_and_stays(person: Person) -> None:
     other = str(person.home / "other")
     set_system(person.paths, str(person.project), System.ALPINE)
@@ -176,6 +188,17 @@ def test_a_model_s_commands_run_in_the_system_of_the_project(agent: Agent) -> No
     host = agent.run("pwd", working_dir=str(agent.person.project))
     assert host.text == "/workspace"
     assert agent.run("pwd", working_dir="playground").text == "/playground"
+
+
+def test_who_watches_sees_the_project_by_its_own_path_and_the_model_as_it_is_there(
+    agent: Agent,
+) -> None:
+    outcome = agent.run("echo /workspace/a.c; echo /workspace/b.c:3: wrong >&2; printf /workspace")
+    project = str(agent.person.project).encode()
+    assert agent.looking.printed[Stream.STDOUT] == project + b"/a.c\n" + project
+    assert agent.looking.printed[Stream.STDERR] == project + b"/b.c:3: wrong\n"
+    assert "/workspace/a.c" in outcome.text
+    assert str(agent.person.project) not in outcome.text
 
 
 def test_a_file_is_read_and_changed_by_either_of_its_names(agent: Agent) -> None:

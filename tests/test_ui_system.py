@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from conftest import Person
@@ -27,55 +29,145 @@ def served(person: Person) -> Iterator[Mirror]:
         yield made
 
 
-def test_alpine_is_installed_used_and_removed(
-    screen: Screen, person: Person, served: Mirror
-) -> None:
-    told: list[str] = []
+@contextmanager
+def shown(person: Person, told: list[str]) -> Iterator[tuple[SystemPage, ProjectManager]]:
     manager = ProjectManager(person.paths)
-    project = manager.add_project(person.project).path
+    manager.add_project(person.project)
     with running_loop():
         window = Adw.PreferencesWindow()
         tasks = Tasks(told.append)
         page = SystemPage(person.paths, person.environ, manager, tasks)
         window.add(page)
         window.present()
-        wait_until(lambda: says(page, "Not installed"))
-        next(r for r in all_of(page, Adw.ComboRow) if says(r, "Programs in It")).set_selected(0)
+        wait_until(lambda: tasks.is_idle)
+        yield page, manager
+        wait_until(lambda: tasks.is_idle)
+        window.destroy()
+    manager.close()
+
+
+def row_of(page: SystemPage, title: str) -> Adw.ComboRow:
+    return next(row for row in all_of(page, Adw.ComboRow) if row.get_title() == title)
+
+
+def entry_of(page: SystemPage, title: str) -> Adw.EntryRow:
+    return next(row for row in all_of(page, Adw.EntryRow) if says(row, title))
+
+
+def test_alpine_is_installed_used_and_removed(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    told: list[str] = []
+    with shown(person, told) as (page, manager):
+        assert says(page, "Not installed")
+        # What the person has set.
+        assert row_of(page, "Programs in It").get_selected() == 1
+        row_of(page, "Programs in It").set_selected(0)
         press(page, "Install")
         wait_until(lambda: says(page, f"Alpine {VERSION}"))
         assert told == [f"Alpine {VERSION} is installed."]
 
-        row = next(r for r in all_of(page, Adw.ComboRow) if says(r, person.project.name))
-        row.set_selected(1)
+        row_of(page, person.project.name).set_selected(1)
+        project = manager.projects()[0].path
         wait_until(lambda: system_of(person.paths, project) is System.ALPINE)
 
         press(page, "Remove Alpine")
         wait_until(lambda: _questions())
         _questions()[0].response("remove")
         wait_until(lambda: says(page, "Not installed"))
-        wait_until(lambda: tasks.is_idle)
-        window.destroy()
-    manager.close()
 
 
-def test_a_mirror_that_does_not_answer_is_said_in_words(screen: Screen, person: Person) -> None:
-    settings = rootfs_settings.load(person.paths.config).with_value("mirror", "http://127.0.0.1:9")
-    rootfs_settings.save(person.paths.config, settings)
+def test_a_download_is_cancelled_at_once_and_can_be_begun_again(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def stall(path: str) -> None:
+        if path.endswith(".tar.gz"):
+            asked.set()
+            answers.wait(120)
+
+    served.when = stall
     told: list[str] = []
-    manager = ProjectManager(person.paths)
-    with running_loop():
-        window = Adw.PreferencesWindow()
-        tasks = Tasks(told.append)
-        page = SystemPage(person.paths, person.environ, manager, tasks)
-        window.add(page)
-        window.present()
-        wait_until(lambda: says(page, "Not installed"))
+    with shown(person, told) as (page, _manager):
         press(page, "Install")
-        wait_until(lambda: told)
-        assert "rootfs install --from" in told[0]
-        wait_until(lambda: tasks.is_idle)
-        window.destroy()
-    manager.close()
+        wait_until(lambda: says(page, "Fetching") and asked.is_set())
+        assert all_of(page, Gtk.ProgressBar)[0].get_mapped()
+        press(page, "Cancel")
+        # The mirror has not answered yet.
+        wait_until(lambda: says(page, "Not installed"))
+        assert not answers.is_set()
+        assert not all_of(page, Gtk.ProgressBar)[0].get_mapped()
+        answers.set()
+        row_of(page, "Programs in It").set_selected(0)
+        press(page, "Install")
+        wait_until(lambda: says(page, f"Alpine {VERSION}"))
+    assert told == [f"Alpine {VERSION} is installed."]
+
+
+def test_a_window_that_is_closed_meanwhile_asks_first(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    answers = threading.Event()
+    served.when = lambda path: path.endswith(".tar.gz") and answers.wait(120)
+    with shown(person, []) as (page, _manager):
+        window = page.get_root()
+        assert isinstance(window, Gtk.Window)
+        row_of(page, "Programs in It").set_selected(0)
+        press(page, "Install")
+        wait_until(lambda: says(page, "Fetching"))
+        window.close()
+        wait_until(lambda: _questions())
+        assert window.get_mapped()
+        _questions()[0].response("keep")
+        wait_until(lambda: not _questions())
+        answers.set()
+        wait_until(lambda: says(page, f"Alpine {VERSION}"))
+        # Nothing is under way any more, and nobody is asked.
+        window.close()
+        wait_until(lambda: not window.get_mapped())
+    assert _questions() == []
+
+
+def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    told: list[str] = []
+    with shown(person, told) as (page, _manager):
+        mirror_row = entry_of(page, "Mirror")
+        mirror_row.set_text("nonsense")
+        mirror_row.emit("apply")
+        wait_until(lambda: says(page, "'nonsense' cannot be the mirror"))
+        mirror_row.set_text("http://127.0.0.1:9")
+        mirror_row.emit("apply")
+        wait_until(lambda: not says(page, "nonsense' cannot be"))
+        assert rootfs_settings.load(person.paths.config).mirror == "http://127.0.0.1:9"
+
+        press(page, "Install")
+        wait_until(lambda: says(page, "127.0.0.1 cannot be reached."))
+        assert says(page, "rootfs install --from FILE")
+        assert says(page, "Not installed")
+        assert told == []
+
+
+@pytest.mark.parametrize("wrong", ["settings", "folder"])
+def test_a_page_that_cannot_tell_says_why(screen: Screen, person: Person, wrong: str) -> None:
+    if wrong == "settings":
+        person.paths.config.mkdir(parents=True)
+        (person.paths.config / "rootfs.yaml").write_text("mirror: file:///etc\n")
+    else:
+        person.environ["ROOTFS_DIR"] = "/nowhere"
+    with shown(person, []) as (page, _manager):
+        assert says(page, "rootfs.yaml" if wrong == "settings" else "ROOTFS_DIR is no prepared")
+        assert says(page, "Unknown")
+
+
+def test_a_project_is_shown_by_the_name_that_it_has(screen: Screen, person: Person) -> None:
+    person.project = person.home / "a & <b>b"
+    person.project.mkdir()
+    with shown(person, []) as (page, _manager):
+        label = next(one for one in all_of(page, Gtk.Label) if "<b>" in one.get_text())
+        assert label.get_text() == "a & <b>b"
 
 
 def _questions() -> list[Adw.MessageDialog]:

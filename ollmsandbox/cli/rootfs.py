@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from ..project.system import System, set_system, system_of
 from ..sandbox.output import harmless
 from ..sandbox.places import find_project
 from ..sandbox.rootfs import Rootfs
-from ..sandbox.rootfs_prepare import Progress, Step
 from ..sandbox.rootfs_store import find, need
+from ..sandbox.rootfs_work import Progress, Step
 from .here import default_project
 from .words import plain
 
@@ -31,10 +32,16 @@ def rootfs(given: argparse.Namespace) -> int:
         return _status(given, paths, found)
     if given.action == "install":
         return _install(given, found)
+    return _remove(found)
+
+
+def _remove(found: Rootfs) -> int:
+    was_there = bool(os.environ.get("ROOTFS_DIR")) or bool(found.store.all())
     if not loop.run(found.remove()):
         raise OllmSandboxError(
             "A command still runs in it, so it was not removed.", "Wait until that has ended."
         )
+    print("Alpine is removed." if was_there else "Alpine is not installed.")
     return 0
 
 
@@ -44,14 +51,23 @@ def _use(given: argparse.Namespace, paths: Paths) -> int:
     if system is System.ALPINE:
         need(paths, os.environ)
     set_system(paths, project, system)
+    print(f"Commands of {plain(project)} run in {_name(system)} from now on.")
     return 0
 
 
 def _install(given: argparse.Namespace, found: Rootfs) -> int:
-    tarball = Path(os.path.abspath(given.tarball)) if given.tarball else None
+    tarball = None
+    if given.tarball is not None:
+        if not given.tarball:
+            raise OllmSandboxError("No file is named after --from.", "Name a tarball.")
+        tarball = Path(os.path.abspath(given.tarball))
     shown = _Shown(quiet=given.quiet)
     try:
         prepared = loop.run(found.prepare(shown, tier=given.tier, tarball=tarball))
+    except KeyboardInterrupt:
+        shown.end()
+        print("ollmsandbox: Cancelled. What was fetched is kept.", file=sys.stderr)
+        raise
     finally:
         shown.end()
     for notice in prepared.notices:
@@ -59,6 +75,9 @@ def _install(given: argparse.Namespace, found: Rootfs) -> int:
     if not given.quiet:
         what = "is installed" if prepared.is_new else "is there already"
         print(f"{prepared.installed.title} {what}.")
+        if prepared.is_new:
+            hint = "Commands of a project run in it after: ollmsandbox rootfs use alpine"
+            print(hint, file=sys.stderr)
     return 0
 
 
@@ -76,7 +95,8 @@ class _Shown:
             return
         if self._live:
             text = f"{progress.step.value}{_amount(progress)}"
-            print(f"\r\033[K{text[:78]}", end="", file=sys.stderr, flush=True)
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\033[K{text[:width]}", end="", file=sys.stderr, flush=True)
             self._in_line = True
         elif progress.step is not self._step:
             print(f"{progress.step.value}.", file=sys.stderr)
@@ -85,6 +105,7 @@ class _Shown:
     def end(self) -> None:
         if self._in_line:
             print(file=sys.stderr)
+        self._in_line = False
 
 
 def _amount(progress: Progress) -> str:
@@ -101,6 +122,8 @@ def _status(given: argparse.Namespace, paths: Paths, found: Rootfs) -> int:
         project = find_project(given.project or default_project(os.environ), paths)
         system = system_of(paths, project)
     except OllmSandboxError:
+        if given.project is not None:
+            raise
         project, system = "", System.HOST
     installed = status.installed
     if given.json:
@@ -122,7 +145,8 @@ def _status(given: argparse.Namespace, paths: Paths, found: Rootfs) -> int:
         print("Alpine is not installed. Install it with: ollmsandbox rootfs install")
     else:
         print(f"{installed.title}, tier {installed.tier}, {status.size >> 20} MiB")
-        print(f"  in {plain(installed.folder)}")
+        named = " (ROOTFS_DIR)" if installed.is_given else ""
+        print(f"  in {plain(installed.folder)}{named}")
         print(f"  with {plain(', '.join(found.programs())) or 'no known programs'}")
     for other in status.others:
         print(f"{other.title} is removed when no command runs in it any more.")

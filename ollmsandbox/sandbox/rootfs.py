@@ -15,11 +15,11 @@ from . import rootfs_settings
 from .rootfs_download import LARGEST
 from .rootfs_extract import Room
 from .rootfs_packages import TIERS
-from .rootfs_prepare import Preparation, Prepared, Progress, Workshop
+from .rootfs_prepare import Preparation, Prepared, Workshop
 from .rootfs_programs import programs_in
-from .rootfs_release import Release, detect_arch, get_latest_version
 from .rootfs_settings import RootfsSettings
 from .rootfs_store import Installed, Store, find
+from .rootfs_work import Progress
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,6 @@ class Rootfs:
         others = tuple(one for one in self.store.all() if one.folder != used)
         return Status(installed, size, files, others, self.settings)
 
-    async def newest(self) -> Release:
-        """What the mirror has. Needs the network."""
-        return await asyncio.to_thread(get_latest_version, self.settings, detect_arch())
-
     async def prepare(
         self,
         progress: Callable[[Progress], None] | None = None,
@@ -103,8 +99,13 @@ class Rootfs:
         def remove() -> bool:
             if not self.store.folder.exists():
                 return True
-            with self.store.building(_nobody_waits):
-                return self.store.remove()
+            try:
+                with self.store.building(_nobody_waits):
+                    return self.store.remove()
+            except OSError as error:
+                raise RootfsError(
+                    f"{self.store.folder} cannot be removed: {error.strerror or error}."
+                ) from error
 
         return await asyncio.to_thread(remove)
 

@@ -3,24 +3,24 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from urllib3.exceptions import HTTPError
-
 from ..errors import RootfsError
 from ..paths import make_folder
-from .rootfs_release import Release, UnreachableError, get
+from .rootfs_http import UnreachableError, get, pieces, without_password
+from .rootfs_release import Release
 
 # The real one has less than 4 MiB.
 LARGEST = 256 << 20
-_PIECE = 1 << 16
 # It is taken up again so often before a person is told.
 _ATTEMPTS = 3
 
-# How much is there, and of how much; called between two pieces, and may raise to end it.
+# How much is there, and of how much; called before each piece is written, and may raise to end it.
 Tell = Callable[[int, int | None], None]
 
 
@@ -30,69 +30,74 @@ def download_rootfs(release: Release, folder: Path, tell: Tell, largest: int = L
     # By its checksum: what is left of another version is never taken up.
     part = folder / f"{release.sha256}.part"
     whole = folder / f"{release.sha256}.tar.gz"
-    if whole.exists() and sha256_of(whole) == release.sha256:
-        return whole
-    for attempt in range(_ATTEMPTS):
-        resumed = part.exists() and part.stat().st_size > 0
-        try:
-            _fetch(release, part, tell, largest)
-        except UnreachableError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            continue
-        if sha256_of(part) == release.sha256:
-            os.rename(part, whole)
+    try:
+        if whole.exists() and sha256_of(whole) == release.sha256:
             return whole
-        part.unlink()
-        if not resumed:
-            break
+        for attempt in range(_ATTEMPTS):
+            resumed = part.exists() and part.stat().st_size > 0
+            try:
+                _fetch(release, part, tell, largest)
+            except UnreachableError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                tell(part.stat().st_size if part.exists() else 0, release.size)
+                continue
+            if sha256_of(part) == release.sha256:
+                os.rename(part, whole)
+                return whole
+            part.unlink()
+            if not resumed:
+                break
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     raise RootfsError(
-        f"{release.url} is not the file that the mirror's list names: its checksum differs. "
-        "It was not unpacked.",
+        f"{without_password(release.url)} is not the file that the mirror's list names: its "
+        "checksum differs. It was not unpacked.",
         "Try again; if it stays so, set another mirror and do not use this one.",
     )
 
 
 def _fetch(release: Release, part: Path, tell: Tell, largest: int) -> None:
     have = part.stat().st_size if part.exists() else 0
-    headers = {"Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-    with get(release.url, headers) as answer:
+    with get(release.url, {"Range": f"bytes={have}-"} if have else None) as answer:
         if answer.status_code == 416:
             return  # all of it is there, or it is another file's: the checksum tells
-        if answer.status_code != 206 or not _begins_at(answer.headers, have):
+        begins = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        if answer.status_code != 206 or not begins:
             have = 0
         length = answer.headers.get("Content-Length", "")
-        total = have + int(length) if length.isdecimal() else None
+        total = have + int(length) if re.fullmatch("[0-9]{1,15}", length) else None
         if (total or release.size or 0) > largest:
             raise _too_large(release, largest)
-        with open(part, "r+b" if have else "wb") as file:
-            file.seek(have)
-            file.truncate()
-            try:
-                # As it is on the server: the checksum is of that.
-                for piece in answer.raw.stream(_PIECE, decode_content=False):
-                    file.write(piece)
-                    have += len(piece)
-                    if have > largest:
-                        raise _too_large(release, largest)
-                    tell(have, total or release.size)
-            except HTTPError as error:
-                raise UnreachableError(release.url) from error
-            file.flush()
+        # Whoever is not waited for any more ends here, and has changed nothing.
+        tell(have, total or release.size)
+        with open(part, "r+b" if have else "wb", buffering=0) as file:
+            if have:
+                file.truncate(file.seek(have))
+            for piece in pieces(answer, release.url):
+                have += len(piece)
+                if have > largest:
+                    raise _too_large(release, largest)
+                tell(have, total or release.size)
+                left = memoryview(piece)
+                while left:
+                    left = left[file.write(left) :]
         if total is not None and have < total:
             raise UnreachableError(release.url)
 
 
-def _begins_at(headers: object, have: int) -> bool:
-    found = headers.get("Content-Range", "") if hasattr(headers, "get") else ""
-    return str(found).startswith(f"bytes {have}-")
+def cannot_write(folder: Path, error: OSError) -> RootfsError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RootfsError(
+            f"There is no room left on the disk that {folder} is on.", "Make room, and try again."
+        )
+    return RootfsError(f"{folder} cannot be written: {error.strerror or error}.")
 
 
 def _too_large(release: Release, largest: int) -> RootfsError:
     return RootfsError(
-        f"{release.url} is larger than {largest >> 20} MiB, which no such system is.",
+        f"{without_password(release.url)} is larger than {largest >> 20} MiB, as no such system "
+        "is.",
         "Set another mirror: ollmsandbox settings rootfs-mirror ADDRESS",
     )
 

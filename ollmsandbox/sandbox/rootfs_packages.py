@@ -16,12 +16,13 @@ from ..paths import Paths
 from . import profile_file
 from .host import Host
 from .mounts import Kernel, Mount, OtherSystem, ReadOnly, Scratch, Sealed, Writable
-from .output import Sink
+from .output import Sink, harmless
 from .plan import Plan
 from .probe import Capabilities
 from .rootfs_environment import PATH, proxies
+from .rootfs_inside import RESOLVER, write_inside
 from .rootfs_runner import run_in
-from .rootfs_store import PROGRAMS_FILE, RESOLVER, write_inside
+from .rootfs_store import PROGRAMS_FILE
 from .seccomp import Rules
 
 _MiB = 1 << 20
@@ -46,19 +47,27 @@ TIERS = (
     Tier(2, "Recommended", (*TIER1_PACKAGES, *TIER2_PACKAGES), 320 * _MiB),
 )
 
-# A single user is known inside, so a package cannot give its files to others. Older ones do not
-# know the option for that, and need it for few packages.
+# A single user is known inside, so a package cannot give its files to others; and nobody can leave
+# the root folder for another, which an older apk wants for every script: there it runs none, and
+# what little they do for these packages is done here. The oldest do not know the first option, and
+# need it for few packages.
 _ADD = """\
-case "$(apk add --help 2>&1)" in *--no-chown*) set -- --no-chown "$@" ;; esac
-exec apk add --no-cache "$@"
+known=$(apk add --help 2>&1)
+case $known in *--no-chown*) set -- --no-chown "$@" ;; esac
+case $known in *--force-no-chroot*) exec apk add --no-cache --force-no-chroot "$@" ;; esac
+apk add --no-cache --no-scripts "$@" || exit
+/bin/busybox --install -s || :
 """
-# The name, then what the program says first of itself.
+# The name, then what the program says first of itself. Those of busybox are other than their names
+# say, and say so only sometimes.
 _ASK = """\
 for name in "$@"; do
-    if command -v "$name" >/dev/null 2>&1; then
-        said=$(timeout 5 "$name" --version 2>&1 </dev/null | head -n 1)
-        printf '%s\\t%s\\n' "$name" "$said"
-    fi
+    place=$(which "$name" 2>/dev/null) || continue
+    case $(readlink -f "$place") in
+    */busybox) said=busybox ;;
+    *) said=$(timeout 5 "$place" --version 2>&1 </dev/null | head -n 1) ;;
+    esac
+    printf '%s\\t%s\\n' "$name" "$said"
 done
 """
 _TIME = 1800.0
@@ -85,8 +94,9 @@ class Inside:
         mounts = [system, Kernel(is_root=os.getuid() == 0)]
         mounts += [Scratch(name, profile.limits.tmp) for name in ("/tmp", "/var/tmp", "/dev/shm")]
         mounts += [Scratch("/run", _MiB, writable=False), Sealed("/dev")]
-        if network:
-            mounts.append(ReadOnly(Host.look().resolver, f"/{RESOLVER}"))
+        resolver = Host.look().resolver
+        if network and os.path.isfile(resolver):
+            mounts.append(ReadOnly(resolver, f"/{RESOLVER}"))
         environment = {"HOME": "/root", "PATH": PATH, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
         if network:
             environment |= proxies(self.environ)
@@ -125,13 +135,13 @@ async def install_packages(
         watched=[str(inside.folder)],
     )
     if result.exit_code != 0 or result.stop is not None:
-        why = result.stop.value if result.stop else ""
-        said = f"{result.stdout.text}{result.stderr.text}".strip()[-_SAID:]
+        why = f" {result.stop.value}" if result.stop else ""
+        said = harmless(f"{result.stdout.text}{result.stderr.text}").strip()[-_SAID:]
         raise RootfsError(
-            f"The packages could not be installed. {why}\n{said}".rstrip(),
+            f"The packages could not be installed.{why}\n{said}".rstrip(),
             "See whether this machine is online, or set another mirror: "
             "ollmsandbox settings rootfs-mirror ADDRESS\n"
-            "The base alone needs no packages: ollmsandbox rootfs install --tier 0",
+            "The base alone needs no packages: choose it with --tier 0",
         )
 
 

@@ -44,7 +44,10 @@ class Places:
         return path if in_any(path, self.linked) else None
 
     def to_host(self, path: str) -> str | None:
-        """None: it belongs to the system in there."""
+        """None: it belongs to the system in there. A project may itself lie in a folder of that
+        name: then its own path counts."""
+        if below(path, self.project):
+            return path
         for shown, folder in ((WORKSPACE, self.project), (PLAYGROUND, self.playgrounds[0])):
             if below(path, shown):
                 return folder + path[len(shown) :]
@@ -74,7 +77,8 @@ def find_working_dir_inside(
         if not may_enter(real) or (in_any(real, hidden) and not below(real, places.playgrounds[0])):
             raise WorkingDirError(given)
         return inside
-    found = folder_in(rootfs, path)
+    # A link of the project's may lead there, too.
+    found = folder_in(rootfs, path if places.to_host(path) is None else real)
     # These are empty when it starts.
     if found is None or (in_any(found, EMPTY) and found not in EMPTY):
         raise WorkingDirError(given)

@@ -13,6 +13,8 @@ from .host import Host, below, in_any
 from .layer import MOUNT_POINTS as MOST_LAYERS
 from .layer import spec_for
 from .mounts import (
+    LINKED,
+    PROJECT,
     Hidden,
     Kernel,
     Layered,
@@ -27,13 +29,15 @@ from .mounts import (
     Unrecorded,
     Writable,
 )
+from .mounts import PLAYGROUND as THE_PLAYGROUND
 from .overlay import Overlay
 from .places import own_code
 from .plan import Plan, check_visible
 from .profile import Profile
 from .rootfs_environment import PLAYGROUND, environment_of
+from .rootfs_inside import MOUNT_POINTS, RESOLVER
 from .rootfs_places import Places, find_working_dir_inside, folder_in
-from .rootfs_store import MOUNT_POINTS, RESOLVER, Installed
+from .rootfs_store import Installed
 from .seccomp import Rules
 
 _SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
@@ -65,7 +69,7 @@ def make_rootfs_plan(
     mounts += [Scratch("/run", 1 << 20, writable=False)]
     if network:
         mounts += builder.resolver()
-    mounts += [Writable(PLAYGROUND, places.playgrounds[0], "the playground")]
+    mounts += [Writable(PLAYGROUND, places.playgrounds[0], THE_PLAYGROUND)]
     mounts += builder.roots(overlay)
     mounts += builder.hidden(hidden)
     mounts += [Sealed("/dev")]
@@ -137,7 +141,7 @@ class _Builder:
     def roots(self, overlay: Overlay) -> list[Mount]:
         mounts: list[Mount] = []
         for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
-            what = "the project" if root.path == self._places.project else "linked from the project"
+            what = PROJECT if root.path == self._places.project else LINKED
             shown = self._shown(root.path)
             below_it = self._host.mounted_below(root.path)
             if self._way is OverlayWay.NONE or (self._locked and below_it):
@@ -165,13 +169,13 @@ class _Builder:
 
     def hidden(self, hidden: Sequence[str]) -> list[Mount]:
         places = self._places
-        # The program itself may lie in the project, if that is its checkout.
+        writable = (places.project, *places.linked)
+        # The program itself may lie in one of them, if that is its checkout.
         mounts: list[Mount] = [
             ReadOnly(path, self._shown(path))
             for path in own_code()
-            if below(path, places.project) and os.path.exists(path)
+            if in_any(path, writable) and os.path.exists(path)
         ]
-        writable = (places.project, *places.linked)
         mounts += self._hide([n for n in hidden if in_any(n, writable) and os.path.exists(n)])
         playground = places.playgrounds[0]
         for socket in self._sockets_below(playground):

@@ -43,6 +43,8 @@ def _told(installed: Installed) -> dict[str, str] | None:
 
 
 def _with_version(name: str, said: str) -> str:
+    if said == "busybox":
+        return f"{name} (busybox)"
     found = _VERSION.search(said)
     return f"{name} {found[0]}" if found else name
 

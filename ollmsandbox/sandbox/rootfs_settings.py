@@ -16,8 +16,9 @@ from ..paths import write_atomically
 FILE = "rootfs.yaml"
 _MIRROR = re.compile(r"https?://[^\s?#]+")
 _BRANCH = re.compile(r"latest-stable|edge|v[0-9]+\.[0-9]+")
-_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)")
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6}")
 _TIER = re.compile("[012]")
+_MEND = "Mend it or remove it."
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,15 @@ def load(config: Path) -> RootfsSettings:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return RootfsSettings()
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise RootfsError(f"{file} cannot be read: {error}", "Mend it or remove it.") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise RootfsError(f"{file}, line {line}: {error.problem}.", _MEND) from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise RootfsError(f"{file} cannot be read: {error}", _MEND) from error
     if found is None:
         return RootfsSettings()
     if not isinstance(found, dict):
-        raise RootfsError(f"{file} holds no list of names and values.", "Mend it or remove it.")
+        raise RootfsError(f"{file} holds no list of names and values.", _MEND)
     settings = RootfsSettings()
     try:
         for name, value in found.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,19 +18,18 @@ from .. import trees
 from ..errors import RootfsError
 from ..paths import Paths, make_folder, write_atomically
 from .records import record
+from .rootfs_inside import write_inside
 
 VERSION_FILE = ".alpine-version"
 TIER_FILE = ".alpine-tier"
 PROGRAMS_FILE = ".alpine-programs.json"
-# Where the sandbox mounts something; all but the first are folders.
-RESOLVER = "etc/resolv.conf"
-MOUNT_POINTS = ("workspace", "playground", "dev", "proc", "sys", "tmp", "var/tmp", "run")
 _CURRENT = "current"
 _NAME = "alpine-"
 _NEW = ".new-"
 _GONE = ".gone-"
 _LOCK = ".rootfs.lock"
 _DOWNLOADS = "downloads"
+_PATIENCE = 50
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -59,12 +59,19 @@ class Installed:
         except OSError as error:
             raise gone from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # Who looks whether anybody is in it holds it for a moment.
+            for _ in range(_PATIENCE):
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.02)
+            else:
+                raise gone
             if not _is_at(lock, self.folder):
                 raise gone
-        except BaseException as error:
+        except BaseException:
             os.close(lock)
-            raise (gone if isinstance(error, BlockingIOError) else error) from error
+            raise
         return lock
 
     def release(self, lock: int) -> None:
@@ -108,7 +115,8 @@ def _given(given: str) -> Installed:
     if not given.startswith("/") or not is_rootfs_ready(Path(folder)):
         raise RootfsError(
             f"ROOTFS_DIR is no prepared system: {given}.",
-            f"It needs bin/sh and {VERSION_FILE}. Name another folder, or unset ROOTFS_DIR.",
+            f"It has to be the full path of a folder with bin/sh and {VERSION_FILE}. Name another, "
+            "or unset ROOTFS_DIR.",
         )
     found = _read(Path(folder))
     assert found is not None
@@ -128,13 +136,15 @@ class Store:
         if name.startswith(_NAME) and "/" not in name and is_rootfs_ready(self.folder / name):
             return _read(self.folder / name)
         # Killed after it was put into place, before that was noted.
-        return max(self.all(), key=lambda one: _order(one.version), default=None)
+        return max(self.all(), key=lambda one: version_order(one.version), default=None)
 
     def all(self) -> list[Installed]:
         try:
             names = sorted(name for name in os.listdir(self.folder) if name.startswith(_NAME))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise self._closed(error) from error
         found = (_read(self.folder / name) for name in names if is_rootfs_ready(self.folder / name))
         return [one for one in found if one is not None]
 
@@ -142,7 +152,11 @@ class Store:
     def building(self, wait: Callable[[], None]) -> Iterator[None]:
         """One builder at a time. `wait` is called while there is another, and may raise."""
         make_folder(self.folder)
-        with open(self.folder / _LOCK, "wb") as lock:
+        try:
+            lock = os.open(self.folder / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self._closed(error) from error
+        try:
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,6 +165,14 @@ class Store:
                     wait()
                     time.sleep(0.05)
             yield
+        finally:
+            os.close(lock)
+
+    def _closed(self, error: OSError) -> RootfsError:
+        return RootfsError(
+            f"{self.folder} cannot be used: {error.strerror or error}.",
+            "See whether it is yours; it may have been made by root.",
+        )
 
     def new_folder(self) -> Path:
         """To build in. What an earlier builder left is of no use."""
@@ -190,15 +212,22 @@ class Store:
                 self._remove_if_free(name)
 
     def remove(self) -> bool:
-        """All of it; whether nothing is left. What a command runs in goes when that has ended."""
-        current = self.current()
-        if current is not None and not self._remove_if_free(os.path.basename(current.folder)):
-            return False
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.folder / _CURRENT)
+        """All of it, or nothing and False if a command runs in any of it."""
+        with contextlib.ExitStack() as closing:
+            held = []
+            for one in self.all():
+                lock = _lock_alone(Path(one.folder))
+                if lock is None:
+                    return False
+                closing.callback(os.close, lock)
+                held.append(os.path.basename(one.folder))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.folder / _CURRENT)
+            for name in held:
+                self._throw_away(name)
         self.forget_downloads()
         self.sweep()
-        return not self.all()
+        return True
 
     def forget_downloads(self) -> None:
         _remove(self.folder, _DOWNLOADS)
@@ -208,63 +237,36 @@ class Store:
         if current is not None and current.folder != used.folder:
             self._remove_if_free(os.path.basename(used.folder))
 
-    def _remove_if_free(self, name: str) -> bool:
-        try:
-            lock = os.open(self.folder / name, _FOLDER | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return True
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who looked for it meanwhile finds that it is another, or gone.
-            gone = f"{_GONE}{os.urandom(4).hex()}"
+    def _remove_if_free(self, name: str) -> None:
+        # If not, it goes with the last command that runs in it.
+        lock = _lock_alone(self.folder / name)
+        if lock is not None:
+            try:
+                self._throw_away(name)
+            finally:
+                os.close(lock)
+
+    def _throw_away(self, name: str) -> None:
+        # Who looked for it meanwhile finds that it is another, or gone.
+        gone = f"{_GONE}{os.urandom(4).hex()}"
+        # Somebody else may have been quicker.
+        with contextlib.suppress(FileNotFoundError):
             os.rename(self.folder / name, self.folder / gone)
             _remove(self.folder, gone)
-        except BlockingIOError:
-            return False
-        except FileNotFoundError:
-            return True  # somebody else was quicker
-        finally:
-            os.close(lock)
-        return True
 
 
-def prepare_mount_points(folder: Path) -> None:
-    """What the sandbox mounts over has to be there: later nothing can be added."""
-    for point in MOUNT_POINTS:
-        with _inside(folder, f"{point}/."):
-            pass
-    write_inside(folder, RESOLVER, "")
-
-
-def write_inside(folder: Path, name: str, text: str) -> None:
-    """Anew, whatever is there: a link at its name, or on the way, would lead out."""
-    with _inside(folder, name) as around:
-        last = os.path.basename(name)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(last, dir_fd=around)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(last, flags, 0o644, dir_fd=around), "w", encoding="utf-8") as file:
-            file.write(text)
-
-
-@contextlib.contextmanager
-def _inside(folder: Path, name: str) -> Iterator[int]:
-    """The folder around a name, made where it is missing."""
-    here = os.open(folder, _FOLDER)
+def _lock_alone(folder: Path) -> int | None:
+    """A descriptor that keeps commands out; None if one runs in there, or if it is gone."""
     try:
-        for part in name.split("/")[:-1]:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, 0o755, dir_fd=here)
-            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
-            os.close(here)
-            here = inner
-        yield here
-    except OSError as error:
-        raise RootfsError(
-            f"This is no Alpine system: {name} is not what it is in every system."
-        ) from error
-    finally:
-        os.close(here)
+        lock = os.open(folder, _FOLDER | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def _read(folder: Path) -> Installed | None:
@@ -285,8 +287,9 @@ def _text(file: Path) -> str:
         return opened.read(100).strip()
 
 
-def _order(version: str) -> list[int]:
-    return [int(part) if part.isdecimal() else 0 for part in version.split(".")]
+def version_order(version: str) -> list[int]:
+    """To compare by."""
+    return [int(number) for number in re.findall("[0-9]+", version)]
 
 
 def _is_at(descriptor: int, folder: str) -> bool:

@@ -7,7 +7,6 @@ import asyncio
 import os
 from collections.abc import Mapping
 from gettext import gettext as _
-from gettext import ngettext
 from pathlib import Path
 
 from gi.repository import Adw, GLib, Gtk
@@ -16,12 +15,14 @@ from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.manager import ProjectManager
 from ..project.system import System, set_system, system_of
+from ..sandbox import rootfs_settings
+from ..sandbox.output import harmless
 from ..sandbox.rootfs import Rootfs, Status
-from ..sandbox.rootfs_packages import Tier
-from ..sandbox.rootfs_prepare import Progress, Step
+from ..sandbox.rootfs_work import Progress, Step
 from . import preferences_rows as rows
 from .dialogs import Choice, choose, choose_file
 from .signals import signals
+from .system_words import status_words, step_words, tier_words
 from .tasks import Tasks
 from .weakly import weakly
 
@@ -45,6 +46,8 @@ class SystemPage(Adw.PreferencesPage):
         self._manager = manager
         self._tasks = tasks
         self._work: asyncio.Task[object] | None = None
+        # The handler that asks before the window goes.
+        self._closing = 0
         self._project_rows: list[Gtk.Widget] = []
         self._alpine = Adw.PreferencesGroup(
             title=_("Alpine"),
@@ -54,8 +57,12 @@ class SystemPage(Adw.PreferencesPage):
             ),
         )
         self._status = rows.action(_("Status"), _("Looking…"))
-        self._tier = Adw.ComboRow(title=_("Programs in It"))
-        self._tier.set_model(Gtk.StringList.new([_tier_words(tier) for tier in Rootfs.tiers]))
+        self._trouble = rows.action(_("Installation"))
+        mark = Gtk.Image.new_from_icon_name("dialog-warning-symbolic")
+        mark.add_css_class("warning")
+        self._trouble.add_prefix(mark)
+        self._tier = Adw.ComboRow(title=_("Programs in It"), use_subtitle=True)
+        self._tier.set_model(Gtk.StringList.new([tier_words(tier) for tier in Rootfs.tiers]))
         self._tier.set_selected(len(Rootfs.tiers) - 1)
         self._install = rows.button(_("Install"), weakly(self._on_install), _("Install Alpine"))
         self._from_file = rows.icon_button(
@@ -70,23 +77,58 @@ class SystemPage(Adw.PreferencesPage):
         for button in (self._install, self._from_file, self._cancel, self._remove):
             self._status.add_suffix(button)
         self._progress = Gtk.ProgressBar(
-            margin_start=12, margin_end=12, margin_top=6, margin_bottom=6, visible=False
+            margin_start=12, margin_end=12, margin_top=12, margin_bottom=12
         )
         self._progress.update_property([Gtk.AccessibleProperty.LABEL], [_("Installation")])
-        for row in (self._status, self._tier):
+        self._under_way = Adw.PreferencesRow(
+            title=_("Installation"), child=self._progress, activatable=False
+        )
+        self._under_way.update_property([Gtk.AccessibleProperty.LABEL], [_("Installation")])
+        self._sources = {
+            name: Adw.EntryRow(title=title, show_apply_button=True)
+            for name, title in (
+                ("mirror", _("Mirror")),
+                ("version", _("Version (the Newest if Empty)")),
+            )
+        }
+        for row in (self._status, self._trouble, self._under_way, self._tier):
             self._alpine.add(row)
-        self._alpine.add(self._progress)
+        for name, entry in self._sources.items():
+            entry.connect("apply", weakly(self._on_source), name)
+            self._alpine.add(entry)
         self.add(self._alpine)
         self._projects = Adw.PreferencesGroup(title=_("Projects"))
         self.add(self._projects)
+        self._trouble.set_visible(False)
         self._show_busy(busy=False, is_installed=False)
-        tasks.start(self.refresh())
+        tasks.start(self._begin_with_settings())
 
-    async def refresh(self) -> None:
-        status = await asyncio.to_thread(lambda: self._rootfs().status())
-        self._status.set_subtitle(GLib.markup_escape_text(_status_words(status)))
-        self._show_busy(busy=self._work is not None, is_installed=status.installed is not None)
-        await self._show_projects(can_use=status.installed is not None)
+    async def _begin_with_settings(self) -> None:
+        await self.refresh()
+        try:
+            settings = await asyncio.to_thread(rootfs_settings.load, self._paths.config)
+        except OllmSandboxError:
+            return  # it is shown already, and nothing can be changed before it is mended
+        self._tier.set_selected(settings.tier)
+        self._sources["mirror"].set_text(settings.mirror)
+        self._sources["version"].set_text(settings.version)
+
+    async def refresh(self, trouble: OllmSandboxError | None = None) -> None:
+        """`trouble`: what went wrong just now. It stays until something else is done."""
+        status: Status | None = None
+        try:
+            status = await asyncio.to_thread(lambda: self._rootfs().status())
+        except OllmSandboxError as error:
+            trouble = trouble or error
+        installed = status is not None and status.installed is not None
+        words = status_words(status) if status else _("Unknown")
+        self._status.set_subtitle(GLib.markup_escape_text(words))
+        if trouble is not None:
+            self._trouble.set_title(GLib.markup_escape_text(trouble.message))
+            self._trouble.set_subtitle(GLib.markup_escape_text(trouble.remedy))
+        self._trouble.set_visible(trouble is not None)
+        self._show_busy(busy=self._work is not None, is_installed=installed)
+        await self._show_projects(can_use=installed)
 
     def _rootfs(self) -> Rootfs:
         """Anew each time: its settings are in a file that people may edit."""
@@ -98,8 +140,29 @@ class SystemPage(Adw.PreferencesPage):
         self._from_file.set_visible(not busy)
         self._remove.set_visible(not busy and is_installed)
         self._cancel.set_visible(busy)
-        self._progress.set_visible(busy)
-        self._tier.set_sensitive(not busy)
+        self._under_way.set_visible(busy)
+        if busy:
+            self._trouble.set_visible(False)
+        for row in (self._tier, *self._sources.values()):
+            row.set_sensitive(not busy)
+
+    def _on_source(self, entry: Adw.EntryRow, name: str) -> None:
+        async def keep() -> None:
+            def change() -> None:
+                found = rootfs_settings.load(self._paths.config)
+                changed = found.with_value(name, entry.get_text().strip())
+                rootfs_settings.save(self._paths.config, changed)
+
+            try:
+                await asyncio.to_thread(change)
+            except OllmSandboxError as error:
+                entry.add_css_class("error")
+                await self.refresh(error)
+            else:
+                entry.remove_css_class("error")
+                await self.refresh()
+
+        self._tasks.start(keep())
 
     # --- installing ------------------------------------------------------------------------------
 
@@ -117,22 +180,53 @@ class SystemPage(Adw.PreferencesPage):
     def _begin(self, tarball: Path | None) -> None:
         if self._work is None:
             self._work = self._tasks.start(self._prepare(tarball))
+            if not self._closing:
+                window = rows.window_of(self)
+                self._closing = window.connect("close-request", weakly(self._on_close))
+
+    def _on_close(self, window: Gtk.Window) -> bool:
+        """Whether it stays: what is under way ends with the window."""
+        if self._work is None:
+            return False
+
+        async def ask() -> None:
+            answer = await choose(
+                window,
+                _("Cancel the Installation?"),
+                _("It goes on only while this window is open. What was fetched is kept."),
+                (
+                    Choice("keep", _("_Keep Open")),
+                    Choice("close", _("_Close"), is_destructive=True),
+                ),
+            )
+            if answer == "close":
+                self._on_cancel()
+                window.destroy()
+
+        self._tasks.start(ask())
+        return True
 
     async def _prepare(self, tarball: Path | None) -> None:
         self._show_busy(busy=True, is_installed=False)
+        self._progress.set_fraction(0)
         tier = Rootfs.tiers[self._tier.get_selected()].number
+        trouble: OllmSandboxError | None = None
         try:
             done = await self._rootfs().prepare(self._show, tier=tier, tarball=tarball)
             for notice in done.notices:
                 self._tasks.tell(notice)
             what = _("{} is installed.") if done.is_new else _("{} is there already.")
             self._tasks.tell(what.format(done.installed.title))
+        except OllmSandboxError as error:
+            trouble = error
         finally:
             self._work = None
-            self._tasks.start(self.refresh())
+            self._tasks.start(self.refresh(trouble))
 
     def _show(self, progress: Progress) -> None:
-        words = progress.text or progress.step.value
+        words = step_words(progress.step)
+        if progress.text:
+            words = f"{words}: {harmless(progress.text)}"
         self._status.set_subtitle(GLib.markup_escape_text(words))
         if progress.step in (Step.FETCH, Step.UNPACK) and progress.total:
             self._progress.set_fraction(min(1.0, progress.done / progress.total))
@@ -187,10 +281,11 @@ class SystemPage(Adw.PreferencesPage):
             self._projects.add(row)
 
     def _project_row(self, path: str, name: str, system: System, *, can_use: bool) -> Gtk.Widget:
-        row = Adw.ComboRow(
-            title=GLib.markup_escape_text(name),
-            subtitle=GLib.markup_escape_text(os.path.dirname(path)),
-        )
+        row = Adw.ComboRow()
+        # Before it has a name, which may look like markup.
+        row.set_use_markup(False)
+        row.set_title(name)
+        row.set_subtitle(os.path.dirname(path))
         row.set_model(Gtk.StringList.new([_("This Machine"), "Alpine"]))
         row.set_selected(1 if system is System.ALPINE else 0)
         row.set_sensitive(can_use or system is System.ALPINE)
@@ -205,18 +300,3 @@ class SystemPage(Adw.PreferencesPage):
             self.emit("changed")
 
         self._tasks.start(choose_system())
-
-
-def _tier_words(tier: Tier) -> str:
-    return _("{title}, about {size}").format(title=tier.title, size=GLib.format_size(tier.size))
-
-
-def _status_words(status: Status) -> str:
-    if status.installed is None:
-        return _("Not installed")
-    words = [status.installed.title, GLib.format_size(status.size)]
-    if status.others:
-        count = len(status.others)
-        words.append(ngettext("{} older one still in use", "{} older ones still in use", count))
-        words[-1] = words[-1].format(count)
-    return ", ".join(words)
