@@ -10,6 +10,8 @@ from parsers import Argument, Command, Kind, program
 
 _HEADER = "# SPDX-License-Identifier: GPL-3.0-or-later\n# Made by build-aux/completions.py.\n"
 _WHOLE_VALUE = "playground"
+# Of zsh; no command has such a name.
+_PLACE = "_ollmsandbox__place"
 
 Path = tuple[str, ...]
 
@@ -95,10 +97,15 @@ def _quoted(text: str) -> str:
 def zsh(top: Command) -> Iterator[str]:
     yield "#compdef ollmsandbox"
     yield _HEADER
+    yield f"{_PLACE}() {{"
+    yield f"    _alternative 'places:place:({_WHOLE_VALUE})' 'directories:folder:_directories'"
+    yield "}"
+    yield ""
     for path, command in top.below():
         yield f"{_function(path)}() {{"
         yield "    local curcontext=$curcontext state line"
-        yield "    _arguments -C -s \\"
+        # -S: after -- there are no more options, and it is not a word itself.
+        yield "    _arguments -C -s -S \\"
         for option in command.options:
             yield f"        {_zsh_option(option)} \\"
         for operand in command.operands:
@@ -153,7 +160,8 @@ def _zsh_operand(operand: Argument) -> str:
 def _zsh_values(argument: Argument) -> str:
     if argument.choices:
         return f"({' '.join(argument.choices)})"
-    files = {Kind.FOLDER: "_directories", Kind.FILE: "_files"}
+    folders = _PLACE if _WHOLE_VALUE in argument.value else "_directories"
+    files = {Kind.FOLDER: folders, Kind.FILE: "_files"}
     return files.get(argument.kind, " ")
 
 
@@ -200,8 +208,15 @@ def fish(top: Command) -> Iterator[str]:
         for option in command.options:
             yield f"complete -c ollmsandbox -n '{at}' {_fish_option(option)}"
         for operand in command.operands:
-            values = _fish_values(operand)
-            if values:
+            if operand.kind is Kind.COMMAND:
+                # It begins after our own words, the options among them with their values.
+                given = [f for o in command.options if o.kind is not Kind.NOTHING for f in o.flags]
+                # The - ends what fish would take for options of its own.
+                words = " ".join((f"--fcs-skip={1 + len(path)}", "-", *given))
+                yield (
+                    f"complete -c ollmsandbox -n '{at}' -a '(__fish_complete_subcommand {words})'"
+                )
+            elif values := _fish_values(operand):
                 yield f"complete -c ollmsandbox -n '{at}' {values}"
 
 
@@ -215,10 +230,10 @@ def _fish_option(option: Argument) -> str:
 def _fish_values(argument: Argument) -> str:
     if argument.choices:
         return f"-a {_fish(' '.join(argument.choices))}"
+    place = f"echo {_WHOLE_VALUE}; " if _WHOLE_VALUE in argument.value else ""
     values = {
-        Kind.FOLDER: "-a '(__fish_complete_directories)'",
+        Kind.FOLDER: f"-a '({place}__fish_complete_directories)'",
         Kind.FILE: "-a '(__fish_complete_path)'",
-        Kind.COMMAND: "-a '(__fish_complete_subcommand --commandline)'",
     }
     return values.get(argument.kind, "")
 

@@ -2,3 +2,6 @@
 """OLLM Sandbox: let an agent run commands on a real project without fear."""
 
 __version__ = "0.1.0"
+
+# Marks a text for the translators. It stays English, and is translated where it is shown.
+N_ = str

@@ -150,7 +150,7 @@ def cli_argv(*arguments: str) -> list[str]:
 def given_time(attempt: Callable[[float], Result], began: Callable[[Result], object]) -> Result:
     """What a time limit ended, at the first limit by which the command had got somewhere: a machine
     with much to do may not even have started it at the shorter ones."""
-    for seconds in (0.5, 5.0, 30.0):
+    for seconds in (0.3, 3.0, 30.0):
         result = attempt(seconds)
         if began(result):
             break
@@ -160,6 +160,38 @@ def given_time(attempt: Callable[[float], Result], began: Callable[[Result], obj
 @pytest.fixture
 def person(tmp_path: Path) -> Person:
     return make_person(tmp_path)
+
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start(person: Person) -> Iterator[Start]:
+    """Starts the command line and lets it run; ends what is left at the end."""
+    started = []
+
+    def starter(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        options = {
+            "cwd": person.project,
+            "env": person.environ,
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **options,
+        }
+        started.append(subprocess.Popen(cli_argv(*arguments), **options))
+        return started[-1]
+
+    yield starter
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def somebody(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    """One person for all tests of a file that leave nothing behind."""
+    return make_person(tmp_path_factory.mktemp("somebody"))
 
 
 def make_person(folder: Path, environ: Mapping[str, str] | None = None) -> Person:

@@ -15,18 +15,25 @@ from pathlib import Path
 
 from conftest import Person, cli_argv
 from gi.repository import GLib
-from screen_reader import Look, Node, Reader
+from screen_reader import Area, Node, Reader
 
-PATIENCE = 60.0
+# Seconds: for a machine that has ten times as much to do; and when a person would try once more.
+PATIENCE = 180.0
+AGAIN = 10.0
 CLOSING = "Stop and Close?"
 _BAD = ("WARNING", "CRITICAL", "ERROR", "Traceback", "Exception")
 # What it needs of the world around it: where the display and the buses are.
 _AROUND = ("DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "GDK_BACKEND")
+# Below and beside the window: over a button it would bring up a hint, which is a window, too.
+_ASIDE = ("1590", "1190")
+
+Condition = Callable[[], object]
 
 
 @dataclass
 class Outside:
-    """Looks anew at each question: what was seen a moment ago may be gone."""
+    """Looks anew at each question: what was seen a moment ago may be gone. Whatever it does, it
+    does again if nothing comes of it: a row may move under the pointer, a key may be lost."""
 
     process: subprocess.Popen[bytes]
     reader: Reader
@@ -44,102 +51,124 @@ class Outside:
     def wait_for(self, part: str) -> None:
         self.until(lambda: self.reads(part), f"{part!r} can be read")
 
-    def find(self, role: str, name: str) -> tuple[Node, Look] | None:
-        """The last one: what is new stands below."""
-        found = [node for node in self.read() if node.role == role and _same(node.name, name)]
-        looks = zip(found, self.reader.look(*found), strict=True)
-        seen = [(node, look) for node, look in looks if look is not None and look.is_seen]
-        return seen[-1] if seen else None
+    def find(self, role: str, name: str) -> tuple[Node, Area] | None:
+        """The last one that is laid out: what is new stands below."""
+        return self._find(self.read(), role, name)
 
-    def wait_find(self, role: str, name: str) -> Node:
+    def _find(self, nodes: list[Node], role: str, name: str) -> tuple[Node, Area] | None:
+        for node in reversed(nodes):
+            is_it = node.role == role and node.name == name
+            if is_it and (area := self.reader.area(node)) is not None:
+                return node, area
+        return None
+
+    def wait_find(self, role: str, name: str) -> None:
         """It can be seen, and used."""
-        return self._usable(role, name)[0]
+        self.until(lambda: self._usable(self.read(), role, name), f"there is a {role} {name!r}")
 
     def wait_find_insensitive(self, role: str, name: str) -> None:
         """It can be seen, but not used."""
 
         def look() -> bool:
             one = self.find(role, name)
-            return one is not None and not one[1].is_sensitive
+            return one is not None and not one[0].is_sensitive
 
         self.until(look, f"there is a {role} {name!r} that cannot be used")
 
-    def _usable(self, role: str, name: str) -> tuple[Node, Look]:
-        found: list[tuple[Node, Look]] = []
+    def _usable(self, nodes: list[Node], role: str, name: str) -> Area | None:
+        one = self._find(nodes, role, name)
+        return one[1] if one is not None and one[0].is_sensitive else None
 
-        def look() -> bool:
-            one = self.find(role, name)
-            found[:] = [one] if one is not None and one[1].is_sensitive else []
-            return bool(found)
+    def until(self, condition: Condition, what: str, seconds: float = PATIENCE) -> None:
+        if not self.is_within(seconds, condition):
+            told = self.errors.read_text(errors="replace")
+            # Nearly all widgets without a name of their own have that of their type.
+            seen = [n.name for n in self.read() if " " in n.name]
+            raise AssertionError(f"not: {what}; {self.process.poll()}\n{told}\n{seen}")
 
-        self.until(look, f"there is a {role} {name!r}")
-        return found[0]
-
-    def until(self, condition: Callable[[], object], what: str) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            state = self.process.poll()
-            if time.monotonic() > end or state is not None:
-                told = self.errors.read_text(errors="replace")
-                # Nearly all widgets without a name of their own have that of their type.
-                seen = [n.name for n in self.read() if " " in n.name]
-                raise AssertionError(f"not {what}; {state}\n{told}\n{seen}")
-            time.sleep(0.05)
+    def is_within(self, seconds: float, condition: Condition) -> bool:
+        end = time.monotonic() + seconds
+        while True:
+            began = time.monotonic()
+            if condition():
+                return True
+            if began > end or self.process.poll() is not None:
+                return False
+            # To look keeps the program busy, too: it gets as much time for what it is to do.
+            time.sleep(max(0.05, time.monotonic() - began))
 
     # --- doing -----------------------------------------------------------------------------------
 
-    def click(self, role: str, name: str) -> None:
+    def do(self, act: Callable[[], None], then: Condition, what: str) -> None:
+        """Again and again, until something came of it."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self.process.poll() is None:
+            act()
+            if self.is_within(AGAIN, then):
+                return
+        self.until(then, what, seconds=0)
+
+    def click(self, role: str, name: str, then: Condition) -> None:
         """With the mouse, in its middle, once it is in sight and stands still."""
-        still: list[Look] = []
 
-        def look() -> bool:
-            one = self.find(role, name)
-            if one is None or not one[1].is_sensitive or not self._in_sight(one[1]):
-                still.clear()
-            elif still and still[-1] != one[1]:
-                still[:] = [one[1]]
-            else:
-                still.append(one[1])
-            return len(still) == 3
+        def act() -> None:
+            still: list[Area] = []
 
-        try:
-            self.until(look, f"there is a {role} {name!r} in sight")
-        except AssertionError as error:
-            raise AssertionError(f"it is at {self.find(role, name)}") from error
-        x, y = still[-1].middle
-        _xdotool("mousemove", str(x), str(y), "click", "1")
+            def look() -> bool:
+                nodes = self.read()
+                area = self._usable(nodes, role, name)
+                if area is None or not self._in_sight(area, nodes):
+                    still.clear()
+                    # What came of it may have come late, and taken it away.
+                    return bool(then())
+                if area not in still:
+                    still.clear()
+                still.append(area)
+                return len(still) == 3
 
-    def _in_sight(self, look: Look) -> bool:
+            if self.is_within(PATIENCE, look) and len(still) == 3:
+                left, top, width, height = still[-1]
+                place = (str(left + width // 2), str(top + height // 2))
+                _xdotool("mousemove", *place, "click", "1", "mousemove", *_ASIDE)
+
+        self.do(act, then, f"something came of a click on the {role} {name!r}")
+
+    def _in_sight(self, area: Area, nodes: list[Node]) -> bool:
         """Of the chat, all but what is above and below it; of anything else, all."""
-        found = [node for node in self.read() if node.name == "Message"]
-        composer = self.reader.look(found[0])[0] if found else None
-        x, y = look.middle
-        bottom = composer.area[1] if composer is not None and composer.is_seen else 10_000
-        return y > 40 and (y < bottom or x < 250 or not composer)
+        x, y = area[0] + area[2] // 2, area[1] + area[3] // 2
+        composer = self._find(nodes, "text box", "Message")
+        bottom = composer[1][1] if composer is not None else 10_000
+        return y > 40 and (y < bottom or x < 250)
 
-    def press(self, *keys: str) -> None:
-        self._take_keyboard()
-        _xdotool("key", *keys)
-
-    def type(self, text: str) -> None:
-        self._take_keyboard()
-        _xdotool("type", "--delay", "2", text)
+    def press(self, key: str, then: Condition) -> None:
+        self.do(lambda: self._press(key), then, f"something came of the key {key}")
 
     def say(self, text: str) -> None:
         """Into the composer, and sent."""
         self.wait_find("text box", "Message")
-        self.press("ctrl+l")
-        self.until(lambda: self._has_focus("Message"), "the composer has the focus")
-        self.type(text)
-        self.press("Return")
+        self.press("ctrl+l", lambda: self.has_focus("Message"))
+
+        def write() -> None:
+            self._press("ctrl+a")
+            _xdotool("type", "--delay", "2", text)
+
+        self.do(write, lambda: self._written() == text, f"{text!r} is written")
+        self.press("Return", lambda: not self._written())
+
+    def _written(self) -> str:
+        found = self.find("text box", "Message")
+        return self.reader.text(found[0]) if found is not None else ""
 
     def wait_focus(self, name: str) -> None:
         self._take_keyboard()
-        self.until(lambda: self._has_focus(name), f"{name!r} has the focus")
+        self.until(lambda: self.has_focus(name), f"{name!r} has the focus")
 
-    def _has_focus(self, name: str) -> bool:
-        found = [node for node in self.read() if _same(node.name, name)]
-        return any(look is not None and look.is_focused for look in self.reader.look(*found))
+    def has_focus(self, name: str) -> bool:
+        return any(node.is_focused for node in self.read() if node.name == name)
+
+    def _press(self, key: str) -> None:
+        self._take_keyboard()
+        _xdotool("key", key)
 
     def _take_keyboard(self) -> None:
         """No window manager is there to give it to the window that was opened last."""
@@ -149,11 +178,10 @@ class Outside:
             _xdotool("windowfocus", windows[-1], may_fail=True)
 
     def windows(self) -> list[str]:
+        """Those with a title; hints and menus have none."""
+        which = ("--all", "--onlyvisible", "--pid", str(self.process.pid), "--name", ".")
         done = subprocess.run(
-            ["xdotool", "search", "--onlyvisible", "--pid", str(self.process.pid)],
-            capture_output=True,
-            text=True,
-            check=False,
+            ["xdotool", "search", *which], capture_output=True, text=True, check=False
         )
         return sorted(done.stdout.split(), key=int)
 
@@ -162,20 +190,15 @@ class Outside:
     def close(self) -> None:
         """As a person does who waits until nothing is under way any more."""
         end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            self.press("ctrl+q")
-            # A key may be lost to a window that is just being drawn: then it is pressed again.
-            again = time.monotonic() + 5
-            while self.process.poll() is None and not self.reads(CLOSING):
-                if time.monotonic() > again:
-                    break
-                time.sleep(0.05)
-            if self.process.poll() is not None:
-                break
-            if self.reads(CLOSING):
-                self.press("Escape")
-                self.until(lambda: not self.reads(CLOSING), "the question is gone")
+        while time.monotonic() < end and not self._has_ended():
+            self._press("ctrl+q")
+            self.is_within(AGAIN, lambda: self._has_ended() or self.reads(CLOSING))
+            if not self._has_ended() and self.reads(CLOSING):
+                self.press("Escape", lambda: not self.reads(CLOSING))
         self.wait_end()
+
+    def _has_ended(self) -> bool:
+        return self.process.poll() is not None
 
     def wait_end(self) -> None:
         self.process.wait(PATIENCE)
@@ -242,11 +265,6 @@ def _write_settings(person: Person, settings: dict[str, bool | str]) -> None:
 
 def _typed(value: bool | str) -> GLib.Variant:
     return GLib.Variant("b" if isinstance(value, bool) else "s", value)
-
-
-def _same(name: str, wanted: str) -> bool:
-    """GTK 4.8 tells the name of a button that has a letter twice, once with its mark."""
-    return name.replace("_", "") in (wanted, f"{wanted} {wanted}")
 
 
 def _xdotool(*words: str, may_fail: bool = False) -> None:

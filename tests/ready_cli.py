@@ -5,6 +5,8 @@ has them. Half of what a short command takes is that."""
 from __future__ import annotations
 
 import array
+import atexit
+import gc
 import importlib
 import marshal
 import os
@@ -13,6 +15,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -89,6 +93,8 @@ def serve(number: int) -> None:
         package = importlib.import_module(f"ollmsandbox.{part}")
         for module in pkgutil.iter_modules(package.__path__, f"ollmsandbox.{part}."):
             importlib.import_module(module.name)
+    # What is loaded stays, and a copy need not look at it: that would copy all of its memory.
+    gc.freeze()
     line = socket.socket(fileno=number)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
@@ -132,4 +138,17 @@ def _be(arguments: list[str], cwd: str, environ: dict[str, str]) -> NoReturn:
     os.environ.update(environ)
     os.chdir(cwd)
     sys.argv[:] = ["ollmsandbox", *arguments]
-    sys.exit(main())
+    # Python's own end, without taking all apart that was loaded: that takes longer than a command.
+    code: object = 1
+    try:
+        code = main()
+    except SystemExit as end:
+        code = end.code
+    finally:
+        if sys.exc_info()[1]:
+            traceback.print_exc()
+        vars(threading)["_shutdown"]()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 0 if code is None else 1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import configparser
 import os
+import pty
 import re
+import select
 import subprocess
 import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
 from types import ModuleType
 
@@ -24,6 +27,13 @@ pytestmark = pytest.mark.anybody
 TREE = Path(__file__).resolve().parent.parent
 APP_ID = "io.github.ollmsandbox.OllmSandbox"
 SHELLS = ("bash", "zsh", "fish")
+# At a key it tells the line as it has become, and forgets it.
+ZSH = b"""\
+fpath=($PWD/functions $fpath); autoload -U compinit; compinit -u -D
+tell() { zle -I; print -r -- "<$BUFFER>"; BUFFER= }; zle -N tell; bindkey '^G' tell
+echo re''ady
+"""
+CTRL_G = b"\x07"
 
 
 def helper(name: str) -> ModuleType:
@@ -124,6 +134,78 @@ def test_bash_completes_commands_options_values_and_folders(tmp_path: Path) -> N
     assert "bash" in complete(tmp_path, "run", "--", "bas")
 
 
+def test_fish_completes_commands_options_values_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "projects").mkdir()
+    (tmp_path / "plain-file").touch()
+    script = tmp_path / "completions"
+    script.write_text("\n".join(helper("completions").fish(helper("parsers").program())))
+
+    ask = 'source "$argv[1]"; complete -C "$argv[2]"'
+
+    def offered(line: str) -> list[str]:
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", ask, script, line],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            check=True,
+        )
+        return [answer.split("\t")[0] for answer in done.stdout.splitlines()]
+
+    assert offered("ollmsandbox hist") == ["history"]
+    assert offered("ollmsandbox sessions ex") == ["export"]
+    assert offered("ollmsandbox run --net") == ["--network"]
+    assert sorted(offered("ollmsandbox run --apply ")) == ["auto", "never", "review"]
+    assert offered("ollmsandbox run --project p") == ["projects/"]
+    assert offered("ollmsandbox run --working-dir pl") == ["playground"]
+    assert sorted(offered("ollmsandbox playground ")) == ["clear", "path", "size"]
+    assert "bash" in offered("ollmsandbox run -- bas")
+    assert offered("ollmsandbox run --apply auto -- ls plai") == ["plain-file"]
+
+
+def test_zsh_completes_commands_options_values_and_folders(tmp_path: Path) -> None:
+    """At its own prompt: only there does it complete."""
+    (tmp_path / "projects").mkdir()
+    (tmp_path / "plain-file").touch()
+    script = tmp_path / "functions" / "_ollmsandbox"
+    script.parent.mkdir()
+    script.write_text("\n".join(helper("completions").zsh(helper("parsers").program())))
+    wanted = {
+        "hist": "history ",
+        "sessions ex": "sessions export ",
+        "run --net": "run --network ",
+        "run --apply re": "run --apply review ",
+        "run --project p": "run --project projects/",
+        "run --working-dir playg": "run --working-dir playground ",
+        "playground cl": "playground clear ",
+        "run -- mkfif": "run -- mkfifo ",
+        "run --apply auto -- ls plai": "run --apply auto -- ls plain-file ",
+    }
+    ours, theirs = pty.openpty()
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "TERM": "dumb", "LANG": "C.UTF-8"}
+    argv = ["setsid", "--ctty", "zsh", "-f", "-i"]
+    with open(ours, "r+b", buffering=0) as terminal, open(theirs, "r+b", buffering=0) as far:
+        shell = subprocess.Popen(argv, stdin=far, stdout=far, stderr=far, cwd=tmp_path, env=environ)
+        try:
+            terminal.write(ZSH)
+            read_until(terminal, "ready")
+            for line, whole in wanted.items():
+                terminal.write(b"ollmsandbox %b\t%b" % (line.encode(), CTRL_G))
+                read_until(terminal, f"<ollmsandbox {whole}>")
+        finally:
+            shell.kill()
+            shell.wait()
+
+
+def read_until(terminal: FileIO, text: str) -> None:
+    seen = ""
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, f"{text!r} was not seen, but {seen!r}"
+        seen += terminal.read(65536).decode(errors="replace").replace("\r", "")
+
+
 # --- the desktop --------------------------------------------------------------------------------
 
 
@@ -183,7 +265,7 @@ def has_texts(file: Path) -> bool:
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".ui":
         return 'translatable="yes"' in text
-    return bool(re.search(r"(?<![\w.])(_|n?p?gettext)\(", text)) and "from gettext import" in text
+    return bool(re.search(r"(?<![\w.])(N?_|n?p?gettext)\(", text))
 
 
 def test_every_file_with_texts_is_translated() -> None:
@@ -295,3 +377,16 @@ def test_what_meson_stages_runs_from_there(tmp_path: Path) -> None:
     service = (share / expected[1]).read_text()
     assert "Exec=/opt/thing/bin/ollmsandbox --gapplication-service" in service
     assert not list(share.rglob("*.po"))
+
+
+def test_the_flatpak_is_not_tried_where_something_would_have_to_be_fetched(tmp_path: Path) -> None:
+    def run(option: str) -> subprocess.CompletedProcess[str]:
+        argv = [str(TREE / "flatpak/test-local"), option, str(tmp_path / "nothing")]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+    left_out, not_ready = run("--if-ready"), run("--ready")
+    assert (left_out.returncode, left_out.stderr) == (0, "")
+    assert re.fullmatch(r"test-local: left out, for .+\.\n", left_out.stdout)
+    assert (not_ready.returncode, not_ready.stdout) == (1, "")
+    assert re.fullmatch(r"test-local: not ready: .+\.\n", not_ready.stderr)
+    assert not (tmp_path / "nothing").exists()

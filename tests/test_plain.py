@@ -297,6 +297,25 @@ def test_a_command_can_be_stopped(person: Person) -> None:
     assert result.duration < 50
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_the_keys_of_a_terminal_end_the_whole_tree(person: Person, number: int) -> None:
+    """They reach who watches over the command, who must not go without it."""
+    started: list[int] = []
+
+    async def press(_data: bytes) -> None:
+        os.kill(started[0], number)
+
+    waiting = "until test -s beat; do sleep 0.02; done"
+    command = f"setsid sh -c 'while :; do date +%N >beat; done' & {waiting}; echo begun; sleep 60"
+    plain = runner(person, Asked(True))
+    result = loop.run(plain.exec(command, sinks=Sinks(stdout=press, started=started.append)))
+    assert (result.exit_code, result.stderr.text) == (137, "")
+    beat = person.project / "beat"
+    last = beat.read_text()
+    time.sleep(0.2)
+    assert beat.read_text() == last
+
+
 def test_output_is_bounded(person: Person) -> None:
     result = run(person, "seq 1000000", capture=100)
     assert result.truncated

@@ -400,7 +400,8 @@ def test_a_folder_that_is_not_there_cannot_be_a_project(
     monkeypatch.chdir(person.project)
     (person.project / "dangling").symlink_to("nowhere")
     (person.project / "loop").symlink_to("loop")
-    assert "does not exist" in cannot_be_a_project(person, name)
+    told = "does not exist" if name else "is empty"
+    assert told in cannot_be_a_project(person, name)
 
 
 def test_a_file_cannot_be_a_project(person: Person) -> None:

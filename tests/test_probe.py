@@ -193,6 +193,7 @@ def test_a_bwrap_that_hangs_is_not_waited_for_long_and_nothing_runs(
     assert os.listdir(person.project) == []
 
 
+@pytest.mark.anybody
 def test_the_command_line_does_not_wait_long_for_a_bwrap_that_hangs(
     person: Person, programs: Path
 ) -> None:

@@ -369,6 +369,7 @@ def test_a_project_that_is_removed_meanwhile_is_told(
 # --- progress and cancelling -------------------------------------------------------------------
 
 
+@pytest.mark.anybody
 def test_progress_is_told_where_the_scan_is_awaited(folder: Folder, person: Person) -> None:
     write(person.project, *(f"{number % 10}/{number}" for number in range(3000)))
     told: list[tuple[Progress, int]] = []
@@ -439,6 +440,7 @@ def test_a_scan_that_nobody_awaits_any_more_ends(
     assert recorded(folder) == set()
 
 
+@pytest.mark.anybody
 def test_a_large_scan_needs_little_memory_and_lets_others_write(
     folder: Folder, person: Person
 ) -> None:

@@ -270,6 +270,17 @@ def test_a_linked_folder_is_written_only_once_the_person_agreed(person: Person) 
     assert "cannot be opened to commands" in done.stderr
 
 
+def test_a_hidden_folder_is_refused_when_it_is_to_be_opened(person: Person) -> None:
+    keys = person.home / ".ssh" / "keys"
+    keys.mkdir(parents=True)
+    for folder in (keys, keys.parent):
+        done = person.cli("roots", "add", str(folder))
+        assert done.returncode == 125
+        assert f"they may not see {keys.parent}" in done.stderr
+    assert str(keys.parent) not in person.cli("roots", "list").stdout
+    assert run(person, "echo > file")["exit_code"] == 0
+
+
 def test_each_changed_file_has_a_record_and_a_backup_of_the_day(person: Person) -> None:
     for name in ("changed", "gone"):
         (person.project / name).write_text("first")
@@ -364,8 +375,9 @@ def test_an_unknown_run_or_path_is_named(person: Person, command: str) -> None:
     done = person.cli(command, "2099")
     assert (done.returncode, "There is no run 2099" in done.stderr) == (125, True)
     done = person.cli(command, "file")
-    assert (done.returncode, f"Name the run first: {run_id} file" in done.stderr) == (125, True)
+    assert (done.returncode, "file is not the id of a run." in done.stderr) == (125, True)
     if command != "changes":
+        assert f"Name the run first: {run_id} file" in done.stderr
         done = person.cli(command, run_id, "other")
         assert (done.returncode, "did not change" in done.stderr) == (125, True)
 

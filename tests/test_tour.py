@@ -12,8 +12,9 @@ from provider_helper import TOOL, ask, called, said
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import Finished, Text
-from ollmsandbox.chat.providers.tour import NAME, TourModel, make_sample
+from ollmsandbox.chat.providers.tour import NAME, TourModel, make_sample, unused_folder
 from ollmsandbox.errors import ProjectError
+from ollmsandbox.sandbox.places import find_project
 
 EDIT = ToolSpec("edit_file", "Edits.")
 MODEL = TourModel(delay=0)
@@ -182,6 +183,16 @@ def test_it_says_what_it_is_in_small_pieces() -> None:
     pieces = [p for p in ask(MODEL) if isinstance(p, Text)]
     assert len(pieces) > 20
     assert "a script, not an AI" in said(pieces)
+
+
+def test_each_tour_has_a_new_folder_that_is_there_the_next_day(person: Person) -> None:
+    folders = [make_sample(unused_folder(person.paths, {})) for _ in range(3)]
+    names = ["OLLM Sandbox Tour", "OLLM Sandbox Tour 2", "OLLM Sandbox Tour 3"]
+    assert folders == [person.home / name for name in names]
+    # What a Flatpak writes to the home folder is gone when it ends.
+    kept = unused_folder(person.paths, {"FLATPAK_ID": "x"})
+    assert kept == person.paths.data.parent / names[0]
+    assert find_project(make_sample(kept), person.paths) == str(kept)
 
 
 def test_the_sample_wants_a_folder_of_its_own(tmp_path: Path) -> None:

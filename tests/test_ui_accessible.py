@@ -13,6 +13,7 @@ from window_helper import card_that, finish, press, program, says, wait_until, w
 
 from ollmsandbox.chat.providers.connections import Connection, Kind
 from ollmsandbox.permission.request import Answer
+from ollmsandbox.ui.change_rows import FileRow, RunRow
 from ollmsandbox.ui.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.preferences import Preferences
@@ -86,6 +87,8 @@ def test_a_chat_with_every_kind_of_card_and_its_changes(screen: Screen, person: 
         card.open()
         window.flap.set_reveal_flap(True)
         assert not (found := _nameless(window)), "\n".join(found)
+        wait_until(lambda: _rows(window))
+        wait_until(lambda: all(_has_name_around(row) for row in _rows(window)))
         (Path(session.project or "") / "basket.py").write_text("something else\n")
         _open_file(window, "basket.py")
         assert not (found := _nameless(window)), "\n".join(found)
@@ -130,6 +133,22 @@ def _open_file(window: Window, name: str) -> None:
     wait_until(lambda: place() is not None)
     view.list_view.emit("activate", place())
     wait_until(lambda: view.page is not None and view.page.place.get_child() is not None)
+
+
+def _rows(window: Window) -> list[Gtk.Widget]:
+    return [
+        row
+        for row in (*all_of(window.changes, RunRow), *all_of(window.changes, FileRow))
+        if row.get_mapped()
+    ]
+
+
+def _has_name_around(row: Gtk.Widget) -> bool:
+    """What the keyboard goes through is what GTK puts around a row."""
+    around = row.get_parent()
+    return around is not None and Gtk.test_accessible_has_property(
+        around, Gtk.AccessibleProperty.LABEL
+    )
 
 
 def _nameless(top: Gtk.Widget) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,9 @@ class Place:
     @property
     def focus(self) -> Gtk.Widget | None:
         return self.window.get_focus()
+
+    def has_focus(self, widget: Gtk.Widget) -> bool:
+        return self.focus is widget
 
     def card(self, entry: CallEntry) -> ToolCard:
         spin_until(lambda: any(card.entry is entry for card in all_of(self.view, ToolCard)))
@@ -225,6 +229,16 @@ def test_a_question_gets_the_focus_on_deny(place: Place) -> None:
     spin_until(lambda: place.focus is deny)
 
 
+def test_a_question_in_a_card_that_stands_there_already_gets_it_too(place: Place) -> None:
+    place.view.focus_composer()
+    entry = place.chat.call("make")
+    place.card(entry)
+    place.settle()
+    place.chat.ask(entry)
+    deny = place.question(entry).button_for(Answer.DENY)
+    spin_until(lambda: place.focus is deny)
+
+
 def test_a_question_below_a_long_chat_comes_into_sight_whole(place: Place) -> None:
     place.fill()
     place.view.focus_composer()
@@ -233,7 +247,7 @@ def test_a_question_below_a_long_chat_comes_into_sight_whole(place: Place) -> No
     for command in ("make a", "make b"):
         entry = place.ask(command)
         deny = place.question(entry).button_for(Answer.DENY)
-        spin_until(lambda deny=deny: place.focus is deny)
+        spin_until(partial(place.has_focus, deny))
         place.settle()
         assert place.view.column.at_end
         assert edges_in_sight(deny) == (True, True)
@@ -419,6 +433,6 @@ def test_a_chat_is_freed(screen: Screen, tmp_path: Path) -> None:
 
 
 def test_a_stored_message_keeps_the_name_of_its_model() -> None:
-    entry = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
+    (entry,) = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
     assert entry.model == "old:7b"
     assert not entry.is_growing

@@ -262,6 +262,17 @@ def test_terminal_escapes_and_marks_of_direction_are_named(screen: Screen) -> No
     assert shown.subject.startswith("ls⟨ESC⟩[2K⟨CR⟩⟨U+202E⟩evil")
 
 
+def test_full_width_marks_are_named_in_a_path_and_left_in_what_the_program_says(
+    screen: Screen,
+) -> None:
+    said, trick = "不可写入\uff0c可读取\uff1f", "~/src\uff1bx"
+    facts = (Fact(said, said, is_said=True), Fact("位置", trick))
+    shown = Shown(screen, with_network(trick, translated=said, facts=facts, sees=(said,)))
+    shown.card.sees.set_expanded(True)
+    assert [text for text in texts(shown.card) if text == said] == [said] * 4
+    assert [text for text in texts(shown.card) if "src" in text] == ["~/src⟨U+FF1B⟩x"] * 2
+
+
 def test_a_very_long_line_is_there_to_its_end(screen: Screen) -> None:
     shown = Shown(screen, with_network(f"echo {'x' * 20_000}; rm -rf ~"))
     shown.wait_for_hint()

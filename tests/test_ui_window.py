@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from conftest import Person
+from gi.repository import Gtk
 from ui_helper import Screen, texts
 from window_helper import card_that, finish, press, program, says, wait_until, window_of
 
@@ -101,6 +102,31 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         card_that(window, lambda card: card.entry.stage is Stage.DONE)
         window.open_project(str(gone))
         wait_until(lambda: says(window.sidebar, "The folder is not there"))
+        # Where one would write, too, with what can be done about it.
+        wait_until(lambda: says(window.chat.missing, f"The folder {gone} is not there."))
+        gone.mkdir()
+        finish(_session(window).conversation.run("true"))
+        wait_until(lambda: not window.chat.missing.get_reveal_child())
+        gone.rmdir()
+        finish(_session(window).conversation.run("true"))
+        wait_until(window.chat.missing.get_reveal_child)
+        press(window.chat.missing, "Remove From List")
+        wait_until(lambda: window.chat.session is None)
+        wait_until(lambda: not says(window.sidebar, "The folder is not there"))
+
+
+def test_the_shortcuts_are_listed(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        window.activate_action("win.show-help-overlay", None)
+        wait_until(_shortcuts)
+        for overlay in _shortcuts():
+            assert overlay.get_transient_for() is window
+            overlay.destroy()
+
+
+def _shortcuts() -> list[Gtk.ShortcutsWindow]:
+    return [one for one in Gtk.Window.list_toplevels() if isinstance(one, Gtk.ShortcutsWindow)]
 
 
 def _popover_says(badge: SandboxBadge, part: str) -> bool:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from functools import partial
 
 from conftest import Person
-from outside import Outside, program, start
+from outside import CLOSING, PATIENCE, Outside, program, start
 from replay import Replay, Reply, delta, document, finish, sse
 from screen_reader import Node
 
@@ -21,39 +22,41 @@ _USED = ("button", "toggle button", "text box", "search box", "combo box", "chec
 
 def test_the_tour_is_taken_with_the_mouse_and_a_deletion_undone(person: Person) -> None:
     with program(person) as window:
-        window.click("button", "Take the Tour")
+        _take_tour(window)
         sample = person.home / _TOUR
-        window.wait_find("button", "Allow Once")
         assert (sample / "old-notes.txt").exists()
         assert "basket.items()" in (sample / "basket.py").read_text()
-        window.click("button", "Allow Once")
-        window.wait_for("Allowed once")
+        window.click("button", "Allow Once", then=lambda: window.reads("Allowed once, "))
         window.until(lambda: not (sample / "old-notes.txt").exists(), "the file is deleted")
         window.wait_for("That was all.")
-        window.click("button", "Undo")
-        window.until((sample / "old-notes.txt").exists, "the file is back")
+        window.click("button", "Undo", then=(sample / "old-notes.txt").exists)
         window.wait_find_insensitive("button", "Undone")
         window.close()
 
 
 def test_the_question_has_the_keyboard_and_escape_is_no(person: Person) -> None:
-    with program(person) as window:
-        window.click("button", "Take the Tour")
-        window.wait_focus("Deny")
-        window.press("Escape")
-        window.wait_for("You said no, and nothing ran.")
-        assert window.reads("Denied, ")
-        window.close()
+    with Replay(_model([["touch a"]])) as server:
+        _connect(person, server)
+        with program(person, f"{person.project}/", ask_every_command=True) as window:
+            window.say("go")
+            window.wait_focus("Deny")
+            window.press("Escape", then=lambda: window.reads("Denied, "))
+            window.wait_for("Round 1 is over.")
+            window.close()
+    assert not (person.project / "a").exists()
 
 
 def test_a_question_is_answered_with_the_letter_of_its_button(person: Person) -> None:
-    with program(person) as window:
-        window.click("button", "Take the Tour")
-        window.wait_find("button", "Allow Once")
-        window.wait_focus("Deny")
-        window.press("alt+a")
-        window.wait_for("Allowed once, ")
-        window.close()
+    with Replay(_model([["touch a"]])) as server:
+        _connect(person, server)
+        with program(person, f"{person.project}/", ask_every_command=True) as window:
+            window.say("go")
+            window.wait_focus("Deny")
+            window.wait_find("button", "Allow")
+            window.press("alt+a", then=lambda: window.reads("Allowed once, "))
+            window.wait_for("Round 1 is over.")
+            window.close()
+    assert (person.project / "a").exists()
 
 
 def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
@@ -70,8 +73,7 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
                 ("Allow Always", "Allowed, now and always, "),
                 ("Deny Always", "Denied, now and always, "),
             ):
-                window.click("button", answer)
-                window.wait_for(verdict)
+                window.click("button", answer, then=partial(window.reads, verdict))
             window.wait_for("Round 1 is over.")
             assert sorted(path.name for path in person.project.iterdir()) == ["b", "c", "d"]
             written = (person.paths.config / "permissions.yaml").read_text()
@@ -81,8 +83,9 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
             window.say("again")
             # Only what was answered for once is asked again.
             for name in ("a", "b"):
-                window.until(partial(_is_asked, window, f"touch {name}"), "it is asked")
-                window.click("button", "Deny")
+                is_asked = partial(_is_asked, window, f"touch {name}")
+                window.until(is_asked, "it is asked")
+                window.click("button", "Deny", then=partial(_not, is_asked))
             window.wait_for("Round 2 is over.")
             assert window.reads("Always denied, ")
             window.close()
@@ -93,8 +96,7 @@ def test_a_command_of_ones_own_is_typed(person: Person) -> None:
         window.say("!echo typed > here; echo it ran")
         window.wait_for("1 file changed")
         assert (person.project / "here").read_text() == "typed\n"
-        window.click("button", "Undo")
-        window.until(lambda: not (person.project / "here").exists(), "the file is gone")
+        window.click("button", "Undo", then=lambda: not (person.project / "here").exists())
         window.close()
 
 
@@ -104,7 +106,7 @@ def test_a_second_start_opens_its_folder_in_the_window_that_is_there(person: Per
     with program(person, f"{person.project}/") as window:
         window.wait_for("project")
         second = start(person, f"{other}/")
-        assert second.wait(60) == 0
+        assert second.wait(PATIENCE) == 0
         window.wait_for("another")
         assert len(window.windows()) == 1
         window.close()
@@ -114,14 +116,12 @@ def test_closing_while_a_command_runs_is_a_question(person: Person) -> None:
     with program(person, f"{person.project}/") as window:
         window.say("!touch began; sleep 98761")
         window.wait_for("Running")
-        window.press("ctrl+q")
-        window.wait_for("Stop and Close?")
-        window.click("button", "Keep Open")
-        window.until(lambda: not window.reads("Stop and Close?"), "the question is gone")
+        is_asked = partial(window.reads, CLOSING)
+        window.press("ctrl+q", then=is_asked)
+        window.click("button", "Keep Open", then=partial(_not, is_asked))
         assert window.reads("Running")
-        window.press("ctrl+q")
-        window.wait_find("button", "Stop and Close")
-        window.click("button", "Stop and Close")
+        window.press("ctrl+q", then=is_asked)
+        window.click("button", "Stop and Close", then=partial(_not, is_asked))
         window.wait_end()
     assert (person.project / "began").exists()
     assert not _processes("sleep 98761")
@@ -143,14 +143,23 @@ def test_all_that_can_be_used_has_a_name_for_a_screen_reader(person: Person) -> 
     with program(person) as window:
         window.wait_for("Commands are sandboxed here.")
         assert _nameless(window) == []
-        window.click("button", "Take the Tour")
-        window.wait_find("button", "Allow Once")
+        _take_tour(window)
         assert _nameless(window) == []
-        window.press("Escape")
+        window.press("Escape", then=lambda: window.reads("Denied, "))
+        window.wait_for("You said no, and nothing ran.")
         window.wait_for("That was all.")
-        window.press("F9")
-        window.wait_for("Undo: rm old-notes.txt")
+        window.press("F9", then=lambda: window.find("button", "Undo: rm old-notes.txt"))
         assert _nameless(window) == []
+
+
+def _take_tour(window: Outside) -> None:
+    """As far as its question."""
+    window.click("button", "Take the Tour", then=lambda: window.find("text box", "Message"))
+    window.wait_find("button", "Allow Once")
+
+
+def _not(condition: Callable[[], bool]) -> bool:
+    return not condition()
 
 
 # --- the model, and the machine ------------------------------------------------------------------

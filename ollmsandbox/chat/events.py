@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from .. import N_
 from ..permission.request import PermissionRequest, Verdict
 from ..project.recorder import Report
 from ..sandbox.monitor import Event as FileEvent
@@ -27,12 +28,12 @@ class End(Enum):
     """Why a turn was over; the value says it to a person."""
 
     DONE = ""
-    STOPPED = "Stopped."
-    TURNS = "The limit of turns was reached."
-    TOKENS = "The limit of tokens was reached."
-    TIME = "The time limit was reached."
-    FAILED = "The model's server failed."
-    EMPTY = "The model had nothing to say."
+    STOPPED = N_("Stopped.")
+    TURNS = N_("The limit of turns was reached.")
+    TOKENS = N_("The limit of tokens was reached.")
+    TIME = N_("The time limit was reached.")
+    FAILED = N_("The model's server failed.")
+    EMPTY = N_("The model had nothing to say.")
 
 
 @dataclass(frozen=True)

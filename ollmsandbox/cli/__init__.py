@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..errors import OllmSandboxError
+from .given import count, seconds
+from .standard import complain, give_up, open_streams, sentence
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -26,8 +28,9 @@ unless you say --network, and can write to the project and the playground only. 
 the project is recorded and can be undone.
 """
 _RUN_NOTES = """\
-The exit status is the command's: 128+n if signal n ended it, 124 if it took too long, and 125 if
-the sandbox could not be started, in which case the command did not run.
+The exit status is the command's: 126 if it cannot be run, 127 if it is not there, 128+n if signal n
+ended it, and 124 if it took too long. It is 125 if the sandbox failed and not the command: a
+message says why, and mostly nothing ran. It is 2 if an option is wrong.
 
 The command can read what is piped into `run`, which is read ahead for it: in a loop that reads,
 say `</dev/null`. It gets no input from a terminal.
@@ -45,32 +48,64 @@ _RUN_ID = "a run's id, or its beginning (default: the last run that changed this
 
 
 def main(arguments: Sequence[str]) -> int:
+    open_streams()
     try:
         try:
             return _main(arguments)
         finally:
             # Not left to the end of the program, where nobody hears of an error any more.
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            sys.stdout.flush()
     except OllmSandboxError as error:
-        print(f"ollmsandbox: {error}", file=sys.stderr)
+        complain(str(error))
+        give_up()
         return FAILED
     except KeyboardInterrupt:
+        give_up()
         return 128 + 2
     except BrokenPipeError:
         # Who read our output has gone; as a program does that SIGPIPE ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up()
         return 128 + 13
+    except OSError as error:
+        if lost := give_up():
+            complain(f"The output cannot be written: {lost.strerror}.")
+        else:
+            complain(sentence(error))
+        give_up()
+        return FAILED
 
 
 def _main(arguments: Sequence[str]) -> int:
+    if not os.environ.get("HOME"):
+        # As a login would: commands look for the playground there.
+        from ..paths import home_on_record
+
+        os.environ["HOME"] = home_on_record()
     parser = _parser(arguments[0] if arguments else "")
     if not arguments:
         parser.print_help()
         return 0
-    given = parser.parse_args(arguments)
+    if _spoken_to(parser, arguments[:1]) is parser and os.path.isdir(arguments[0]):
+        parser.error(f"no command. To open the folder in the window: ollmsandbox ./{arguments[0]}")
+    given, left = parser.parse_known_args(arguments)
+    if left:
+        _spoken_to(parser, arguments).error(f"unrecognized arguments: {' '.join(left)}")
+    if "handler" not in given:
+        parser.error("no command is named")
     handler: Callable[[argparse.Namespace], int] = given.handler
     return handler(given)
+
+
+def _spoken_to(
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
+) -> argparse.ArgumentParser:
+    """The one whose usage helps: of a command in a command, the inner one."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for place, word in enumerate(arguments):
+                if word in action.choices:
+                    return _spoken_to(action.choices[word], arguments[place + 1 :])
+    return parser
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -98,9 +133,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"OLLM Sandbox {__version__}")
     # With its name given it need not be found out, for which more would be loaded.
-    commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, prog="ollmsandbox"
-    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="ollmsandbox")
     builders = {
         "run": _add_run,
         "changes": _add_changes,
@@ -145,7 +178,10 @@ def _add_run(commands: _Commands) -> None:
     )
     run.add_argument("--network", action="store_true", help="let the command use the network")
     run.add_argument(
-        "--timeout", type=_seconds, metavar="SECONDS", help="end the command after this time"
+        "--timeout",
+        type=seconds,
+        metavar="SECONDS",
+        help="end the command after this time (default: that of the profile, mostly 10 minutes)",
     )
     run.add_argument(
         "--profile", metavar="NAME", help="what the command may see and use (default: standard)"
@@ -194,13 +230,10 @@ def _add_actions(commands: _Commands) -> None:
             formatter_class=_Formatter,
         )
         parser_.add_argument("run", nargs="?", metavar="RUN", help=_RUN_ID)
-        parser_.add_argument(
-            "path",
-            nargs="*",
-            metavar="PATH",
-            help="only these files and folders; named, they are changed even if somebody else "
-            "changed them meanwhile",
-        )
+        chosen = "only these files and folders"
+        if action != "discard":
+            chosen += "; named, they are changed even if somebody else changed them meanwhile"
+        parser_.add_argument("path", nargs="*", metavar="PATH", help=chosen)
         if action != "undo":
             parser_.add_argument("--all", action="store_true", help="everything that waits")
         parser_.add_argument("--json", action="store_true", help="print one JSON document")
@@ -213,7 +246,7 @@ def _add_history(commands: _Commands) -> None:
     )
     history.add_argument("--project", metavar="DIR", help="of this project (default: this one)")
     history.add_argument("--all", action="store_true", help="of all projects")
-    history.add_argument("--limit", type=int, default=50, metavar="N", help="the last N runs")
+    history.add_argument("--limit", type=count, default=50, metavar="N", help="the last N runs")
     history.add_argument("--json", action="store_true", help="print one JSON document")
     history.set_defaults(handler=_history)
 
@@ -224,16 +257,25 @@ def _add_roots(commands: _Commands) -> None:
         help="folders outside the project that commands may change, too",
         description="A project may have links to folders outside of it. Commands can change what "
         "is in them only if you agree; what they change there is recorded as in the project.",
+        formatter_class=_Formatter,
     )
-    roots.add_argument("action", choices=("list", "add", "remove"))
-    roots.add_argument("folder", nargs="?", metavar="DIR")
+    roots.add_argument(
+        "action",
+        choices=("list", "add", "remove"),
+        help="show the folders that commands may change, and those that links lead to; agree to "
+        "one; or no longer",
+    )
+    roots.add_argument("folder", nargs="?", metavar="DIR", help="to add or to remove")
     roots.add_argument("--project", metavar="DIR", help="of this project (default: this one)")
     roots.set_defaults(handler=_roots)
 
 
 def _add_settings(commands: _Commands) -> None:
     settings = commands.add_parser(
-        "settings", help="how long earlier versions are kept", formatter_class=_Formatter
+        "settings",
+        help="how long earlier versions are kept, and where Alpine comes from",
+        description="Show the settings, or change one. The window has more in its preferences.",
+        formatter_class=_Formatter,
     )
     settings.add_argument("name", nargs="?", metavar="NAME", help="show this one (default: all)")
     settings.add_argument("value", nargs="?", metavar="VALUE", help="set it")
@@ -250,9 +292,17 @@ def _add_doctor(commands: _Commands) -> None:
 
 def _add_playground(commands: _Commands) -> None:
     playground = commands.add_parser(
-        "playground", help="the folder for experiments that every command can write"
+        "playground",
+        help="the folder for experiments that every command can write",
+        description="Every command finds this folder as ~/playground and may write to it. What is "
+        "in there is not recorded.",
+        formatter_class=_Formatter,
     )
-    playground.add_argument("action", choices=("path", "size", "clear"))
+    playground.add_argument(
+        "action",
+        choices=("path", "size", "clear"),
+        help="where it is, how much it holds, or delete all that is in it",
+    )
     playground.set_defaults(handler=_playground)
 
 
@@ -317,14 +367,4 @@ def _playground(given: argparse.Namespace) -> int:
 
 
 def _number(text: str | None, otherwise: int) -> int:
-    return int(text) if text and text.isdecimal() and 0 < int(text) < 10000 else otherwise
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds
+    return int(text) if text and text.isdecimal() and 0 < int(text[:5]) < 10000 else otherwise

@@ -68,7 +68,7 @@ def _agent(given: argparse.Namespace) -> int:
     if not text.strip() if text is not None else given.json:
         raise OllmSandboxError(
             "There is nothing to do.",
-            'Use: ollmsandbox agent "TEXT", or start it in a terminal without --json.',
+            'Use: ollmsandbox agent "TEXT". Without a text it needs a terminal, and no --json.',
         )
     manner = Manner(given.json, is_terminal and not given.json and not given.yes_to_nothing)
     if not manner.asks and not given.json and not given.yes_to_nothing:
@@ -80,6 +80,9 @@ def _agent(given: argparse.Namespace) -> int:
         project = find_project(named, paths)
     else:
         project = ""
+    if given.profile is not None:
+        # Told now, not to the model at its first command.
+        profile_file.load(given.profile, paths.profiles, paths.cache)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return _talk(given, text, manner, runner, paths, project)
 
@@ -118,7 +121,7 @@ def _talk(
         if conversation.bench is not None:
             printer.project = conversation.bench.project or ""
         turns = Turns(runner, conversation)
-        conversation.listen(printer.hear)
+        turns.listen(printer.hear)
         try:
             no_model = _NO_CHOICE if desk.connections.all() else _NO_MODEL
             if conversation.model is None and (text is not None or not manner.asks):

@@ -21,9 +21,9 @@ _HELP = """\
   TEXT              say it to the model
   !COMMAND          run a command in the sandbox yourself; the model hears of it
   /changes [RUN]    show what the last run, or this one, changed; with --diff line by line
-  /apply [RUN]      put what waits into the project
+  /apply [RUN]      put what waits, or was undone, into the project
   /discard [RUN]    drop what waits
-  /undo [RUN]       take back what was applied
+  /undo [RUN]       take back what was applied; these three also take paths after RUN
   /model [NAME]     show the models there are, or use another one
   /help             this list
   /quit             leave; so do Ctrl+D, and Ctrl+C twice
@@ -80,6 +80,8 @@ class Loop:
 
     def _do(self, line: str) -> None:
         try:
+            if line == "!":
+                raise OllmSandboxError("There is no command.", "Use: !COMMAND")
             if line.startswith("!"):
                 self._turns.run_command(line[1:].strip())
                 self._printer.tell_changes()
@@ -106,15 +108,16 @@ class Loop:
 
     def _changes(self, words: list[str]) -> None:
         names = [word for word in words if word != "--diff"]
+        if len(names) > 1:
+            raise OllmSandboxError("/changes shows one run.", "Name one, or none for the last.")
         review.changes(self._given(names, diff="--diff" in words))
 
     def _act(self, action: str, words: list[str]) -> None:
-        review.act(self._given(words, action=action))
+        review.act(self._given(words, action=action, path=words[1:]))
 
     def _given(self, words: list[str], **more: object) -> argparse.Namespace:
         return argparse.Namespace(
             run=words[0] if words else None,
-            path=words[1:],
             all=False,
             json=False,
             project=self._project,

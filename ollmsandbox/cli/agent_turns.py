@@ -13,7 +13,10 @@ from types import FrameType
 from typing import TypeVar
 
 from ..chat.conversation import Conversation
-from ..chat.events import End
+from ..chat.events import End, Event
+from ..chat.listeners import Listener
+from ..errors import OllmSandboxError
+from .standard import give_up
 
 T = TypeVar("T")
 # What ends a program, and shall not end it in the middle of a turn.
@@ -35,8 +38,24 @@ class Turns:
         self._stopping: asyncio.Task[None] | None = None
         # Set by a signal: the program shall end, with this status.
         self.leave = 0
+        # Why nothing can be printed any more.
+        self._lost: OSError | None = None
         for number in _ALL:
             signal.signal(number, self._signalled)
+
+    def listen(self, listener: Listener) -> None:
+        """To the conversation, until what it prints cannot be written: then the turn is stopped."""
+
+        def hear(event: Event) -> None:
+            try:
+                listener(event)
+            except OSError as error:
+                give_up()
+                if self._lost is None:
+                    self._lost = error
+                    self._stop()
+
+        self.conversation.listen(hear)
 
     def say(self, text: str) -> int:
         """The exit status that this turn would have."""
@@ -58,7 +77,12 @@ class Turns:
 
     def run(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
         with self._running():
-            return self._runner.run(self._interruptible(work))
+            done = self._runner.run(self._interruptible(work))
+        if isinstance(self._lost, BrokenPipeError):
+            raise self._lost
+        if self._lost is not None:
+            raise OllmSandboxError(f"The output cannot be written: {self._lost.strerror}.")
+        return done
 
     def close(self) -> None:
         with self._running():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
+from .given import readable
 
 if TYPE_CHECKING:
     from ..chat.providers.base import ModelInfo
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("ollama", "openai"),
         help="what the server speaks (default: found out by asking it)",
     )
-    new.add_argument("--model", metavar="MODEL", help="the model to begin with")
+    new.add_argument("--model", type=readable, metavar="MODEL", help="the model to begin with")
     new.add_argument(
         "--key-from-stdin",
         action="store_true",
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     test.add_argument("name", nargs="?", metavar="NAME", help="(default: the default one)")
     default = add("default", "choose the connection to begin with")
     default.add_argument("name", metavar="NAME")
-    default.add_argument("model", nargs="?", metavar="MODEL", help="and its model")
+    default.add_argument("model", nargs="?", type=readable, metavar="MODEL", help="and its model")
     add("find", "look for servers on this machine")
 
 

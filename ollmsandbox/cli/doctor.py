@@ -17,6 +17,7 @@ from ..sandbox.places import find_project
 from ..sandbox.probe import Capabilities, Finding, probe
 from ..sandbox.selftest import selftest
 from .here import default_project
+from .standard import wants_colour
 
 
 def doctor(*, as_json: bool) -> int:
@@ -32,7 +33,8 @@ def doctor(*, as_json: bool) -> int:
         from ..loop import run
 
         findings += run(selftest(found))
-    findings.append(_alpine(paths))
+        # It needs a sandbox around it, too.
+        findings.append(_alpine(paths))
     ok = all(finding.ok for finding in findings if finding.needed)
     if as_json:
         print(json.dumps(_document(found, findings, ok), indent=2))
@@ -78,7 +80,7 @@ def _document(found: Capabilities, findings: list[Finding], ok: bool) -> dict[st
 
 
 def _print(findings: list[Finding], ok: bool) -> None:
-    colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    colours = wants_colour(sys.stdout)
     print(f"OLLM Sandbox {__version__}, {_system()}, kernel {platform.release()}\n")
     width = max(len(finding.title) for finding in findings)
     for finding in findings:

@@ -19,7 +19,7 @@ def playground(action: str) -> int:
         print(folder)
     elif action == "size":
         files, size = measure(folder)
-        print(f"{_readable(size)} in {files} {'file' if files == 1 else 'files'}")
+        print(_amount(files, size))
     else:
         files, size = measure(folder)
         if sys.stdin.isatty() and not _confirmed(folder, files, size):
@@ -34,10 +34,14 @@ def playground(action: str) -> int:
 
 def _confirmed(folder: Path, files: int, size: int) -> bool:
     try:
-        answer = input(f"Delete everything in {folder} ({files} files, {_readable(size)})? [y/N] ")
+        answer = input(f"Delete everything in {folder} ({_amount(files, size)})? [y/N] ")
     except EOFError:
         return False
     return answer.strip().lower() in ("y", "yes")
+
+
+def _amount(files: int, size: int) -> str:
+    return f"{_readable(size)} in {files:,} {'file' if files == 1 else 'files'}"
 
 
 def _readable(size: float) -> str:

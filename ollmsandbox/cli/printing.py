@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
 from typing import TextIO
 
 from ..chat import events
@@ -14,6 +12,7 @@ from ..permission.request import Source, Verdict
 from ..permission.visible import visible_line
 from ..project.recorder import Report
 from ..tools.base import Outcome
+from .standard import wants_colour
 from .terminal_text import Live, safe
 from .words import summary
 
@@ -25,7 +24,7 @@ _MOST_SHOWN = 2000
 class Printer:
     def __init__(self, project: str) -> None:
         self.project = project
-        self._colour = wants_colour()
+        self._colour = wants_colour(sys.stdout, sys.stderr)
         self._is_holding = False
         self._held: list[tuple[TextIO, str]] = []
         self._held_size = 0
@@ -178,12 +177,3 @@ def _said(verdict: Verdict) -> str:
         return ""
     rule = "for this session" if verdict.source is Source.SESSION else "always"
     return f"{'Allowed' if verdict.allowed else 'Denied'}: you said so {rule}."
-
-
-def wants_colour(environ: Callable[[str], str | None] = os.environ.get) -> bool:
-    return (
-        sys.stderr.isatty()
-        and sys.stdout.isatty()
-        and not environ("NO_COLOR")
-        and environ("TERM") != "dumb"
-    )

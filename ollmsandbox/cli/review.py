@@ -20,6 +20,7 @@ from ..project.records import read_changes
 from ..project.review import Review
 from ..sandbox.places import find_project
 from .here import default_project
+from .standard import wants_colour
 from .words import advice, document, full_paths, in_order, listing, plain, report_document
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
@@ -33,8 +34,12 @@ _DONE = {
 def changes(given: argparse.Namespace) -> int:
     from . import diff
 
+    _check(given)
     with _open() as review:
         runs = _runs(review, given)
+        if not runs and given.all:
+            print(json.dumps([]) if given.json else "Nothing waits for you.")
+            return 0
         if not runs:
             return _no_run(as_json=given.json)
         documents = []
@@ -44,7 +49,7 @@ def changes(given: argparse.Namespace) -> int:
             if given.json:
                 documents.append({**_about(run), "changes": _documents(items, project)})
             elif given.diff:
-                for line in diff.lines(items, review, run, colour=_wants_colour()):
+                for line in diff.lines(items, review, run, colour=wants_colour(sys.stdout)):
                     sys.stdout.write(line)
             else:
                 print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)})")
@@ -59,8 +64,7 @@ def changes(given: argparse.Namespace) -> int:
 
 def act(given: argparse.Namespace) -> int:
     """`apply`, `discard` or `undo`: of a run, or of everything that waits."""
-    if given.all and given.run:
-        raise OllmSandboxError("There is a run and --all.", "Use one of them.")
+    _check(given)
     with _open() as review:
         runs = _runs(review, given)
         if not runs and not given.all:
@@ -135,14 +139,17 @@ class _open:
 
         paths = Paths.from_environ(os.environ)
         care = take_care(paths)
-        for told in (*care.errors, *care.notices):
-            print(f"ollmsandbox: {told}", file=sys.stderr)
+        for notice in care.notices:
+            print(f"ollmsandbox: {notice}", file=sys.stderr)
+        self._errors = care.errors
         self._review = Review(paths)
         return self._review
 
-    def __exit__(self, *_: object) -> None:
-        for notice in self._review.manager.notices:
-            print(f"ollmsandbox: {notice}", file=sys.stderr)
+    def __exit__(self, _kind: object, raised: BaseException | None, _where: object) -> None:
+        # What ended all is told by who catches it; once is enough.
+        errors = [error for error in self._errors if error != str(raised)]
+        for told in (*errors, *self._review.manager.notices):
+            print(f"ollmsandbox: {told}", file=sys.stderr)
         self._review.close()
 
 
@@ -151,19 +158,23 @@ def _project(given: argparse.Namespace) -> str:
     return find_project(named, Paths.from_environ(os.environ))
 
 
+def _check(given: argparse.Namespace) -> None:
+    if given.all and given.run is not None:
+        raise OllmSandboxError("There is a run and --all.", "Use one of them.")
+
+
 def _run(review: Review, given: argparse.Namespace) -> Run | None:
     """The one that is named; else the last one of this project."""
-    if given.run and _RUN_ID.match(given.run):
+    if given.run is not None and _RUN_ID.match(given.run):
         return review.manager.run(given.run)
     project = review.manager.find_project(_project(given))
     last = review.manager.last_run(project) if project else None
-    if given.run:
-        raise OllmSandboxError(
-            f"{given.run} is not the id of a run.",
-            f"Name the run first: {last.id} {given.run}"
-            if last
-            else "`ollmsandbox history --all` shows those there are.",
-        )
+    if given.run is not None:
+        # An empty one comes from a script whose variable is empty. It is not the last one.
+        remedy = "`ollmsandbox history --all` shows those there are."
+        if last is not None and given.run and hasattr(given, "path"):
+            remedy = f"Name the run first: {last.id} {plain(given.run)}"
+        raise OllmSandboxError(f"{plain(given.run) or repr('')} is not the id of a run.", remedy)
     return last
 
 
@@ -214,9 +225,3 @@ def _counts(review: Review, run: Run) -> dict[str, object]:
 
 def _when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-
-
-def _wants_colour() -> bool:
-    return (
-        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    )

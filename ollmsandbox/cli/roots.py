@@ -7,10 +7,14 @@ import argparse
 import os
 
 from .. import loop
-from ..errors import OllmSandboxError
+from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
 from ..project.folder import Folder
 from ..project.manager import ProjectManager
+from ..project.models import Project
+from ..sandbox import profile_file
+from ..sandbox.hidden import hidden_paths
+from ..sandbox.host import below, folders_of
 from ..sandbox.places import find_project
 from .here import default_project
 from .words import plain
@@ -24,18 +28,53 @@ def roots(given: argparse.Namespace) -> int:
             find_project(given.project or default_project(os.environ), paths)
         )
         if given.action == "list":
+            if given.folder is not None:
+                raise OllmSandboxError(
+                    "`roots list` takes no folder.", "Use: ollmsandbox roots list --project DIR"
+                )
             return _list(Folder(project.path, manager))
         if not given.folder:
             raise OllmSandboxError(
                 "No folder is named.", f"Use: ollmsandbox roots {given.action} DIR"
             )
         if given.action == "add":
+            _check_outside(given.folder, project.path)
+            _check_visible(given.folder, paths)
             manager.agree(project, given.folder)
         else:
-            manager.revoke(project, given.folder)
+            _remove(manager, project, given.folder)
     finally:
         manager.close()
     return 0
+
+
+def _remove(manager: ProjectManager, project: Project, folder: str) -> None:
+    before = manager.agreed_roots(project)
+    manager.revoke(project, folder)
+    if manager.agreed_roots(project) == before:
+        raise OllmSandboxError(
+            f"{plain(folder)} is not among the folders that were added.",
+            "`ollmsandbox roots list` shows them.",
+        )
+
+
+def _check_visible(folder: str, paths: Paths) -> None:
+    """Now, and not when the next command is to start."""
+    profile = profile_file.load(profile_file.DEFAULT, paths.profiles, paths.cache)
+    real = os.path.realpath(folder)
+    for name in set(hidden_paths(profile, paths, os.environ)).intersection(folders_of(real)):
+        raise ProjectError(
+            f"{real} cannot be opened to commands: they may not see {name}.",
+            "Choose another folder, or name it under `show` in your profile.",
+        )
+
+
+def _check_outside(folder: str, project: str) -> None:
+    real = os.path.realpath(folder)
+    if real != project and below(real, project):
+        raise OllmSandboxError(
+            f"{plain(real)} is in the project, where commands can change everything anyway."
+        )
 
 
 def _list(folder: Folder) -> int:

@@ -19,6 +19,7 @@ from ..sandbox.host import below
 from ..sandbox.starter_client import shared_starter
 from . import FAILED
 from .here import default_project
+from .standard import give_up, sentence
 
 if TYPE_CHECKING:
     from ..project.recorder import Report
@@ -34,7 +35,6 @@ _PATIENCE = 2.0
 def run(given: argparse.Namespace) -> int:
     # Nothing of what is loaded now is garbage; looking for it takes a while.
     gc.disable()
-    _open_standard_streams()
     # It comes up while the larger libraries are loaded.
     shared_starter()
     from ..loop import run_bare
@@ -43,17 +43,21 @@ def run(given: argparse.Namespace) -> int:
     try:
         result: Result | None = run_bare(job.exec(_command(given)))
         error = ""
-    except OllmSandboxError as caught:
+    except (OllmSandboxError, OSError) as caught:
         if not given.json:
             job.tell_changes()
             raise
-        result, error = None, str(caught)
+        result, error = None, sentence(caught) if isinstance(caught, OSError) else str(caught)
     if given.json:
         print(json.dumps(_document(result, job, error)))
-    elif result is not None and result.stop is not None and not given.quiet:
-        print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
-    if not given.json:
-        job.tell_changes()
+    else:
+        try:
+            if result is not None and result.stop is not None and not given.quiet:
+                print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
+            job.tell_changes()
+        except OSError:
+            # The exit status of a command that ran is its own, whether anybody reads this or not.
+            give_up()
     code = FAILED if result is None else result.exit_code
     if job.report is None:
         _leave(code)
@@ -198,15 +202,6 @@ def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[Rena
         return Sinks(stdout, errors), [errors]
     output = Renamed(stdout, project)
     return Sinks(output, errors), [output, errors]
-
-
-def _open_standard_streams() -> None:
-    """A stream that is closed would be taken by the next thing that is opened."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
 
 
 def _working_dir(given: argparse.Namespace, project: str) -> str | None:

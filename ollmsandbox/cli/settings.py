@@ -18,7 +18,8 @@ _ROOTFS = "rootfs-"
 
 def settings(given: argparse.Namespace) -> int:
     paths = Paths.from_environ(os.environ)
-    if given.name is not None and given.name.startswith(_ROOTFS):
+    rootfs = [f"{_ROOTFS}{name}" for name in rootfs_settings.names()]
+    if given.name in rootfs:
         return _of_rootfs(paths, given.name.removeprefix(_ROOTFS), given.value)
     manager = ProjectManager(paths)
     try:
@@ -31,7 +32,7 @@ def settings(given: argparse.Namespace) -> int:
             return 0
         known = {setting.name: setting for setting in ALL}
         if given.name not in known:
-            choice = ", ".join([*known, *(f"{_ROOTFS}{n}" for n in rootfs_settings.names())])
+            choice = ", ".join([*known, *rootfs])
             raise OllmSandboxError(
                 f"There is no setting {given.name!r}.", f"Choose one of: {choice}."
             )
@@ -48,8 +49,6 @@ def _of_rootfs(paths: Paths, name: str, value: str | None) -> int:
     found = rootfs_settings.load(paths.config)
     if value is not None:
         rootfs_settings.save(paths.config, found.with_value(name, value))
-    elif name in rootfs_settings.names():
-        print(asdict(found)[name])
     else:
-        found.with_value(name, "")
+        print(asdict(found)[name])
     return 0

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import argparse
-import math
 from typing import TYPE_CHECKING
+
+from .given import count, minutes, readable
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -55,14 +56,16 @@ def _add_agent(commands: _Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    agent.add_argument("text", nargs="?", metavar="TEXT", help="what the model shall do")
-    agent.add_argument("--model", metavar="M", default="", help="this model")
+    agent.add_argument(
+        "text", nargs="?", type=readable, metavar="TEXT", help="what the model shall do"
+    )
+    agent.add_argument("--model", type=readable, metavar="M", default="", help="this model")
     agent.add_argument(
         "--connection", metavar="NAME", default="", help="of this connection (or: tour)"
     )
     agent.add_argument("--project", metavar="DIR", help="the project (default: this one)")
     which = agent.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="ID", help="go on with this session")
+    which.add_argument("--session", type=readable, metavar="ID", help="go on with this session")
     which.add_argument(
         "--continue", action="store_true", dest="go_on", help="go on with the last session here"
     )
@@ -79,13 +82,13 @@ def _add_agent(commands: _Commands) -> None:
     )
     agent.add_argument(
         "--max-turns",
-        type=_count,
+        type=count,
         default=50,
         metavar="N",
         help="answers of the model until it has to stop (default: 50)",
     )
-    agent.add_argument("--max-minutes", type=_minutes, metavar="N", help="stop after this time")
-    agent.add_argument("--max-tokens", type=_count, metavar="N", help="stop after so many tokens")
+    agent.add_argument("--max-minutes", type=minutes, metavar="N", help="stop after this time")
+    agent.add_argument("--max-tokens", type=count, metavar="N", help="stop after so many tokens")
     agent.add_argument(
         "--allow-private",
         action="store_true",
@@ -119,24 +122,26 @@ def _add_sessions(commands: _Commands) -> None:
     for name, what in (("list", "list the sessions"), ("search", "find sessions by their words")):
         parser = action(name, what)
         if name == "search":
-            parser.add_argument("words", nargs="+", metavar="WORD")
+            parser.add_argument("words", nargs="+", type=readable, metavar="WORD")
         parser.add_argument("--project", metavar="DIR", help="only those of this project")
-        parser.add_argument("--limit", type=_count, default=50, metavar="N", help="the last N")
+        parser.add_argument("--limit", type=count, default=50, metavar="N", help="the last N")
         parser.add_argument("--json", action="store_true", help="print one JSON document")
     for name, what in (
         ("show", "show what was said in a session"),
         ("export", "write a session as a document"),
     ):
         parser = action(name, what)
-        parser.add_argument("session", metavar="ID", help="its id, or the beginning of it")
+        parser.add_argument(
+            "session", type=readable, metavar="ID", help="its id, or the beginning of it"
+        )
         parser.add_argument("--json", action="store_true", help="as JSON (default: Markdown)")
         if name == "export":
             parser.add_argument("--output", metavar="FILE", help="into this file, which is new")
     rename = action("rename", "give a session another name")
-    rename.add_argument("session", metavar="ID")
-    rename.add_argument("title", metavar="TITLE")
+    rename.add_argument("session", type=readable, metavar="ID")
+    rename.add_argument("title", type=readable, metavar="TITLE")
     delete = action("delete", "delete sessions; what was changed in projects stays as it is")
-    delete.add_argument("session", nargs="+", metavar="ID")
+    delete.add_argument("session", nargs="+", type=readable, metavar="ID")
 
 
 def _add_others(commands: _Commands) -> None:
@@ -166,19 +171,3 @@ def _sessions(given: argparse.Namespace) -> int:
     from .sessions import sessions
 
     return sessions(given)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1_000_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return int(text)
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = math.nan
-    if not 0 < minutes < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes")
-    return minutes

@@ -9,16 +9,14 @@ import sys
 from pathlib import Path
 
 from ..chat.providers.connections import TOUR
-from ..chat.providers.tour import make_sample
+from ..chat.providers.tour import make_sample, unused_folder
 from ..paths import Paths
 from .agent import agent
 
-_MOST = 100
-
 
 def tour(given: argparse.Namespace) -> int:
-    home = Paths.from_environ(os.environ).home
-    folder = make_sample(Path(given.project) if given.project else _unused(home))
+    unused = unused_folder(Paths.from_environ(os.environ), os.environ)
+    folder = make_sample(Path(given.project) if given.project else unused)
     if not given.json:
         print(f"ollmsandbox: The sample project is in {folder}.", file=sys.stderr)
     return agent(
@@ -40,10 +38,3 @@ def tour(given: argparse.Namespace) -> int:
             json=given.json,
         )
     )
-
-
-def _unused(home: Path) -> Path:
-    """A new one each time: the tour shows a bug that it corrects."""
-    name = "OLLM Sandbox Tour"
-    names = (name, *(f"{name} {number}" for number in range(2, _MOST)))
-    return next((home / n for n in names if not (home / n).exists()), home / name)

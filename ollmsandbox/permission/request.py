@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from gettext import gettext as _
 from typing import Protocol
 
 from ..errors import OllmSandboxError
@@ -38,10 +39,12 @@ class Source(Enum):
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of the card: `in  ~/src/parser`."""
+    """A line of the card, in the person's language: `in  ~/src/parser`."""
 
     label: str
     value: str
+    # Whether the value is words of this program, and no path, host or command.
+    is_said: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class PermissionRequest:
     tool: str
     # The folder the rule would belong to; empty without a project.
     project: str
-    # One line, such as "Run command with network access?"
+    # One line, such as "Run command with network access?". In English, as it is recorded.
     question: str
     # The whole command, address or path.
     subject: str
@@ -63,8 +66,10 @@ class PermissionRequest:
     sandboxed: bool = True
     network: bool = False
     facts: tuple[Fact, ...] = ()
-    # Sentences made from the plan: what a command can see and write.
+    # Sentences made from the plan: what a command can see and write, in the person's language.
     sees: tuple[str, ...] = ()
+    # The question in the person's language, if that is another.
+    translated: str = ""
     session_id: str = ""
     call_id: str = ""
 
@@ -90,9 +95,12 @@ class PermissionRequest:
     def why_not_remembered(self) -> str:
         """Why a yes cannot outlast this question; empty if it can."""
         if self.is_once_only:
-            return "This is asked each time."
+            return _("This is asked each time.")
         if self.tool == RUN_COMMAND and isinstance(reading := read(self.subject), CannotSay):
-            return f"A yes cannot be remembered, because this {reading.why}."
+            # Translators: {why} is the rest of the sentence, such as "redirects output"; "this" is
+            # a command.
+            text = _("A yes cannot be remembered, because this {why}.")
+            return text.format(why=_(reading.why))
         return ""
 
 

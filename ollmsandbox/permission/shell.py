@@ -13,6 +13,8 @@ import os.path
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .. import N_
+
 
 @dataclass(frozen=True)
 class Simple:
@@ -21,7 +23,7 @@ class Simple:
 
 @dataclass(frozen=True)
 class CannotSay:
-    # Ends a sentence: "It cannot be remembered, because this ..."
+    # Ends a sentence, in English: "It cannot be remembered, because this ..."
     why: str
 
 
@@ -31,22 +33,24 @@ Reading = Simple | CannotSay
 _LONGEST = 4096
 
 _MEANINGS = {
-    ";": "has several commands",
-    "&": "has several commands, or one in the background",
-    "|": "has several commands",
-    "<": "redirects input",
-    ">": "redirects output",
-    "(": "has parentheses",
-    ")": "has parentheses",
-    "$": "inserts a variable or another command's output",
-    "`": "inserts another command's output",
-    "*": "stands for files by a pattern",
-    "?": "stands for files by a pattern",
-    "[": "stands for files by a pattern",
-    "{": "has braces, which may stand for several words",
-    "}": "has braces, which may stand for several words",
-    "#": "may have a comment",
-    "!": "has an exclamation mark, which may bring back an earlier command",
+    # Translators: this and the next ones end the sentence "A yes cannot be remembered, because
+    # this ...", where "this" is a command.
+    ";": N_("has several commands"),
+    "&": N_("has several commands, or one in the background"),
+    "|": N_("has several commands"),
+    "<": N_("redirects input"),
+    ">": N_("redirects output"),
+    "(": N_("has parentheses"),
+    ")": N_("has parentheses"),
+    "$": N_("inserts a variable or another command's output"),
+    "`": N_("inserts another command's output"),
+    "*": N_("stands for files by a pattern"),
+    "?": N_("stands for files by a pattern"),
+    "[": N_("stands for files by a pattern"),
+    "{": N_("has braces, which may stand for several words"),
+    "}": N_("has braces, which may stand for several words"),
+    "#": N_("may have a comment"),
+    "!": N_("has an exclamation mark, which may bring back an earlier command"),
 }
 _IN_DOUBLE_QUOTES = "$`!"
 _ESCAPED_IN_DOUBLE_QUOTES = '$`"\\'
@@ -94,15 +98,15 @@ def _quoted(word: str) -> str:
 
 def _split(text: str) -> tuple[str, ...]:
     if len(text) > _LONGEST:
-        raise _Unreadable("is too long")
+        raise _Unreadable(N_("is too long"))
     for character in text:
         if character in "\n\r":
-            raise _Unreadable("has more than one line")
+            raise _Unreadable(N_("has more than one line"))
         if not character.isascii():
             # Some shells take blanks of other scripts for blanks; and letters look like others.
-            raise _Unreadable("has letters that may look like others")
+            raise _Unreadable(N_("has letters that may look like others"))
         if not " " <= character <= "~":
-            raise _Unreadable("has control characters")
+            raise _Unreadable(N_("has control characters"))
     words: list[str] = []
     at = 0
     while at < len(text):
@@ -139,13 +143,13 @@ def _check_bare(text: str, at: int, start: int) -> None:
         raise _Unreadable(_MEANINGS[character])
     # HEAD~1 is what it says; ~ at the start, or after = and :, is somebody's home folder.
     if character == "~" and (at == start or not text[at - 1].isalnum()):
-        raise _Unreadable("has a ~, which may stand for a home folder")
+        raise _Unreadable(N_("has a ~, which may stand for a home folder"))
 
 
 def _single_quoted(text: str, start: int) -> tuple[str, int]:
     end = text.find("'", start)
     if end < 0:
-        raise _Unreadable("has a quote that does not end")
+        raise _Unreadable(N_("has a quote that does not end"))
     return text[start:end], end + 1
 
 
@@ -164,26 +168,26 @@ def _double_quoted(text: str, start: int) -> tuple[str, int]:
             character = text[at : at + 1]
         parts.append(character)
         at += 1
-    raise _Unreadable("has a quote that does not end")
+    raise _Unreadable(N_("has a quote that does not end"))
 
 
 def _after_backslash(text: str, at: int) -> str:
     if at + 1 == len(text):
-        raise _Unreadable("ends in a backslash")
+        raise _Unreadable(N_("ends in a backslash"))
     return text[at + 1]
 
 
 def _check(words: tuple[str, ...]) -> None:
     """Whether these are words of a command that is only that."""
     if not words or not words[0]:
-        raise _Unreadable("names no program")
+        raise _Unreadable(N_("names no program"))
     first = words[0]
     if "=" in first:
-        raise _Unreadable("sets a variable")
+        raise _Unreadable(N_("sets a variable"))
     if first in _RESERVED or first.startswith("%"):
-        raise _Unreadable(f"begins with {first}, a word of the shell's own")
+        raise _Unreadable(N_("begins with a word of the shell's own"))
     if first in _SHELL_TEXT or _hands_text_to_a_shell(words):
-        raise _Unreadable("hands text to a shell, which reads it as commands")
+        raise _Unreadable(N_("hands text to a shell, which reads it as commands"))
 
 
 def _hands_text_to_a_shell(words: tuple[str, ...]) -> bool:

@@ -41,6 +41,8 @@ _LATIN = re.compile(r"[A-Za-z]")
 _WORD = re.compile(r"\w+")
 # Alphabets with letters that look like Latin ones.
 _ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "GEORGIAN", "TIFINAGH")
+# French has such blanks before a colon; Chinese has such commas, colons and brackets.
+_OF_SENTENCES = "\u00a0\u202f\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
 
 
 def visible(text: str) -> str:
@@ -51,6 +53,11 @@ def visible(text: str) -> str:
 def visible_line(text: str) -> str:
     """On one line: its ends of lines are marked."""
     return _shown(text, kept="")
+
+
+def visible_words(text: str) -> str:
+    """The same for what this program says itself, in any language: not for what others chose."""
+    return _shown(text, kept=_OF_SENTENCES)
 
 
 def _shown(text: str, *, kept: str) -> str:

@@ -10,46 +10,20 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 
 from .. import trees
 from ..paths import make_folder
-from .changes import Change, Flag, Kind, Type
+from .alongside import AT_ONCE, Alongside
+from .change import Change, Kind, Recorded, State, Type
 from .exchange import ConflictError, Exchanged, Spot, Step, exchange, make_single, signature
+from .kept import Kept
 from .layers import FOLDER
 from .plain import Plain
 from .tree import Tree, modes_of
 
-
-class State(Enum):
-    APPLIED = "applied"
-    PENDING = "pending"
-    CONFLICT = "conflict"
-    FAILED = "failed"
-    DISCARDED = "discarded"
-    UNDONE = "undone"
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A change of a run, and what became of it."""
-
-    number: int
-    change: Change
-    state: State = State.PENDING
-    note: str = ""
-    # When the run began, as the file system tells time: what changed later is not the run's.
-    began: int = 0
-    # The signatures of what we found at its place, and of what we left there.
-    before: str = ""
-    after: str = ""
-
-    @property
-    def is_held(self) -> bool:
-        return Flag.HELD in self.change.flags
+__all__ = ["Applier", "Recorded", "State"]
 
 
 class Applier:
@@ -61,6 +35,7 @@ class Applier:
     ) -> None:
         """If it is `resumed` after a kill, part of it may be done already."""
         self._versions = os.open(make_folder(versions), FOLDER)
+        self._kept = Kept(versions, self._versions, root)
         note = versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
         self._project = Tree(root, note, top=trees.open_root(root))
         self._run_id = run_id
@@ -70,8 +45,11 @@ class Applier:
         # Of the change that is at work: what was at its place, and whether it is the second try.
         self._found = ""
         self._again = False
+        # By number: the paths of which the layer has what was in the project.
+        self.exchanged: dict[int, str] = {}
 
     def close(self) -> None:
+        self._kept.close()
         os.close(self._versions)
         self._project.leave()
 
@@ -83,10 +61,12 @@ class Applier:
         forced: Iterable[str] = (),
         closed: Mapping[str, int] = MappingProxyType({}),
         fresh: bool = False,
+        alongside: Alongside | None = None,
     ) -> list[Recorded]:
         """From a layer into the project. What is forced is put in place whatever is there. What is
         closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was
-        begun before."""
+        begun before. If there are many, they are recorded `alongside`, and what was in the project
+        is in the layer then."""
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
         layer = Tree(source, modes_of(source))
@@ -113,6 +93,8 @@ class Applier:
                     if (found := place.look()) is None:
                         raise
                     return Exchanged("", signature(found))
+                if self._has_changed_places(change, incoming, kept):
+                    return Exchanged("", signature(place.look()))
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
                     self._remove_folder(place)
             return exchange(
@@ -127,22 +109,40 @@ class Applier:
             )
 
         plain = Plain(self._project, layer, self._versions, self._step)
+        if alongside:
+            # Here: what it needs takes long to load, and is mostly not needed.
+            from .bulk import Bulk
+
+            plain = bulk = Bulk(self._project, layer, self._versions, self._step)
+            self.exchanged = bulk.exchanged
         done: list[Recorded] = []
+        ready: list[Recorded] = []
         try:
             for item in recorded:
-                if fresh and plain.is_possible and item.change.is_plain and not always:
-                    change, number = item.change, item.number
-                    is_new = change.kind is Kind.ADDED
-                    put = plain.put(change.path, str(number), item.began, is_new=is_new)
+                change = item.change
+                if fresh and change.is_plain and plain.is_possible and not always:
+                    put = plain.put(change.path, item.number, item.began, change.kind)
                     if put is not None:
                         before, after = put
-                        done.append(
-                            Recorded(number, change, State.APPLIED, "", item.began, before, after)
+                        ready.append(
+                            Recorded(
+                                item.number, change, State.APPLIED, "", item.began, before, after
+                            )
                         )
+                        if len(ready) == AT_ONCE:
+                            done += ready
+                            if alongside:
+                                alongside.put(ready)
+                            ready = []
                         continue
                 begun = plain.found if plain.is_begun else None
                 done.append(self._try(item, one, State.APPLIED, layer, begun))
                 plain.reset()
+            done += ready
+            if alongside:
+                alongside.put(ready)
+                # Before folders are closed that it looks into.
+                alongside.wait()
         finally:
             layer.close()
         return self._finish(done)
@@ -182,6 +182,8 @@ class Applier:
             incoming = None
             if change.kind is not Kind.DELETED:
                 incoming = Spot(self._versions, given)
+                if back:
+                    self._kept.bring(item.number, change.path)
                 if incoming.look() is None and not self._resumed and not self._again:
                     raise ConflictError("The other version is no longer kept.")
                 make_single(incoming, place)
@@ -236,15 +238,14 @@ class Applier:
                 done = done._replace(before=done.before or self._found)
         except ConflictError as conflict:
             self._forget_half(item)
-            return replace(item, state=State.CONFLICT, note=str(conflict))
+            return item._replace(state=State.CONFLICT, note=str(conflict))
         except OSError as error:
             self._forget_half(item)
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 note = "A folder around it is none any more."
-                return replace(item, state=State.CONFLICT, note=note)
+                return item._replace(state=State.CONFLICT, note=note)
             note = f"{error.strerror}." if error.strerror else str(error)
-            return replace(item, state=State.FAILED, note=note)
-        # As replace() would do it, which takes as long as a file does.
+            return item._replace(state=State.FAILED, note=note)
         return Recorded(item.number, item.change, state, "", item.began, *done)
 
     def _finish(self, done: list[Recorded]) -> list[Recorded]:
@@ -252,7 +253,7 @@ class Applier:
         if not failed:
             return done
         return [
-            replace(item, state=State.FAILED, note=f"{failed[item.change.path].strerror}.")
+            item._replace(state=State.FAILED, note=f"{failed[item.change.path].strerror}.")
             if item.change.path in failed
             else item
             for item in done
@@ -308,6 +309,15 @@ class Applier:
             mode |= found.st_mode & stat.S_ISGID
         self._project.set_mode(change.path, mode)
         return Exchanged(before)
+
+    def _has_changed_places(self, change: Change, incoming: Spot, kept: Spot) -> bool:
+        """Before a kill; then what is in the layer is what was in the project."""
+        found = incoming.look() if change.inode else None
+        if found is None or found.st_ino == change.inode:
+            return False
+        os.rename(incoming.name, kept.name, src_dir_fd=incoming.around, dst_dir_fd=kept.around)
+        self._step()
+        return True
 
     def _unchanged_since(self, began: int) -> Callable[[os.stat_result], bool]:
         def check(found: os.stat_result) -> bool:

@@ -7,13 +7,12 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from .. import trees
 from ..paths import Paths, make_folder
-from .apply import Recorded, State
-from .changes import Kind, Type
+from .change import Kind, Recorded, State, Type
 from .exchange import NO_LINKS, Spot, copy
 from .journal import Journal, project_lock
 from .layers import FOLDER
@@ -33,7 +32,7 @@ _SHORT = 50
 def backup_name(number: int, path: str, day: str) -> str:
     """`{id}-{YY-MM-DD}-{basename}`; of a long name the end is kept, which tells what kind it is."""
     start = f"{number}-{day}-"
-    name = os.path.basename(path)
+    name = path[path.rfind("/") + 1 :]
     if len(name) < _SHORT:
         return start + name
     return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
@@ -49,6 +48,20 @@ def back_up(
     manager: ProjectManager, project: Project, versions: Path, items: Sequence[Recorded]
 ) -> None:
     """What a run replaced or deleted: a record for each file, and the first version of the day."""
+    kept = os.open(make_folder(versions), FOLDER)
+    try:
+        back_up_found(manager, project, items, lambda item: Spot(kept, str(item.number)))
+    finally:
+        os.close(kept)
+
+
+def back_up_found(
+    manager: ProjectManager,
+    project: Project,
+    items: Sequence[Recorded],
+    find: Callable[[Recorded], Spot],
+) -> None:
+    """`find` tells where the version from before is."""
     done = [
         (f"{item.change.root}/{item.change.path}", item)
         for item in items
@@ -56,25 +69,44 @@ def back_up(
     ]
     if not done:
         return
-    day = time.strftime("%y-%m-%d")
     around = str(manager.paths.backups)
+    with manager.store.transaction():
+        ids = manager.numbers_for(project, [path for path, _ in done])
+        names = link_all(manager, ((ids[path], item) for path, item in done), find)
+        manager.note_backups(
+            project,
+            [
+                (
+                    ids[path],
+                    path,
+                    None if name is None else f"{around}/{name}",
+                    item.change.kind is Kind.DELETED,
+                )
+                for (path, item), name in zip(done, names, strict=True)
+            ],
+        )
+
+
+def link_all(
+    manager: ProjectManager,
+    items: Iterable[tuple[int, Recorded]],
+    find: Callable[[Recorded], Spot],
+) -> list[str | None]:
+    """The names of the backups of the day, for files with the numbers of their records."""
+    day = time.strftime("%y-%m-%d")
     folder = os.open(make_folder(manager.paths.backups), FOLDER)
-    kept = os.open(make_folder(versions), FOLDER)
-    noted: list[tuple[int, str, str | None, bool]] = []
+    names: list[str | None] = []
     try:
-        with manager.store.transaction():
-            ids = manager.numbers_for(project, [path for path, _ in done])
-            for path, item in done:
-                number, copied, change = ids[path], None, item.change
-                if change.old_type is Type.FILE:
-                    name = backup_name(number, path, day)
-                    if _link(Spot(kept, str(item.number)), Spot(folder, name)):
-                        copied = f"{around}/{name}"
-                noted.append((number, path, copied, change.kind is Kind.DELETED))
-            manager.note_backups(project, noted)
+        for number, item in items:
+            name = None
+            if item.change.old_type is Type.FILE:
+                name = backup_name(number, item.change.path, day)
+                if not _link(find(item), Spot(folder, name)):
+                    name = None
+            names.append(name)
     finally:
         os.close(folder)
-        os.close(kept)
+    return names
 
 
 def _link(version: Spot, backup: Spot) -> bool:

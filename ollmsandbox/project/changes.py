@@ -7,81 +7,20 @@ import os
 import resource
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 
 from .. import trees
-from .later import acts_later, waits_for_yes
-from .later import is_plain as is_plain_name
+from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
+from .later import acts_later, is_plain_folder, is_plain_name, waits_for_yes
 from .layers import FOLDER, find, is_opaque, is_whiteout, names_in, same_bytes
 
 _LENT = stat.S_ISUID | stat.S_ISGID
+__all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_deep", "scan"]
+
+_PLAIN = stat.S_IFREG | 0o666
 # No program could open what is in it by its path.
 _DEEPEST = 4096 - 256
 # Every level takes descriptors, of the layers or of where their files go; others are in use.
 _TAKEN_BY_LEVEL, _IN_USE = 4, 256
-
-
-class Kind(Enum):
-    ADDED = "added"
-    MODIFIED = "modified"
-    DELETED = "deleted"
-    REPLACED = "replaced"
-
-
-class Type(Enum):
-    FILE = "file"
-    LINK = "link"
-    FOLDER = "folder"
-
-
-class Flag(Enum):
-    """What a person should look at twice."""
-
-    LATER = "runs-later"
-    EXECUTABLE = "executable"
-    OUTSIDE = "leaves-project"
-    STRIPPED = "stripped"
-    HELD = "held"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One name that is not what it was. `path` is relative to the root; "." is the root itself."""
-
-    root: str
-    path: str
-    kind: Kind
-    # What is there now; of something deleted, what it was.
-    type: Type
-    mode: int | None = None
-    target: str | None = None
-    flags: tuple[Flag, ...] = ()
-    old_type: Type | None = None
-    old_mode: int | None = None
-    # Known only right after the scan: a file with one name and no rights to be stripped, which
-    # takes the place of a file or of nothing.
-    is_plain: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """What cannot be in a project; it is left out, and what was at its name stays."""
-
-    root: str
-    path: str
-    what: str
-
-
-@dataclass(frozen=True)
-class ChangeSet:
-    changes: tuple[Change, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    # Names in upper that change nothing: touched only.
-    idle: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.changes)
 
 
 def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
@@ -144,7 +83,7 @@ class _Walk:
         self._levels.append(level)
         while self._levels:
             level = self._levels[-1]
-            name = next(level.names, None)
+            name = self._skim(level)
             if name is None:
                 self._levels.pop().leave()
             else:
@@ -153,6 +92,36 @@ class _Walk:
     def close(self) -> None:
         while self._levels:
             self._levels.pop().leave()
+
+    def _skim(self, level: _Level) -> str | None:
+        """Take plain files, as most are when there are many, until there is something else. What
+        makes one plain is said by `_look`, `_file` and `_marks`; here it is only told quickly."""
+        if len(level.lowers) > 1 or not is_plain_folder(level.prefix):
+            return next(level.names, None)
+        upper, lower = level.upper, next(iter(level.lowers), -1)
+        root, prefix, file, look = self._root, level.prefix, Type.FILE, os.stat
+        for name in level.names:
+            new = look(name, dir_fd=upper, follow_symlinks=False)
+            mode = new.st_mode
+            if mode | 0o666 != _PLAIN or new.st_nlink != 1 or not is_plain_name(name):
+                return name
+            kind, old_type, was = Kind.ADDED, None, None
+            if lower >= 0:
+                try:
+                    old = look(name, dir_fd=lower, follow_symlinks=False)
+                except FileNotFoundError:
+                    pass
+                else:
+                    was = old.st_mode
+                    if not stat.S_ISREG(was) or (was == mode and old.st_size == new.st_size):
+                        return name
+                    kind, old_type, was = Kind.MODIFIED, file, was & 0o7777
+            mode &= 0o7777
+            path = prefix + name
+            self.changes.append(
+                Change(root, path, kind, file, mode, None, (), old_type, was, new.st_ino)
+            )
+        return None
 
     def _look(self, level: _Level, name: str) -> None:
         path = level.prefix + name
@@ -248,7 +217,7 @@ class _Walk:
         is_plain = type_ is Type.FILE and kind is not Kind.REPLACED and new.st_nlink == 1
         self._add(
             path, kind, type_, mode, target, flags, old_type, old_mode,
-            is_plain=is_plain and not new.st_mode & _LENT,
+            inode=new.st_ino if is_plain and not new.st_mode & _LENT else 0,
         )  # fmt: skip
 
     def _delete(self, path: str, name: str, old: os.stat_result, covered: list[int]) -> None:
@@ -315,11 +284,11 @@ class _Walk:
         old_type: Type | None = None,
         old_mode: int | None = None,
         *,
-        is_plain: bool = False,
+        inode: int = 0,
     ) -> None:
         marks = (*flags, *self._marks(path, kind, type_))
         self.changes.append(
-            Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode, is_plain)
+            Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode, inode)
         )
 
     def _marks(self, path: str, kind: Kind, type_: Type) -> tuple[Flag, ...]:
@@ -327,7 +296,8 @@ class _Walk:
         if type_ is Type.FOLDER:
             # It cannot go before what is in it, and that came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
-        if is_plain_name(path):
+        folder, _, name = path.rpartition("/")
+        if is_plain_folder(folder) and is_plain_name(name):
             return ()
         is_link = type_ is Type.LINK
         if waits_for_yes(self._root, path, is_link=is_link, is_deleted=is_deleted):

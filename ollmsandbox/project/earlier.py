@@ -8,8 +8,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from .apply import State
 from .backup import backup_name, day_of
+from .change import State
+from .kept import layer_in
 from .manager import ProjectManager
 from .models import Project
 from .present import find_in_layers, root_of
@@ -39,24 +40,25 @@ def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Ear
             known.add(seen.found.st_ino)
             found.append(Earlier(until, Version(seen), run_id))
 
-    for run_id, number, ended in _replaced(manager, project, path):
-        add(ended, manager.paths.versions / run_id, str(number), run_id)
+    root, inner = root_of(manager.paths, project.path, path) or ("", "")
+    for run_id, number, ended in _replaced(manager, root, inner) if root else ():
+        kept = manager.paths.versions / run_id
+        add(ended, kept, str(number), run_id)
+        # If it was one of many, it may lie by its path.
+        add(ended, layer_in(kept, root), inner, run_id)
     for name, day in _copies(manager, project, path):
         add(day, manager.paths.backups, name)
     return sorted(found, key=lambda earlier: -earlier.until)
 
 
-def _replaced(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, int, float]]:
-    place = root_of(manager.paths, project.path, path)
-    if place is None:
-        return []
+def _replaced(manager: ProjectManager, root: str, path: str) -> list[tuple[str, int, float]]:
     with manager.store.errors_told():
         return manager.store.connection.execute(
             "SELECT run.id, change.number, coalesce(run.ended_at, run.started_at)"
             " FROM change JOIN run ON run.id = change.run_id"
             " WHERE change.root = ? AND change.path = ? AND change.state = ?"
             " ORDER BY run.ended_at DESC",
-            (*map(os.fsencode, place), State.APPLIED.value),
+            (*map(os.fsencode, (root, path)), State.APPLIED.value),
         ).fetchall()
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..paths import Paths, make_folder, write_atomically
-from .apply import Recorded, State
-from .changes import Change, Flag, Kind, Type
+from .change import Change, Flag, Kind, Recorded, State, Type
 
 _PREFIX = "journal-"
 
@@ -105,14 +104,14 @@ def _packed(item: Recorded) -> list[object]:
     return [
         item.number, item.state._value_, item.note, item.began, item.before, item.after,
         change.root, change.path, change.kind._value_, change.type._value_,
-        change.mode, change.target, [flag.value for flag in change.flags],
-        change.old_type._value_ if change.old_type else None, change.old_mode,
+        change.mode, change.target, [flag.value for flag in change.flags] if change.flags else (),
+        change.old_type._value_ if change.old_type else None, change.old_mode, change.inode,
     ]  # fmt: skip
 
 
 def _unpacked(given: list[Any]) -> Recorded:
     number, state, note, began, before, after, *rest = given
-    root, path, kind, type_, mode, target, flags, was, old_mode = rest
+    root, path, kind, type_, mode, target, flags, was, old_mode, *inode = rest
     change = Change(
         root=root,
         path=path,
@@ -123,6 +122,7 @@ def _unpacked(given: list[Any]) -> Recorded:
         flags=tuple(map(Flag, flags)),
         old_type=Type(was) if was else None,
         old_mode=old_mode,
+        inode=inode[0] if inode else 0,
     )
     return Recorded(number, change, State(state), note, began, before, after)
 

@@ -46,22 +46,18 @@ _ALL = frozenset().union(
 ) | {"head", "git~1"}
 
 
-def is_plain(path: str) -> bool:
-    """Surely none of all these, as most files are; quicker to tell than what the others are."""
-    folder, _, name = path.rpartition("/")
-    return _is_plain_folder(folder) and not _may_matter(name)
-
-
 @lru_cache(maxsize=4096)
-def _is_plain_folder(folder: str) -> bool:
-    return not any(map(_may_matter, _parts(folder)))
+def is_plain_folder(folder: str) -> bool:
+    """Whether what is in it is surely none of all these, as most files are, if its name is not."""
+    return all(map(is_plain_name, _parts(folder)))
 
 
-def _may_matter(name: str) -> bool:
-    if not name.isascii() or name[-1:] in (".", " "):
-        return True
+def is_plain_name(name: str) -> bool:
+    """Quicker to tell than what the others are."""
+    if not name.isascii() or name.endswith((".", " ")):
+        return False
     name = name.lower()
-    return name in _ALL or name.endswith(".git")
+    return name not in _ALL and not name.endswith(".git")
 
 
 def acts_later(path: str) -> bool:

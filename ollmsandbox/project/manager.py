@@ -12,7 +12,7 @@ from peewee import SQL, fn
 
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
-from .models import AgreedRoot, Change, Project, Run, Setting
+from .models import AgreedRoot, Change, Project, Run, Setting, as_bytes
 from .store import Store
 
 _ACTIVE = "active_project"
@@ -23,6 +23,13 @@ SEEN = (
     "INSERT INTO filerecord (project_id, path, is_deleted, seen_at) VALUES (?, ?, 0, ?)"
     " ON CONFLICT (project_id, path)"
     " DO UPDATE SET seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
+)
+# What is known of a file stays known.
+NOTED_BEFORE = (
+    "ON CONFLICT DO UPDATE SET is_deleted = excluded.is_deleted,"
+    " last_approved_copy_path ="
+    " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
+    " seen_at = max(coalesce(seen_at, 0), excluded.seen_at)"
 )
 
 AnyPath = str | os.PathLike[str]
@@ -173,16 +180,17 @@ class ProjectManager:
     def numbers_for(self, project: Project, paths: Sequence[str]) -> dict[str, int]:
         """The ids of records, and for files without one that which theirs will have. In the same
         transaction as `note_backups`: until then nobody else can take it."""
-        names = list(dict.fromkeys(map(os.fsencode, paths)))
-        ids = self._ids(project, names)
-        query = "SELECT seq FROM sqlite_sequence WHERE name = 'filerecord'"
-        used = self.store.connection.execute(query).fetchone()
-        last = used[0] if used else 0
-        for name in names:
-            if name not in ids:
-                last += 1
-                ids[name] = last
-        return {path: ids[os.fsencode(path)] for path in paths}
+        encoded = list(map(as_bytes, paths))
+        ids = self._ids(project, encoded)
+        if len(ids) < len(encoded):
+            query = "SELECT seq FROM sqlite_sequence WHERE name = 'filerecord'"
+            used = self.store.connection.execute(query).fetchone()
+            last = used[0] if used else 0
+            for name in encoded:
+                if name not in ids:
+                    last += 1
+                    ids[name] = last
+        return dict(zip(paths, map(ids.__getitem__, encoded), strict=True))
 
     def note_backups(
         self, project: Project, files: Sequence[tuple[int, str, str | None, bool]]
@@ -190,16 +198,12 @@ class ProjectManager:
         """For each file: its number, path, new backup if there is one, and whether it is gone."""
         # Seen just now: a scan that is under way must not remove what is about to be used.
         number, now = project.id, time.time()
-        encode = os.fsencode
+        encode = as_bytes
         with self.store.transaction() as connection:
             connection.executemany(
                 "INSERT INTO filerecord"
                 " (id, project_id, path, is_deleted, last_approved_copy_path, seen_at)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-                " is_deleted = excluded.is_deleted,"
-                " last_approved_copy_path ="
-                " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
-                " seen_at = max(coalesce(seen_at, 0), excluded.seen_at)",
+                f" VALUES (?, ?, ?, ?, ?, ?) {NOTED_BEFORE}",
                 (
                     (id_, number, encode(path), gone, None if copy is None else encode(copy), now)
                     for id_, path, copy, gone in files

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Iterator
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from peewee import (
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 else:
     _Blob = _OptionalBlob = BlobField
     _Text = TextField
+
+
+# As os.fsencode(), of a string, and quicker where there are many.
+as_bytes = methodcaller("encode", sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
 
 class _AsBytes:

@@ -8,8 +8,7 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 
-from .apply import Recorded
-from .changes import Change, Kind, Type
+from .change import Change, Kind, Recorded, Type
 
 
 def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> list[Change]:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from .. import trees
 from ..paths import write_atomically
-from .changes import Change, ChangeSet, Kind, is_too_deep, scan
+from .change import Change, ChangeSet, Kind
+from .changes import is_too_deep, scan
 from .exchange import Spot, copy
 from .layers import FOLDER, OPAQUE, folders_in, is_opaque, is_whiteout
 from .tree import Tree, mend, modes_of

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plain case of an exchange, as most are when there are many: on one file system, a file of one
-name takes the place of another one, or of nothing. It has as few calls as can be. What is not plain
-goes the long way, which also finishes what was begun here."""
+name takes the place of another one, or of nothing, or goes. It has as few calls as can be. What is
+not plain goes the long way, which also finishes what was begun here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,23 @@ import errno
 import os
 import stat
 
+from .change import Kind
 from .exchange import OURS, Exchanged, Step, signature
 from .tree import Tree
+
+# Between two file systems nothing is plain, and one may know no other rename than the usual one.
+_NEVER = (errno.EXDEV, errno.EINVAL, errno.ENOSYS)
+
+
+def is_changed(found: os.stat_result, old: os.stat_result) -> bool:
+    """By anybody. That it was moved changed its change time alone."""
+    return (
+        found.st_ino != old.st_ino
+        or found.st_mtime_ns != old.st_mtime_ns
+        or found.st_size != old.st_size
+        or found.st_mode != old.st_mode
+        or found.st_nlink != old.st_nlink
+    )
 
 
 class Plain:
@@ -24,7 +39,6 @@ class Plain:
         self._folder: str | None = None
         self._place = self._source = -1
         self._prefix = ""
-        # Between two file systems nothing is plain.
         self.is_possible = True
         # Of what could not be finished here: whether something was done, and what was found at its
         # place.
@@ -36,28 +50,60 @@ class Plain:
         self._folder = None
         self.is_begun, self.found = False, ""
 
-    def put(self, path: str, kept: str, began: int, *, is_new: bool) -> Exchanged | None:
+    def put(self, path: str, number: int, began: int, kind: Kind) -> Exchanged | None:
         """None if it is not plain."""
         self.is_begun, self.found = False, ""
         try:
             folder, _, name = path.rpartition("/")
             if folder != self._folder:
                 self._place = self._project.folder(folder)
+                self._source = -1
+                self._folder = folder
+            if kind is Kind.DELETED:
+                return self._remove(name, number, began)
+            if self._source < 0:
                 self._source = self._layer.folder(folder)
                 self._prefix = f"/proc/self/fd/{self._source}/"
-                self._folder = folder
-            return self._add(name) if is_new else self._replace(name, kept, began)
+            if kind is Kind.ADDED:
+                return self._add(name)
+            return self._replace(name, number, began)
         except OSError as error:
-            if error.errno == errno.EXDEV:
+            if error.errno in _NEVER:
                 self.is_possible = False
             return None
 
-    def _replace(self, name: str, kept: str, began: int) -> Exchanged | None:
+    def _remove(self, name: str, number: int, began: int) -> Exchanged | None:
+        place, kept = self._place, str(number)
+        old = os.stat(name, dir_fd=place, follow_symlinks=False)
+        if not stat.S_ISREG(old.st_mode) or old.st_nlink != 1 or old.st_ctime_ns > began:
+            return None
+        os.rename(name, kept, src_dir_fd=place, dst_dir_fd=self._versions)
+        self.is_begun, self.found = True, signature(old)
+        if is_changed(os.stat(kept, dir_fd=self._versions, follow_symlinks=False), old):
+            self._give_back(name, kept)
+            return None
+        self._step()
+        return Exchanged(self.found, "")
+
+    def _give_back(self, name: str, kept: str) -> None:
+        """Somebody changed it just now: theirs goes back, and the long way says so."""
+        self.is_begun, self.found = False, ""
+        given, place = self._versions, self._place
+        try:
+            os.link(kept, name, src_dir_fd=given, dst_dir_fd=place, follow_symlinks=False)
+        except PermissionError:
+            # A folder, which cannot have two names.
+            os.rename(kept, name, src_dir_fd=given, dst_dir_fd=place)
+        else:
+            os.unlink(kept, dir_fd=given)
+
+    def _replace(self, name: str, number: int, began: int) -> Exchanged | None:
         place, source = self._place, self._source
         old = os.stat(name, dir_fd=place, follow_symlinks=False)
         if not stat.S_ISREG(old.st_mode) or old.st_nlink != 1 or old.st_ctime_ns > began:
             return None
         before = signature(old)
+        kept = str(number)
         os.link(name, kept, src_dir_fd=place, dst_dir_fd=self._versions, follow_symlinks=False)
         self.is_begun, self.found = True, before
         self._step()

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,13 @@ from ..paths import Paths, write_atomically
 from ..sandbox.overlay import Overlay, Root
 
 if TYPE_CHECKING:
-    from .apply import Recorded
-    from .changes import Skipped
+    from .change import Recorded, Skipped
     from .exchange import Step
 
 
 DAILY = 86400
+# From so many plain files on, another way to apply them pays.
+MANY = 500
 
 
 class Mode(Enum):
@@ -63,12 +64,14 @@ class Recorder:
         session_id: str = "",
         call_id: str = "",
         step: Step = nothing,
+        many: int = MANY,
     ) -> None:
         self._project = project
         self._paths = paths
         self._mode = mode
         self._command = command
         self._step = step
+        self._many = many
         self._started = time.time()
         self.about: Mapping[str, str] = {
             "mode": mode.value,
@@ -118,7 +121,7 @@ class Recorder:
     ) -> Report:
         """Who holds the lock of the project calls this. If it was `agreed` to, nothing is held. For
         `past_pending` see Job."""
-        from .apply import State
+        from .change import State
         from .settling import Settling, find_changes, numbered
 
         sets = find_changes(overlay)
@@ -128,9 +131,9 @@ class Recorder:
             return Report(overlay.run_id, skipped=skipped)
         items = numbered(overlay, changes)
         if self._mode is Mode.NEVER:
-            dropped = [replace(item, state=State.DISCARDED) for item in items]
+            dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
-        settling = Settling(self._paths, self._step)
+        settling = Settling(self._paths, self._step, many=self._many)
         job = settling.plan(
             overlay,
             items,

@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from . import models
-from .apply import Recorded, State
-from .changes import Change, Flag, Kind, Type
+from .change import Change, Flag, Kind, Recorded, State, Type
 from .journal import Job
 from .manager import ProjectManager
+from .models import as_bytes
 
-_INSERT = (
+INSERT = (
     "INSERT OR REPLACE INTO change (run_id, number, root, path, kind, type, mode, old_mode,"
     " old_type, target, flags, state, note, began, before, after)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_VALUES = " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def begin_run(manager: ProjectManager, job: Job) -> models.Project:
@@ -55,7 +55,7 @@ def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
 
 def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
     with manager.store.transaction() as connection:
-        connection.executemany(_INSERT, (_row(run_id, item) for item in items))
+        connection.executemany(INSERT + _VALUES, (_row(run_id, item) for item in items))
 
 
 def settle_older(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
@@ -134,8 +134,8 @@ def _row(run_id: str, item: Recorded) -> tuple[object, ...]:
     return (
         run_id,
         item.number,
-        os.fsencode(change.root),
-        os.fsencode(change.path),
+        as_bytes(change.root),
+        as_bytes(change.path),
         change.kind._value_,
         change.type._value_,
         change.mode,

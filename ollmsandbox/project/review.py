@@ -10,8 +10,9 @@ from dataclasses import replace
 from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder
 from . import backup, pending, records
-from .apply import Applier, Recorded, State
-from .changes import Change, ChangeSet, Kind, Type, scan
+from .apply import Applier
+from .change import Change, ChangeSet, Kind, Recorded, State, Type
+from .changes import scan
 from .exchange import Step
 from .journal import Job, Journal, Task, project_lock
 from .layers import FOLDER
@@ -112,7 +113,7 @@ class Review:
             if owner == run.id:
                 own.append(item)
             else:
-                later.append(replace(item, note=f"A later run changed it, too: {owner}."))
+                later.append(item._replace(note=f"A later run changed it, too: {owner}."))
         return own, later
 
     def waiting(self, project: Project) -> list[Run]:
@@ -168,7 +169,7 @@ class Review:
             made = {item.change.path for item in back if item.change.root == root}
             here = [item for item in items if item.change.root == root]
             known = [
-                replace(item, change=found[item.change.path], began=waits[item.change.path].began)
+                item._replace(change=found[item.change.path], began=waits[item.change.path].began)
                 for item in here
                 if item.change.path in found
             ]
@@ -182,8 +183,7 @@ class Review:
             wanted += sorted(known, key=lambda item: order[item.change.path])
             # Changed back since, or applied with another run; or what was around it was discarded.
             wanted += [
-                replace(
-                    item,
+                item._replace(
                     state=State.DISCARDED if _is_undeleted(item.change) else State.APPLIED,
                     note="",
                     after="",
@@ -261,7 +261,7 @@ class Review:
                 pending.prune(layer, root)
         finally:
             os.close(versions)
-        return [replace(item, state=State.DISCARDED, note="", after="") for item in job.items]
+        return [item._replace(state=State.DISCARDED, note="", after="") for item in job.items]
 
     def _write(self, job: Job, done: Sequence[Recorded]) -> None:
         project = self.manager.project_for(job.project)
@@ -272,7 +272,7 @@ class Review:
             # Where that failed, the change is what it was before; the report says why.
             before = {item.number: item for item in job.items}
             rows = [
-                replace(before[item.number], note=item.note)
+                before[item.number]._replace(note=item.note)
                 if item.state in (State.CONFLICT, State.FAILED)
                 else item
                 for item in done

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import OllmSandboxError
 from . import records
-from .apply import Recorded, State
-from .changes import Kind, Type
+from .change import Kind, Recorded, State, Type
 from .handmade import write_file
 from .hunks import Hunk, data_of, hunks, taken_back, text_of, with_hunks, without_hunks
 from .manager import ProjectManager

@@ -10,16 +10,19 @@ from dataclasses import replace
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..sandbox.overlay import Overlay, clock_offset, leftovers
-from . import backup, pending, records
-from .apply import Applier, Recorded, State
-from .changes import Change, ChangeSet, Kind, Type, scan
+from . import backup, kept, pending, records
+from .alongside import Alongside
+from .apply import Applier
+from .change import Change, ChangeSet, Kind, Recorded, State, Type
+from .changes import scan
 from .exchange import Step
 from .journal import Job, Journal, Task, project_lock
 from .layers import is_copied_up
 from .manager import ProjectManager
 from .merging import merge
+from .models import Project
 from .parents import closed_folders, implied_parents
-from .recorder import Mode, Report, nothing
+from .recorder import MANY, Mode, Report, nothing
 from .review import Review
 
 # A clock that is set back by less is taken for a measuring error.
@@ -68,7 +71,7 @@ def _with_what_is_missed(
             if around not in touched:
                 touched[around] = _changed_since(around, began[change.root])
             if touched[around] and is_copied_up(f"{uppers[change.root]}/{change.path}"):
-                yield replace(change, kind=Kind.MODIFIED, old_type=Type.FILE, old_mode=change.mode)
+                yield change._replace(kind=Kind.MODIFIED, old_type=Type.FILE, old_mode=change.mode)
                 continue
         yield change
 
@@ -83,10 +86,14 @@ def _changed_since(folder: str, began: int) -> bool:
 class Settling:
     """The steps from an upper folder to the project. The project is locked meanwhile."""
 
-    def __init__(self, paths: Paths, step: Step = nothing) -> None:
+    def __init__(self, paths: Paths, step: Step = nothing, *, many: int = MANY) -> None:
         self._paths = paths
         self._step = step
+        self._many = many
         self._manager = ProjectManager(paths)
+        # The numbers of what is in the database already; and by root, what was kept in the layer.
+        self._recorded: set[int] = set()
+        self._exchanged: dict[str, dict[int, str]] = {}
 
     def plan(
         self,
@@ -144,18 +151,23 @@ class Settling:
                 job = self._merge(overlay, job)
             else:
                 for root, source in job.sources.items():
+                    if source == _uppers(overlay)[root]:
+                        kept.take_back(source, self._paths.versions / job.run_id, root)
                     if os.path.isdir(source):
                         pending.spell_out(source, root)
             done = list(job.items)
             if job.mode == Mode.AUTO.value:
-                done = self._apply(job, fresh=fresh)
-                backup.back_up(manager, project, self._paths.versions / job.run_id, done)
+                done = self._apply(overlay, job, project, fresh=fresh)
+                rest = [item for item in done if item.number not in self._recorded]
+                backup.back_up(manager, project, self._paths.versions / job.run_id, rest)
                 self._step()
+                self._keep_exchanged(job, done)
             if job.past_pending:
                 self._renew_pending(overlay, done)
             else:
                 done = self._keep_rest(overlay, job, done)
-            records.end_run(manager, job, done, alone=job.sources == _uppers(overlay))
+            rest = [item for item in done if item.number not in self._recorded]
+            records.end_run(manager, job, rest, alone=job.sources == _uppers(overlay))
             self._step()
             return done
         finally:
@@ -177,9 +189,9 @@ class Settling:
                 change = against_disk.get((item.change.root, item.change.path))
                 items.append(
                     # As it is on disk already: only an earlier change was taken back.
-                    replace(item, state=State.APPLIED)
+                    item._replace(state=State.APPLIED)
                     if change is None
-                    else replace(item, change=change)
+                    else item._replace(change=change)
                 )
             for root, layer in job.sources.items():
                 chosen = [
@@ -195,11 +207,14 @@ class Settling:
         self._step()
         return job
 
-    def _apply(self, job: Job, *, fresh: bool) -> list[Recorded]:
+    def _apply(
+        self, overlay: Overlay, job: Job, project: Project, *, fresh: bool
+    ) -> list[Recorded]:
         done: dict[int, Recorded] = {}
+        versions = self._paths.versions / job.run_id
 
         def waits(item: Recorded) -> bool:
-            return item.is_held and not job.agreed
+            return bool(item.change.flags) and item.is_held and not job.agreed
 
         for root, source in job.sources.items():
             chosen = [
@@ -209,16 +224,34 @@ class Settling:
             ]
             if not chosen:
                 continue
-            applier = Applier(
-                root, self._paths.versions / job.run_id, job.run_id, self._step, resumed=not fresh
-            )
+            plain = sum(1 for item in chosen if item.change.is_plain)
+            is_own = source == _uppers(overlay)[root] and not job.past_pending
+            applier = Applier(root, versions, job.run_id, self._step, resumed=not fresh)
             try:
                 closed = (job.closed or {}).get(root, {})
-                for item in applier.apply(chosen, source, closed=closed, fresh=fresh):
-                    done[item.number] = item
+                if fresh and is_own and plain >= self._many:
+                    with Alongside(self._manager, project, job.run_id, source) as alongside:
+                        applied = applier.apply(
+                            chosen, source, closed=closed, fresh=True, alongside=alongside
+                        )
+                    self._recorded |= alongside.recorded
+                    self._exchanged[root] = applier.exchanged
+                else:
+                    applied = applier.apply(chosen, source, closed=closed, fresh=fresh)
+                done.update((item.number, item) for item in applied)
             finally:
                 applier.close()
         return [done.get(item.number, item) for item in job.items]
+
+    def _keep_exchanged(self, job: Job, done: Sequence[Recorded]) -> None:
+        versions = self._paths.versions / job.run_id
+        left = {item.change.root for item in done if item.state is not State.APPLIED}
+        for root, exchanged in self._exchanged.items():
+            if root in left:
+                kept.put_by_number(job.sources[root], versions, exchanged)
+            elif exchanged:
+                kept.put_away(job.sources[root], versions, root, exchanged.values())
+            self._step()
 
     def _keep_rest(self, overlay: Overlay, job: Job, done: Sequence[Recorded]) -> list[Recorded]:
         """What was not applied waits in the pending layer, where the next command sees it."""
@@ -239,7 +272,7 @@ class Settling:
                     if item.change.root == root and item.change.path not in still
                 }
         return [
-            replace(item, state=State.APPLIED)
+            item._replace(state=State.APPLIED)
             if item.state is State.PENDING and (item.change.root, item.change.path) in settled
             else item
             for item in done

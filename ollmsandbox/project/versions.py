@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import records
-from .apply import Recorded, State
-from .changes import Kind, Type
+from .change import Change, Kind, Recorded, State, Type
 from .exchange import signature
+from .kept import layer_in
 from .manager import ProjectManager
 from .models import Run
 from .present import Seen, find_in_layers, layers_of, read_seen
@@ -71,7 +71,7 @@ class Versions:
         if item.change.kind is Kind.ADDED:
             return _NOTHING
         if item.state is State.APPLIED:
-            return self._kept(run.id, str(item.number))
+            return self._kept_before(run.id, item.number, item.change)
         if item.state is State.UNDONE:
             return self._left_there(item)
         return self._on_disk(item)
@@ -107,13 +107,21 @@ class Versions:
                     ),
                 ).fetchall()
             for run_id, number in rows:
-                kept = self._kept(run_id, str(number))
+                kept = self._kept_before(run_id, number, item.change)
                 if kept.is_known:
                     return kept
         return _CHANGED_SINCE
 
     def _on_disk(self, item: Recorded) -> Version:
         return self._find([item.change.root], item.change.path)
+
+    def _kept_before(self, run_id: str, number: int, change: Change) -> Version:
+        found = self._kept(run_id, str(number))
+        layer = layer_in(self._manager.paths.versions / run_id, change.root)
+        if found.seen is None and layer.is_dir():
+            among_many = self._find([str(layer)], change.path)
+            return found if among_many.seen is None else among_many
+        return found
 
     def _kept(self, run_id: str, name: str) -> Version:
         folder = self._manager.paths.versions / run_id

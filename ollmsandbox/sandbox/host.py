@@ -62,6 +62,9 @@ class Host:
             resolver=os.path.realpath("/etc/resolv.conf"),
         )
 
+    def sockets_below(self, folder: str) -> list[str]:
+        return [socket for socket in self.sockets if below(socket, folder)]
+
     def mounted_below(self, folder: str) -> list[str]:
         start = f"{folder.rstrip('/')}/"
         return sorted({m.path for m in self.mounts if m.path.startswith(start)} - {folder})

@@ -4,12 +4,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from gettext import gettext as _
 from typing import Protocol
 
+from .. import N_
 from .layer import LayerSpec
 from .records import record
+
+# What a folder is to the person, behind its path: "/home/me/parser (the project)".
+PROJECT = N_("the project")
+LINKED = N_("linked from the project")
+PLAYGROUND = N_("the playground")
 
 
 class Mount(Protocol):
@@ -17,7 +24,7 @@ class Mount(Protocol):
         """For bwrap."""
 
     def describe(self) -> str:
-        """For people; empty where there is nothing to tell."""
+        """For people, in their language; empty where there is nothing to tell."""
 
 
 class OverlayWay(Enum):
@@ -60,7 +67,7 @@ class System:
         return ("--ro-bind", "/", "/")
 
     def describe(self) -> str:
-        return "The system can be read, not written."
+        return _("The system can be read, not written.")
 
 
 @record(frozen=True)
@@ -86,7 +93,7 @@ class Kernel:
         return made
 
     def describe(self) -> str:
-        return "Other programs and devices cannot be seen."
+        return _("Other programs and devices cannot be seen.")
 
 
 @record(frozen=True)
@@ -103,7 +110,8 @@ class Scratch:
         return (*size, "--perms", mode, "--tmpfs", self.folder)
 
     def describe(self) -> str:
-        return f"{self.folder} is empty at the start and forgotten at the end."
+        text = _("{folder} is empty at the start and forgotten at the end.")
+        return text.format(folder=self.folder)
 
 
 @record(frozen=True)
@@ -117,7 +125,9 @@ class OtherSystem:
         return ("--ro-bind", self.folder, "/")
 
     def describe(self) -> str:
-        return f"The system is {self.title}, not this machine's. It can be read, not written."
+        # Translators: {title} is the name of a system, such as "Alpine 3.20".
+        text = _("The system is {title}, not this machine's. It can be read, not written.")
+        return text.format(title=self.title)
 
 
 @record(frozen=True)
@@ -158,7 +168,9 @@ class Writable:
         return ("--bind", self.source, self.folder)
 
     def describe(self) -> str:
-        return f"{self.folder} ({self.what}) can be written."
+        # Translators: {what} is one of "the project", "linked from the project", "the playground".
+        text = _("{folder} ({what}) can be written.")
+        return text.format(folder=self.folder, what=_(self.what))
 
 
 @record(frozen=True)
@@ -197,8 +209,8 @@ class Overlaid:
         return ("--bind", self._merged, self.shown or self.folder)
 
     def describe(self) -> str:
-        where = f"{self.folder} ({self.what}{_seen_at(self.shown)})"
-        return f"{where} can be written; what changes is recorded."
+        text = _("{folder} ({what}) can be written; what changes is recorded.")
+        return text.format(folder=self.folder, what=_seen_at(_(self.what), self.shown, _))
 
 
 @record(frozen=True)
@@ -213,10 +225,15 @@ class Unrecorded:
         return ("--ro-bind", self.folder, self.shown or self.folder)
 
     def describe(self) -> str:
-        return (
-            f"{self.folder} ({self.what}{_seen_at(self.shown)}) can be read, not written: "
-            "changes cannot be recorded here."
-        )
+        return self._told(_)
+
+    def notice(self) -> str:
+        """The same for a model, which is told in English."""
+        return self._told(str)
+
+    def _told(self, _: Callable[[str], str]) -> str:
+        text = _("{folder} ({what}) can be read, not written: changes cannot be recorded here.")
+        return text.format(folder=self.folder, what=_seen_at(_(self.what), self.shown, _))
 
 
 @record(frozen=True)
@@ -246,7 +263,7 @@ class Hidden:
         return ("--ro-bind", "/dev/null", self.path)
 
     def describe(self) -> str:
-        return f"{self.path} is hidden."
+        return _("{path} is hidden.").format(path=self.path)
 
 
 @record(frozen=True)
@@ -329,11 +346,12 @@ def number_of(path: str) -> tuple[int, int]:
     return (found.st_dev, found.st_ino)
 
 
-def _seen_at(shown: str) -> str:
-    return f", seen as {shown}" if shown else ""
+def _seen_at(what: str, shown: str, _: Callable[[str], str]) -> str:
+    # Translators: {what} is one of "the project", "linked from the project".
+    return _("{what}, seen as {path}").format(what=what, path=shown) if shown else what
 
 
 def _hidden_of(folder: str, names: Sequence[str]) -> str:
     """Only what is there: a person does not want to read of a hundred names they do not have."""
     there = [f"{folder}/{name}" for name in names if os.path.lexists(f"{folder}/{name}")]
-    return f"Hidden: {', '.join(there)}." if there else ""
+    return _("Hidden: {paths}.").format(paths=", ".join(there)) if there else ""

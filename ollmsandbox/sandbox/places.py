@@ -25,6 +25,8 @@ _OF_ALL = ("/", "/var", "/var/lib", "/home", "/opt", "/root", "/srv", "/mnt", "/
 def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
     """The project folder, links resolved, or an error that says why it cannot be one."""
     given = os.fspath(folder)
+    if not given:
+        raise ProjectError("The name of the project folder is empty.", "Name a folder.")
     try:
         found = os.stat(given)
     except PermissionError as error:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from gi.repository import Gio, GLib
 
@@ -32,8 +33,25 @@ _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PATIENCE = 2.0
 
 
+class Process(Protocol):
+    """A command that was started, however that was done."""
+
+    pid: int
+    stdout: int
+    stderr: int
+
+    async def ended(self) -> None: ...
+
+    def kill(self) -> None:
+        """All of it."""
+
+    def exit_code(self) -> int: ...
+
+
 class PlainRunner:
     """Runs a command as it is. It cannot be made without somebody to ask."""
+
+    question = "Run command without a sandbox"
 
     def __init__(
         self,
@@ -76,31 +94,34 @@ class PlainRunner:
         argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
         check_words(argv)
         folder = self._folder()
-        if not await self._ask(f"Run command without a sandbox: {text}?"):
-            raise DeniedError("The command was not allowed, and did not run.")
-        process = self._start(argv, folder)
+        try:
+            await self._prepare(folder)
+            if not await self._ask(f"{self.question}: {text}?"):
+                raise DeniedError("The command was not allowed, and did not run.")
+            return await self._follow(await self._start(argv, folder), sinks)
+        finally:
+            self._put_away()
+
+    async def _follow(self, process: Process, sinks: Sinks) -> Result:
         running = Running(
-            stdout=_descriptor(process.get_stdout_pipe()),
-            stderr=_descriptor(process.get_stderr_pipe()),
-            ended=_ended(process),
-            kill=lambda: _end(process),
+            stdout=process.stdout,
+            stderr=process.stderr,
+            ended=process.ended(),
+            kill=process.kill,
             capture=self._capture,
             sinks=sinks,
         )
         self._running = running
-        pid = int(process.get_identifier() or 0)
         if sinks.started is not None:
-            sinks.started(pid)
-        limits = watch(self._limits, pid, (self.project,))
+            sinks.started(process.pid)
+        limits = watch(self._limits, process.pid, (self.project,))
         try:
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(_PATIENCE)
         finally:
             self._running = None
             await running.close()
-        if process.get_if_exited():
-            return running.result(process.get_exit_status())
-        return running.result(128 + process.get_term_sig())
+        return running.result(process.exit_code())
 
     def _folder(self) -> str:
         if self._working_dir == "playground":
@@ -111,7 +132,13 @@ class PlainRunner:
             return f"{self._paths.playground}{found[len(inside) :]}"
         return found
 
-    def _start(self, argv: Sequence[str], folder: str) -> Gio.Subprocess:
+    async def _prepare(self, folder: str) -> None:
+        """What is needed before anybody is asked."""
+
+    def _put_away(self) -> None:
+        """What was prepared, whether a command ran or not."""
+
+    async def _start(self, argv: Sequence[str], folder: str) -> Process:
         launcher = Gio.SubprocessLauncher.new(
             Gio.SubprocessFlags.STDOUT_PIPE | Gio.SubprocessFlags.STDERR_PIPE
         )
@@ -119,22 +146,34 @@ class PlainRunner:
         launcher.set_environ([f"{name}={value}" for name, value in environment.items()])
         launcher.set_cwd(folder)
         try:
-            return launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
+            started = launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
         except GLib.Error as error:
             raise SandboxError(f"The command cannot be started: {error.message}.") from error
+        return PlainProcess(started)
 
 
-def _end(process: Gio.Subprocess) -> None:
-    """The supervisor ends the whole tree, then itself. A command may have stopped it."""
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGCONT)
+class PlainProcess:
+    def __init__(self, process: Gio.Subprocess) -> None:
+        self._process = process
+        self.pid = int(process.get_identifier() or 0)
+        self.stdout = _descriptor(process.get_stdout_pipe())
+        self.stderr = _descriptor(process.get_stderr_pipe())
 
+    async def ended(self) -> None:
+        # Not awaited itself: what PyGObject 3.50 returns cannot be cancelled when the loop ends.
+        ended = asyncio.Event()
+        self._process.wait_async(None, lambda *_: ended.set())
+        await ended.wait()
 
-async def _ended(process: Gio.Subprocess) -> None:
-    # Not awaited itself: what PyGObject 3.50 returns cannot be cancelled when the loop ends.
-    ended = asyncio.Event()
-    process.wait_async(None, lambda *_: ended.set())
-    await ended.wait()
+    def kill(self) -> None:
+        """The supervisor ends the whole tree, then itself. A command may have stopped it."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(signal.SIGCONT)
+
+    def exit_code(self) -> int:
+        if self._process.get_if_exited():
+            return self._process.get_exit_status()
+        return 128 + self._process.get_term_sig()
 
 
 def _descriptor(stream: Gio.InputStream | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from gettext import gettext as _
 
 from ..errors import ProjectError, SandboxError
 from ..paths import Paths, real_path
@@ -12,6 +13,9 @@ from .hidden import hidden_paths
 from .host import Host, Within, below, folders_of, in_any
 from .layer import MOUNT_POINTS, spec_for
 from .mounts import (
+    LINKED,
+    PLAYGROUND,
+    PROJECT,
     Hidden,
     Kernel,
     Layered,
@@ -73,8 +77,8 @@ class Plan:
         return [o for mount in self.mounts if isinstance(mount, kinds) for o in mount.outer()]
 
     def notices(self) -> list[str]:
-        """What a person who expects the project to be written should know."""
-        found = [mount.describe() for mount in self.mounts if isinstance(mount, Unrecorded)]
+        """What a model that expects the project to be written should know, in English."""
+        found = [mount.notice() for mount in self.mounts if isinstance(mount, Unrecorded)]
         if not found and not _may_write(self.project):
             found.append(
                 f"{self.project} belongs to another user. Root has no more rights in the sandbox "
@@ -83,10 +87,9 @@ class Plan:
         return found
 
     def describe(self) -> list[str]:
-        """Sentences for a person, from the same objects."""
-        network = (
-            "The network can be reached." if self.network else "The network cannot be reached."
-        )
+        """Sentences for a person, from the same objects: on the network, then on each mount."""
+        open_, closed = _("The network can be reached."), _("The network cannot be reached.")
+        network = open_ if self.network else closed
         return [network, *filter(None, (mount.describe() for mount in self.mounts))]
 
 
@@ -120,7 +123,7 @@ def make_plan(
     mounts += [Scratch(folder, limits.tmp) for folder in builder.empty if folder != "/run"]
     mounts += builder.run_folder(profile.run, host.resolver if network else None)
     mounts += builder.home()
-    mounts += [Writable(inside, builder.playground, "the playground")]
+    mounts += [Writable(inside, builder.playground, PLAYGROUND)]
     mounts += builder.roots(overlay)
     mounts += builder.own_code(overlay)
     mounts += builder.inside_writable(overlay)
@@ -138,11 +141,7 @@ def make_plan(
         mounts=tuple(mounts),
         environment=environment,
         limits=limits,
-        rules=Rules(
-            unix_sockets=profile.unix_sockets and not network,
-            netlink=profile.unix_sockets,
-            deny=profile.deny_syscalls,
-        ),
+        rules=Rules.of(profile, network=network),
     )
 
 
@@ -220,10 +219,10 @@ class _Builder:
         """What the command writes to. Behind an overlay nothing that listens can be reached."""
         mounts: list[Mount] = []
         for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
-            what = "the project" if root.path == self._project else "linked from the project"
+            what = PROJECT if root.path == self._project else LINKED
             if not self._can_layer(root.path):
                 mounts.append(Unrecorded(root.path, what))
-                mounts += self._hide(self._sockets_below(root.path))
+                mounts += self._hide(self._host.sockets_below(root.path))
                 continue
             number = self._next_number()
             upper, work = overlay.upper(name), overlay.work(name)
@@ -233,7 +232,8 @@ class _Builder:
             )
             mounted = self._host.mounted_below(root.path)
             mounts += [ReadOnly(point) for point in mounted]
-            mounts += self._hide([s for s in self._sockets_below(root.path) if in_any(s, mounted)])
+            listening = self._host.sockets_below(root.path)
+            mounts += self._hide([s for s in listening if in_any(s, mounted)])
         return mounts
 
     def inside_writable(self, overlay: Overlay) -> list[Mount]:
@@ -247,12 +247,9 @@ class _Builder:
         shown = f"{self._home}/playground"
         moved = [
             shown + socket[len(self.playground) :]
-            for socket in self._sockets_below(self.playground)
+            for socket in self._host.sockets_below(self.playground)
         ]
         return [*self._hide(names + sockets), *self._hide(moved, pinned_below=shown)]
-
-    def _sockets_below(self, folder: str) -> list[str]:
-        return [socket for socket in self._host.sockets if below(socket, folder)]
 
     def own_code(self, overlay: Overlay) -> list[Mount]:
         """The program itself may lie in the project, if that is its checkout. A command that

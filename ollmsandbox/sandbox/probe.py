@@ -13,9 +13,11 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from gettext import gettext
 from pathlib import Path
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder, real_path, write_atomically
 from . import layer, remedies, seccomp
@@ -35,12 +37,15 @@ _BASIC = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
     *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
 )
-_OVERLAYS = {"overlay": "Overlays, by the program", "overlay-bwrap": "Overlays, by bubblewrap"}
+_OVERLAYS = {
+    "overlay": N_("Overlays, by the program"),
+    "overlay-bwrap": N_("Overlays, by bubblewrap"),
+}
 
 
 @record(frozen=True)
 class Finding:
-    """One line of the checklist. A miss says why, and what to do."""
+    """One line of the checklist, in English. A miss says why, and what to do."""
 
     key: str
     title: str
@@ -68,6 +73,13 @@ class Capabilities:
     @property
     def misses(self) -> tuple[Finding, ...]:
         return tuple(f for f in self.findings if f.needed and not f.ok)
+
+    def told(self, finding: Finding) -> Finding:
+        """In the person's language. What is kept, and told to programs, is not."""
+        cause, remedy = remedies.find(finding.key, self.bwrap, gettext)
+        if finding.ok or not cause:
+            cause, remedy = finding.cause, finding.remedy
+        return replace(finding, title=gettext(finding.title), cause=cause, remedy=remedy)
 
 
 def probe(
@@ -215,12 +227,12 @@ class _Probe:
 
     def run(self) -> Capabilities:
         surroundings = find_surroundings(self._environ)
-        self._note("surroundings", "Surroundings", surroundings != "flatpak", surroundings)
+        self._note("surroundings", N_("Surroundings"), surroundings != "flatpak", surroundings)
         works = surroundings != "flatpak" and self._find_bwrap()
         namespaces: tuple[str, ...] = ()
         overlay = OverlayWay.NONE
         if works:
-            self._try("network", "Network can be switched off", (*_BASIC, "--unshare-net"))
+            self._try("network", N_("Network can be switched off"), (*_BASIC, "--unshare-net"))
             self._find_filter()
             namespaces = self._find_namespaces()
             overlay = self._find_overlay(namespaces)
@@ -236,16 +248,16 @@ class _Probe:
 
     def _find_bwrap(self) -> bool:
         if not self._bwrap:
-            self._note("bwrap", "Bubblewrap is installed", ok=False)
+            self._note("bwrap", N_("Bubblewrap is installed"), ok=False)
             return False
         answer = self._answer([self._bwrap, "--version"])
         setuid = bool(os.stat(self._bwrap).st_mode & stat.S_ISUID)
         detail = f"{(answer or '').strip()} at {self._bwrap}{', setuid' if setuid else ''}"
-        self._note("bwrap", "Bubblewrap is installed", bool(answer), detail)
-        return bool(answer) and self._try("sandbox", "A sandbox starts", _BASIC)
+        self._note("bwrap", N_("Bubblewrap is installed"), bool(answer), detail)
+        return bool(answer) and self._try("sandbox", N_("A sandbox starts"), _BASIC)
 
     def _find_filter(self) -> None:
-        title = "System calls can be filtered"
+        title = N_("System calls can be filtered")
         try:
             descriptor = seccomp.open_filter(seccomp.Rules(), self._paths.cache)
         except (OllmSandboxError, OSError) as error:
@@ -259,7 +271,7 @@ class _Probe:
 
     def _find_namespaces(self) -> tuple[str, ...]:
         users = self._enters(("user", "mount", "pid"), (), "true", "/")
-        self._note("namespaces", "User namespaces", users, needed=False)
+        self._note("namespaces", N_("User namespaces"), users, needed=False)
         # Root mounts without a user namespace, so that files of other users can be copied up.
         if os.getuid() == 0 and self._enters(("mount", "pid"), (), "true", "/"):
             return ("mount", "pid")
@@ -346,7 +358,7 @@ class _Probe:
         program = self._systemd_run
         lent = scope_for(program, 1 << 40, self._environ)
         ok = bool(program) and self._works([*lent, "/bin/sh", "-c", "exec true"])
-        self._note("systemd", "Memory limit by systemd", ok, needed=False)
+        self._note("systemd", N_("Memory limit by systemd"), ok, needed=False)
         return program if ok else ""
 
     def _try(

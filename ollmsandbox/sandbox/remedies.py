@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+
+# How a text is said: as it is written here for what is kept and for other programs, or translated.
+Say = Callable[[str], str]
 
 # How each family of distributions installs a package, and what ours is called there.
 _INSTALL = {
@@ -18,88 +22,102 @@ _PACKAGES = {
     "bubblewrap": {},
     "libseccomp": {"debian": "libseccomp2", "suse": "libseccomp2"},
 }
+_ALLOW = (
+    "sudo apt install apparmor-profiles && sudo ln -s "
+    "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && "
+    "sudo systemctl reload apparmor"
+)
+_CLONE = "kernel.unprivileged_userns_clone"
+_MOST = "user.max_user_namespaces"
+_SET = "echo {} | sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system"
+_UNCONFINED = "--security-opt seccomp=unconfined --security-opt systempaths=unconfined"
 
 
-def find(key: str, bwrap: str) -> tuple[str, str]:
+def find(key: str, bwrap: str, _: Say = str) -> tuple[str, str]:
     """Cause and remedy of a miss; the cause is looked for in the kernel's own settings."""
     if key == "surroundings":
         return (
-            "The program runs in a Flatpak, in which no sandbox of its own can start.",
-            "Use the program outside of Flatpak to have commands sandboxed.",
+            _("The program runs in a Flatpak, in which no sandbox of its own can start."),
+            _("Use the program outside of Flatpak to have commands sandboxed."),
         )
     if key == "bwrap" and not bwrap:
-        return ("bubblewrap is not installed.", install("bubblewrap"))
+        return (_("bubblewrap is not installed."), install("bubblewrap", _))
     if key == "bwrap":
         return (
-            f"{bwrap} is there but does not answer.",
-            "Reinstall bubblewrap; `bwrap --version` should print a version at once.",
+            _("{program} is there but does not answer.").format(program=bwrap),
+            _("Reinstall bubblewrap; `bwrap --version` should print a version at once."),
         )
     if key == "seccomp":
         return (
-            "libseccomp is missing, or the kernel refuses filters.",
-            install("libseccomp"),
+            _("libseccomp is missing, or the kernel refuses filters."),
+            install("libseccomp", _),
         )
     if key in ("sandbox", "network", "namespaces"):
-        return _namespaces()
+        return _namespaces(_)
     if key == "overlay":
         return (
-            "Overlays cannot be mounted over your home folder here: the kernel is older than "
-            "5.11, the home folder's file system does not allow it, or a security module does not.",
-            "A newer kernel may help. Without overlays commands can read the project, but write to "
-            "the playground only.",
+            _(
+                "Overlays cannot be mounted over your home folder here: the kernel is older than "
+                "5.11, the home folder's file system does not allow it, or a security module does "
+                "not."
+            ),
+            _(
+                "A newer kernel may help. Without overlays commands can read the project, but "
+                "write to the playground only."
+            ),
         )
     if key == "overlay-bwrap":
         return (
-            "This bubblewrap does not mount overlays, or may not.",
-            "It need not, if the program can. Bubblewrap 0.11 and newer know how.",
+            _("This bubblewrap does not mount overlays, or may not."),
+            _("It need not, if the program can. Bubblewrap 0.11 and newer know how."),
         )
     if key == "systemd":
         return (
-            "systemd's user manager does not answer here.",
-            "Memory is watched by the program itself instead, which reacts a moment later.",
+            _("systemd's user manager does not answer here."),
+            _("Memory is watched by the program itself instead, which reacts a moment later."),
         )
     return ("", "")
 
 
-def install(package: str) -> str:
+def install(package: str, _: Say = str) -> str:
     """The command that installs a package on this distribution."""
     family = _family()
     if family not in _INSTALL:
-        return f"Install {package} with your distribution's package manager."
+        text = _("Install {package} with your distribution's package manager.")
+        return text.format(package=package)
     name = _PACKAGES.get(package, {}).get(family, package)
-    return f"Install it: {_INSTALL[family].format(name)}"
+    return _("Install it: {command}").format(command=_INSTALL[family].format(name))
 
 
-def _namespaces() -> tuple[str, str]:
+def _namespaces(_: Say) -> tuple[str, str]:
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
-            "Ubuntu's AppArmor rule keeps programs from making user namespaces.",
-            "Allow it for bubblewrap: sudo apt install apparmor-profiles && sudo ln -s "
-            "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && "
-            "sudo systemctl reload apparmor",
+            _("Ubuntu's AppArmor rule keeps programs from making user namespaces."),
+            _("Allow it for bubblewrap: {command}").format(command=_ALLOW),
         )
     if _setting("kernel/unprivileged_userns_clone") == "0":
         return (
-            "The kernel setting kernel.unprivileged_userns_clone is off.",
-            "Switch it on: echo kernel.unprivileged_userns_clone=1 | "
-            "sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system",
+            _("The kernel setting {setting} is off.").format(setting=_CLONE),
+            _("Switch it on: {command}").format(command=_SET.format(f"{_CLONE}=1")),
         )
     if _setting("user/max_user_namespaces") == "0":
         return (
-            "The kernel setting user.max_user_namespaces is 0.",
-            "Raise it: echo user.max_user_namespaces=10000 | "
-            "sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system",
+            _("The kernel setting {setting} is 0.").format(setting=_MOST),
+            _("Raise it: {command}").format(command=_SET.format(f"{_MOST}=10000")),
         )
     if _in_container():
         return (
-            "The container or sandbox around this program does not allow another one in it.",
-            "Start the container with --security-opt seccomp=unconfined --security-opt "
-            "systempaths=unconfined, or use the program outside of it.",
+            _("The container or sandbox around this program does not allow another one in it."),
+            _("Start the container with {options}, or use the program outside of it.").format(
+                options=_UNCONFINED
+            ),
         )
     return (
-        f"The kernel ({os.uname().release}) refuses user namespaces.",
-        "Use a kernel of 5.11 or newer with CONFIG_USER_NS, or ask who looks after this machine "
-        "whether a security module forbids them.",
+        _("The kernel ({version}) refuses user namespaces.").format(version=os.uname().release),
+        _(
+            "Use a kernel of 5.11 or newer with CONFIG_USER_NS, or ask who looks after this "
+            "machine whether a security module forbids them."
+        ),
     )
 
 
@@ -120,7 +138,7 @@ def _family() -> str:
     names: list[str] = []
     with contextlib.suppress(OSError):
         for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition("=")
+            key, _equals, value = line.partition("=")
             if key in ("ID", "ID_LIKE"):
                 names += value.strip("\"'").split()
     known = {"debian": "debian", "ubuntu": "debian", "fedora": "fedora", "rhel": "fedora"}

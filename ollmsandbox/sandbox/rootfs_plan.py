@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ..errors import RootfsError
 from ..paths import Paths
 from .hidden import hidden_paths
-from .host import Host, below, in_any
+from .host import Host, in_any
 from .layer import MOUNT_POINTS as MOST_LAYERS
 from .layer import spec_for
 from .mounts import (
@@ -83,11 +83,7 @@ def make_rootfs_plan(
         mounts=tuple(mounts),
         environment=environment,
         limits=limits,
-        rules=Rules(
-            unix_sockets=profile.unix_sockets and not network,
-            netlink=profile.unix_sockets,
-            deny=profile.deny_syscalls,
-        ),
+        rules=Rules.of(profile, network=network),
     )
 
 
@@ -146,7 +142,7 @@ class _Builder:
             below_it = self._host.mounted_below(root.path)
             if self._way is OverlayWay.NONE or (self._locked and below_it):
                 mounts.append(Unrecorded(root.path, what, shown))
-                mounts += self._hide(self._sockets_below(root.path))
+                mounts += self._hide(self._host.sockets_below(root.path))
                 continue
             mounts.append(
                 Overlaid(
@@ -163,7 +159,7 @@ class _Builder:
             )
             mounts += [ReadOnly(point, self._shown(point)) for point in below_it]
             # Behind an overlay nothing that listens can be reached; on these it could.
-            listening = [s for s in self._sockets_below(root.path) if in_any(s, below_it)]
+            listening = [s for s in self._host.sockets_below(root.path) if in_any(s, below_it)]
             mounts += self._hide(listening)
         return mounts
 
@@ -178,7 +174,7 @@ class _Builder:
         ]
         mounts += self._hide([n for n in hidden if in_any(n, writable) and os.path.exists(n)])
         playground = places.playgrounds[0]
-        for socket in self._sockets_below(playground):
+        for socket in self._host.sockets_below(playground):
             mounts += self._pins(socket, playground)
             mounts += self._hide([socket])
         return mounts
@@ -191,9 +187,6 @@ class _Builder:
 
     def _hide(self, paths: Sequence[str]) -> list[Mount]:
         return [Hidden(self._shown(path), os.path.isdir(path)) for path in paths]
-
-    def _sockets_below(self, folder: str) -> list[str]:
-        return [socket for socket in self._host.sockets if below(socket, folder)]
 
     def _shown(self, path: str) -> str:
         return self._places.to_inside(path) or path

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
 from .records import record
+
+if TYPE_CHECKING:
+    from .profile import Profile
 
 _VERSION = 5
 
@@ -68,6 +73,11 @@ class Rules:
     netlink: bool = True
     deny: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, profile: Profile, *, network: bool) -> Rules:
+        sockets = profile.unix_sockets
+        return cls(sockets and not network, sockets, profile.deny_syscalls)
+
 
 def open_filter(rules: Rules, cache: Path) -> int:
     """A descriptor of the compiled filter; compiling costs 30 ms, so the result is kept."""
@@ -77,20 +87,22 @@ def open_filter(rules: Rules, cache: Path) -> int:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         pass  # not compiled yet, or it cannot be kept
+    made = os.memfd_create("filter", os.MFD_CLOEXEC)
+    _compile(rules, Path(f"/proc/self/fd/{made}"))
+    # On a full disk, or one that is not ours to write, it is compiled anew each time.
+    with contextlib.suppress(OSError, OllmSandboxError):
+        _keep(os.pread(made, os.fstat(made).st_size, 0), file)
+    return made
+
+
+def _keep(content: bytes, file: Path) -> None:
     import tempfile
 
-    try:
-        make_folder(cache)
-    except OllmSandboxError:
-        with tempfile.NamedTemporaryFile() as file_:
-            _compile(rules, Path(file_.name))
-            return os.open(file_.name, os.O_RDONLY | os.O_CLOEXEC)
-
-    with tempfile.TemporaryDirectory(dir=cache, prefix="seccomp-") as folder:
-        made = Path(folder, "filter")
-        _compile(rules, made)
-        made.rename(file)
-    return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    make_folder(file.parent)
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix="seccomp-") as folder:
+        whole = Path(folder, "filter")
+        whole.write_bytes(content)
+        whole.rename(file)
 
 
 def _compile(rules: Rules, target: Path) -> None:

@@ -21,18 +21,23 @@ class Ended(Exception):
     """Somebody wants the command to stop, or who started it is gone."""
 
 
-def main() -> int:
+# The keys of a terminal reach us with the program that started us; the command does not hear them.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def main(argv: list[str]) -> int:
     libc = ctypes.CDLL(None)
-    signal.signal(signal.SIGTERM, _end)
+    for number in _SIGNALS:
+        signal.signal(number, _end)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     code = 128 + signal.SIGKILL
     try:
-        code = _run(sys.argv[1:])
+        code = _run(argv)
         # From here on there is no need to be told.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _ignore_signals()
     except Ended:
-        pass  # it was ignored before it was raised
+        pass  # they were ignored before it was raised
     _end_all()
     return code
 
@@ -83,9 +88,14 @@ def _below(pid: int) -> list[int]:
 
 def _end(_number: int, _frame: FrameType | None) -> None:
     # Once: a second one would interrupt the ending itself.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _ignore_signals()
     raise Ended
 
 
+def _ignore_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

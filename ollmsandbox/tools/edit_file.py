@@ -10,8 +10,9 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .. import N_
 from ..errors import OllmSandboxError
-from ..permission.request import Fact, PermissionRequest, Verdict
+from ..permission.request import PermissionRequest, Verdict
 from ..project.recorder import Recorder
 from ..sandbox.output import harmless
 from ..sandbox.probe import Capabilities
@@ -26,7 +27,10 @@ from .workbench import Workbench
 NAME = "edit_file"
 
 _LARGEST = 4 << 20
-_MEANING = "the file itself is changed. In the project that is recorded and can be undone."
+_MEANING = N_(
+    "This is not sandboxed: the file itself is changed. In the project that is recorded and can be "
+    "undone."
+)
 
 # Tells what is there; then reads the size of what shall be, and that. It is put in place by a
 # rename, so that there is never half a file.
@@ -250,11 +254,11 @@ class EditRequest(RequestBase):
         return asking.make_request(
             self._bench,
             NAME,
-            "Change a file?" if is_sandboxed else "Change a file without a sandbox?",
+            N_("Change a file?") if is_sandboxed else N_("Change a file without a sandbox?"),
             "\n".join(lines),
             target=self.permission_target_path if is_sandboxed else "",
             sandboxed=is_sandboxed,
-            facts=[Fact("writes", self._bench.shown(path))],
+            facts=[asking.writes_fact(self._bench.shown(path))],
             sees=() if is_sandboxed else asking.without_sandbox(found, _MEANING),
             call_id=self._call_id,
         )

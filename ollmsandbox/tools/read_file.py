@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..permission.request import Verdict
 from ..sandbox.output import harmless
@@ -25,6 +26,8 @@ _MOST = 60_000
 _LINES = 2_000
 _LONGEST_LINE = 2_000
 _MOST_NAMES = 1_000
+
+_MEANING = N_("This is not sandboxed: it is read with all your rights.")
 
 _SCRIPT = """\
 if [ -d "$1" ]; then
@@ -114,10 +117,10 @@ class ReadRequest(RequestBase):
                 request = asking.make_request(
                     bench,
                     NAME,
-                    "Read a file without a sandbox?",
+                    N_("Read a file without a sandbox?"),
                     file.path,
                     sandboxed=False,
-                    sees=asking.without_sandbox(found, "it is read with all your rights."),
+                    sees=asking.without_sandbox(found, _MEANING),
                     call_id=self._call_id,
                 )
                 verdict = await asking.ask(bench, watcher, request)

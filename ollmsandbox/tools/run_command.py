@@ -6,16 +6,24 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
+from gettext import gettext as _
+from gettext import pgettext
 
+from .. import N_
 from ..errors import DeniedError, OllmSandboxError
 from ..permission.request import Fact, PermissionRequest, Verdict
 from ..project.recorder import Recorder
 from ..sandbox.bubble import Bubble
+from ..sandbox.inner import InnerRunner, NotHandedOnError
 from ..sandbox.plain import PlainRunner
 from ..sandbox.plan import Plan
+from ..sandbox.portal import PortalError
 from ..sandbox.process import Sinks
 from ..sandbox.result import Result
+from ..sandbox.rootfs_output import renamed
 from . import asking
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
 from .linked import agree, new_root
@@ -57,7 +65,13 @@ _PLAIN = """\
 There is no sandbox on this machine: the user is asked before each command, and it runs with all \
 rights of the user. Keep commands few and careful."""
 
-_MEANING = "it can do all that you can, and what it changes is not recorded."
+_MEANING = N_(
+    "This is not sandboxed: it can do all that you can, and what it changes is not recorded."
+)
+_OFFLINE_MEANING = N_(
+    "This is not sandboxed: it can do all that this Flatpak may, but for the network, and what it "
+    "changes is not recorded."
+)
 
 
 @dataclass(frozen=True)
@@ -178,8 +192,11 @@ class RunRequest(RequestBase):
             text = "ERROR: What waits for review changed while the question waited. Try again."
             return Outcome(text, ok=False, verdict=self._verdict)
         sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan))
+        # Who watches knows the project by its own path; the model by the one that it has in there.
+        seen = nullcontext(sinks) if rootfs is None else renamed(sinks, self._project)
         try:
-            result = await bubble.exec(given.command, sinks=sinks)
+            async with seen as shown:
+                result = await bubble.exec(given.command, sinks=shown)
         except asyncio.CancelledError:
             self.partial = self._told(None, recorder, "The command was stopped.")
             raise
@@ -194,27 +211,82 @@ class RunRequest(RequestBase):
         return self._told(result, recorder, *notices)
 
     async def _without(self, watcher: Watcher) -> Outcome:
-        bench, given = self._bench, self._given
+        bench = self._bench
         self.one_time_only = True
-        self.permission_question = f"Run command without a sandbox: {given.command}?"
-        self.permission_target_path = f"plain:{uuid.uuid4().hex}"
-        found = await asyncio.to_thread(bench.capabilities)
+        if not bench.environ.get("FLATPAK_ID"):
+            return await self._plainly(watcher)
+        try:
+            return await self._in_flatpak(watcher)
+        except NotHandedOnError as error:
+            why = error.message
+        except PortalError as error:
+            return await self._plainly(watcher, error.message)
+        if not self._given.network:
+            # What cannot be had either is asked about as without a portal.
+            with suppress(PortalError):
+                return await self._plainly(watcher, why, offline=True)
+        return await self._plainly(watcher, why)
+
+    async def _in_flatpak(self, watcher: Watcher) -> Outcome:
+        bench, given, network = self._bench, self._given, self._given.network
+        self.permission_question = f"{InnerRunner.question}: {given.command}?"
+        self.permission_target_path = f"inner:{uuid.uuid4().hex}"
 
         async def ask(_question: str) -> bool:
+            folder = given.working_dir or self._project
             request = asking.make_request(
                 bench,
                 NAME,
-                "Run command without a sandbox?",
+                N_("Run command in the Flatpak's inner sandbox, with network access?")
+                if network
+                else N_("Run command in the Flatpak's inner sandbox?"),
                 given.command,
-                sandboxed=False,
-                network=True,
-                facts=asking.plain_facts(bench, given.working_dir or self._project),
-                sees=asking.without_sandbox(found, _MEANING),
+                network=network,
+                facts=asking.inner_facts(bench, folder, self._project, network=network),
+                sees=asking.inner_sandbox(network=network),
                 call_id=self._call_id,
             )
             return await self._allowed(watcher, request)
 
-        runner = PlainRunner(
+        runner = InnerRunner(
+            self._project,
+            ask=ask,
+            network=network,
+            working_dir=given.working_dir or None,
+            profile=bench.profile(),
+            timeout=bench.timeout,
+            environ=bench.environ,
+        )
+        return await self._run_with(runner, watcher)
+
+    async def _plainly(
+        self, watcher: Watcher, no_portal: str = "", *, offline: bool = False
+    ) -> Outcome:
+        bench, given = self._bench, self._given
+        self.permission_question = f"Run command without a sandbox: {given.command}?"
+        self.permission_target_path = f"plain:{uuid.uuid4().hex}"
+        found = await asyncio.to_thread(bench.capabilities)
+        sees = asking.without_sandbox(found, _OFFLINE_MEANING if offline else _MEANING)
+
+        async def ask(_question: str) -> bool:
+            folder = given.working_dir or self._project
+            request = asking.make_request(
+                bench,
+                NAME,
+                N_("Run command without a sandbox, but with the network cut off?")
+                if offline
+                else N_("Run command without a sandbox?"),
+                given.command,
+                sandboxed=False,
+                network=not offline,
+                facts=asking.plain_facts(bench, folder, offline=offline),
+                sees=[*sees, no_portal] if no_portal else sees,
+                call_id=self._call_id,
+            )
+            return await self._allowed(watcher, request)
+
+        make = partial(InnerRunner, tight=False) if offline else PlainRunner
+        runner = make(
             self._project,
             ask=ask,
             working_dir=given.working_dir or None,
@@ -222,9 +294,12 @@ class RunRequest(RequestBase):
             timeout=bench.timeout,
             environ=bench.environ,
         )
+        return await self._run_with(runner, watcher)
+
+    async def _run_with(self, runner: PlainRunner, watcher: Watcher) -> Outcome:
         sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
         try:
-            result = await runner.exec(given.command, sinks=sinks)
+            result = await runner.exec(self._given.command, sinks=sinks)
         except DeniedError:
             return self._denied("The command")
         return Outcome(output_text(result), _went_well(result), result, verdict=self._verdict)
@@ -238,7 +313,7 @@ class RunRequest(RequestBase):
         return asking.make_request(
             self._bench,
             NAME,
-            "Run command with network access?" if network else "Run command?",
+            N_("Run command with network access?") if network else N_("Run command?"),
             self._given.command,
             target="" if network else self.permission_target_path,
             network=network,
@@ -251,12 +326,19 @@ class RunRequest(RequestBase):
         return asking.make_request(
             self._bench,
             "agree_root",
-            "Let commands of this project change a folder outside it?",
+            N_("Let commands of this project change a folder outside it?"),
             root,
             facts=[
-                Fact("linked from", self._bench.shown(self._project)),
-                Fact("lasts", "for this project, until you take it back"),
-                Fact("first command", plain(self._given.command)),
+                # Translators: names a line of the card: "linked from   ~/src/parser"
+                Fact(pgettext("permission card", "linked from"), self._bench.shown(self._project)),
+                Fact(
+                    # Translators: names a line of the card: "lasts   for this project, until ..."
+                    pgettext("permission card", "lasts"),
+                    _("for this project, until you take it back"),
+                    is_said=True,
+                ),
+                # Translators: names a line of the card: "first command   make test"
+                Fact(pgettext("permission card", "first command"), plain(self._given.command)),
             ],
             call_id=self._call_id,
         )

@@ -8,7 +8,10 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from gettext import gettext as _
+from gettext import pgettext
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..permission.request import Fact, Verdict
 from ..sandbox.output import harmless
@@ -102,7 +105,7 @@ class FetchRequest(RequestBase):
         address, came_from = self.address, ""
         left = _SECONDS
         clock = asyncio.get_running_loop().time
-        for _ in range(_REDIRECTS + 1):
+        for _turn in range(_REDIRECTS + 1):
             await self._ask(watcher, address, came_from)
             began = clock()
             answer = await self._fetch(address, left)
@@ -118,16 +121,21 @@ class FetchRequest(RequestBase):
             return
         if not self.bench.allow_private:
             check_name(address)
-        led = [Fact("led here by", came_from)] if came_from else []
+        # Translators: names a line of the card: "host   example.org"
+        facts = [Fact(pgettext("permission card", "host"), address.target)]
+        if came_from:
+            # Translators: names a line of the card, the host whose page leads to this one.
+            facts.append(Fact(pgettext("permission card", "led here by"), came_from))
         request = asking.make_request(
             self.bench,
             NAME,
-            f"Fetch a web page from {address.target}?",
+            N_("Fetch a web page from {host}?"),
             address.text,
+            host=address.target,
             target=address.target,
             network=True,
-            facts=[Fact("host", address.target), *led],
-            sees=["Only this page is fetched. The host learns the address that is asked for."],
+            facts=facts,
+            sees=[_("Only this page is fetched. The host learns the address that is asked for.")],
             call_id=self.call_id,
         )
         self._verdict = await asking.ask(self.bench, watcher, request)

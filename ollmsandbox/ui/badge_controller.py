@@ -34,7 +34,7 @@ class BadgeController:
         if session is not None and (before is None or before.project != session.project):
             self.look_again()
 
-    def look_again(self) -> None:
+    def look_again(self, *_args: object) -> None:
         """At the plan of a command: it depends on preferences, too."""
         if self._session is not None and self._session.project is not None:
             self._tasks.start(self._look(self._session.project))

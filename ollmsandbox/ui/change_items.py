@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 from gi.repository import GObject
 
@@ -22,16 +24,14 @@ class RunData:
     started_at: float
     items: tuple[Recorded, ...]
 
-    def count(self, *states: State) -> int:
-        return sum(item.state in states for item in self.items)
+    @cached_property
+    def states(self) -> Counter[State]:
+        """Of how many it is so: once, as there may be very many."""
+        return Counter(item.state for item in self.items)
 
-    @property
+    @cached_property
     def waiting(self) -> int:
-        return self.count(*WAITS)
-
-    @property
-    def is_held(self) -> bool:
-        return any(item.is_held and item.state is State.PENDING for item in self.items)
+        return sum(self.states[state] for state in WAITS)
 
 
 def load(manager: ProjectManager, project: str, limit: int, text: str = "") -> list[RunData]:
@@ -43,6 +43,7 @@ def load(manager: ProjectManager, project: str, limit: int, text: str = "") -> l
         RunData(run.id, run.command, run.started_at, tuple(_files_last(manager, run)))
         for run in manager.runs(found, limit, text=text)
     ]
+    # Counted here, where it holds up nobody.
     return sorted(runs, key=lambda run: not run.waiting)
 
 

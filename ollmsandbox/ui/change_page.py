@@ -9,7 +9,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gtk
 
-from ..permission.visible import visible, visible_line
+from ..permission.visible import visible_line
 from ..project.apply import Recorded, State
 from ..project.changes import Kind, Type
 from ..project.manager import ProjectManager
@@ -19,6 +19,8 @@ from .change_work import Shown, act_on_part, look
 from .diff_view import DiffView
 from .earlier_versions import EarlierVersions
 from .image_pair import ImagePair
+from .lines import Lines
+from .note_words import note
 from .settings import Settings
 from .signals import signals
 from .tasks import Tasks
@@ -37,7 +39,7 @@ class ChangePage(Gtk.Box):
     about: Gtk.Label = Gtk.Template.Child()
     conflict: Gtk.Label = Gtk.Template.Child()
     versions_button: Gtk.MenuButton = Gtk.Template.Child()
-    verbs: Gtk.Box = Gtk.Template.Child()
+    verbs: Lines = Gtk.Template.Child()
     place: Adw.Bin = Gtk.Template.Child()
 
     def __init__(
@@ -83,20 +85,19 @@ class ChangePage(Gtk.Box):
     def _show_about(self) -> None:
         item = self.recorded
         self.path.set_label(visible_line(item.change.path))
-        self.about.set_label(visible_line(words.about(item)))
+        self.about.set_label(words.about(item))
         self.conflict.set_visible(item.state is State.CONFLICT)
-        while (child := self.verbs.get_first_child()) is not None:
-            self.verbs.remove(child)
+        self.verbs.clear()
         for verb, label in words.file_verbs(item.state):
             button = Gtk.Button(label=label)
             if verb in ("apply", "take"):
                 button.add_css_class("suggested-action")
             button.connect("clicked", weakly(self._on_verb), verb)
-            self.verbs.append(button)
+            self.verbs.add_group([button])
 
     def _show_versions(self, shown: Shown) -> None:
         item = shown.recorded
-        notes = [version.note for version in (shown.before, shown.after) if version.note]
+        notes = [note(v.note) for v in (shown.before, shown.after) if v.note]
         self.diff = None
         if item.change.type is not Type.FILE and item.change.kind is not Kind.REPLACED:
             self.place.set_child(_sentence(_what_it_is(item)))
@@ -156,7 +157,7 @@ class ChangePage(Gtk.Box):
 
 
 def _sentence(text: str) -> Gtk.Widget:
-    label = Gtk.Label(label=visible(text), wrap=True, justify=Gtk.Justification.CENTER)
+    label = Gtk.Label(label=text, wrap=True, justify=Gtk.Justification.CENTER)
     label.add_css_class("dim-label")
     for side in ("start", "end"):
         getattr(label, f"set_margin_{side}")(18)
@@ -166,7 +167,7 @@ def _sentence(text: str) -> Gtk.Widget:
 def _what_it_is(item: Recorded) -> str:
     change = item.change
     if change.type is Type.LINK:
-        return _("A link to {}").format(change.target)
+        return _("A link to {}").format(visible_line(change.target or ""))
     if change.mode is not None and change.old_mode is not None:
         return _("A folder, its mode was {old:04o} and is {new:04o} now.").format(
             old=change.old_mode & 0o7777, new=change.mode & 0o7777

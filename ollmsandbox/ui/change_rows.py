@@ -12,8 +12,10 @@ from ..project.apply import State
 from ..project.changes import Kind
 from . import change_words as words
 from .change_items import FileItem, RunItem
+from .lines import Lines
 
 Act = Callable[[str, RunItem], None]
+_MOST_READ = 500
 _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warning"}
 
 
@@ -31,14 +33,17 @@ class RunRow(Gtk.Box):
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
         command = _line(visible_line(run.command))
         command.add_css_class("monospace")
-        about = _line(words.run_about(run))
+        told = words.run_about(run)
+        # For a screen reader.
+        self.name = f"{visible_line(run.command)[:_MOST_READ]}. {told}"
+        about = _line(told)
         about.add_css_class("caption")
         about.add_css_class("warning" if run.waiting else "dim-label")
         text.append(command)
         text.append(about)
         top.append(text)
-        states = {one.state for one in run.items} - {State.CONFLICT}
-        buttons = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
+        states = set(run.states) - {State.CONFLICT}
+        buttons: list[Gtk.Widget] = []
         verbs = words.verbs(states)
         for name, label in verbs:
             button = Gtk.Button(label=label)
@@ -52,11 +57,14 @@ class RunRow(Gtk.Box):
             buttons.append(button)
         self.append(top)
         # Several beside the command would leave nothing of it to read.
-        if len(verbs) > 1:
-            buttons.set_halign(Gtk.Align.END)
-            self.append(buttons)
-        else:
-            top.append(buttons)
+        if len(buttons) > 1:
+            lines = Lines()
+            lines.add_group(buttons[:2])
+            lines.add_group(buttons[2:])
+            self.append(lines)
+        elif buttons:
+            buttons[0].set_valign(Gtk.Align.CENTER)
+            top.append(buttons[0])
         self.set_tooltip_text(visible_line(run.command)[:500])
 
 
@@ -78,7 +86,9 @@ class FileRow(Gtk.Box):
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
         title = _line(name or ".")
         text.append(title)
-        below = _line(" · ".join(filter(None, (folder, words.about(recorded)))))
+        told = words.about(recorded)
+        self.name = f"{visible_line(recorded.change.path)}. {told}"
+        below = _line(" · ".join(filter(None, (folder, told))))
         below.add_css_class("caption")
         waits = recorded.state in (State.CONFLICT, State.FAILED) or words.marks(recorded)
         below.add_css_class("warning" if waits else "dim-label")
@@ -89,7 +99,9 @@ class FileRow(Gtk.Box):
         for label in (self._added, self._removed):
             self.append(label)
         self.append(Gtk.Image.new_from_icon_name("go-next-symbolic"))
-        self.set_tooltip_text(visible_line(recorded.change.path))
+        # Set for each row, it would take as long as all else in it.
+        self.set_has_tooltip(True)
+        self.connect("query-tooltip", _tell_path)
 
     def show_lines(self, added: int, removed: int) -> None:
         for label, sign, number in (
@@ -100,8 +112,16 @@ class FileRow(Gtk.Box):
             label.set_visible(number > 0)
 
 
+def _tell_path(row: FileRow, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Tooltip) -> bool:
+    tooltip.set_text(visible_line(row.item.recorded.change.path))
+    return True
+
+
 def _count(colour: str) -> Gtk.Label:
-    return Gtk.Label(visible=False, css_classes=["caption", "numeric", colour])
+    label = Gtk.Label(visible=False, css_classes=["caption", "numeric", colour])
+    # The sign stands before the number, whichever way one reads.
+    label.set_direction(Gtk.TextDirection.LTR)
+    return label
 
 
 def _line(text: str) -> Gtk.Label:

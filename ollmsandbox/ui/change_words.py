@@ -7,9 +7,11 @@ import time
 from gettext import gettext as _
 from gettext import ngettext
 
+from ..permission.visible import visible_line
 from ..project.apply import Recorded, State
 from ..project.changes import Flag, Kind, Type
 from .change_items import RunData
+from .note_words import note
 
 
 def kind(item: Recorded) -> str:
@@ -59,9 +61,9 @@ def about(item: Recorded) -> str:
     """One line below the name."""
     parts = [kind(item), state(item), *marks(item)]
     if item.change.type is Type.LINK and item.change.target:
-        parts.append(f"→ {item.change.target}")
+        parts.append(f"→ {visible_line(item.change.target)}")
     if item.note:
-        parts.append(item.note)
+        parts.append(note(item.note))
     return " · ".join(parts)
 
 
@@ -71,7 +73,7 @@ def run_about(run: RunData) -> str:
     at = time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", time.localtime(run.started_at))
     total = len(run.items)
     parts = [at, ngettext("{} file", "{} files", total).format(total)]
-    waiting, conflicts = run.waiting, run.count(State.CONFLICT)
+    waiting, conflicts = run.waiting, run.states[State.CONFLICT]
     if conflicts:
         parts.append(ngettext("{} conflict", "{} conflicts", conflicts).format(conflicts))
     elif waiting:
@@ -80,7 +82,7 @@ def run_about(run: RunData) -> str:
         (State.UNDONE, _("undone")),
         (State.DISCARDED, _("discarded")),
     ):
-        if total and run.count(what) == total:
+        if total and run.states[what] == total:
             parts.append(word)
     return " · ".join(parts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from gettext import gettext as _
 
 from ..project import records
 from ..project.apply import Recorded, State
@@ -15,6 +16,7 @@ from ..project.rewriting import apply_hunks, discard_hunks, texts, undo_hunks
 from ..project.versions import Version, Versions
 from .change_items import RunData
 from .diff_model import Hunk, decode
+from .note_words import note
 
 _WANTED = {
     "apply": State.APPLIED,
@@ -68,7 +70,7 @@ def act(review: Review, verb: str, run: RunData, paths: Sequence[str] = ()) -> D
     report = does[verb]()
     done = [item for item in report.changes if item.state is _WANTED[verb]]
     missed = [item for item in report.changes if item.state is not _WANTED[verb]]
-    problems = [f"{item.change.path}: {item.note}" for item in missed if item.note]
+    problems = [f"{item.change.path}: {note(item.note)}" for item in missed if item.note]
     return Done(len(done), tuple(problems))
 
 
@@ -86,9 +88,10 @@ def act_on_part(manager: ProjectManager, verb: str, shown: Shown, run: RunData, 
         and hunk.new_end <= part.new_end
     ]
     if not chosen:
-        return Done(0, (f"{shown.recorded.change.path} was changed in the meantime.",))
+        text = _("{path} was changed in the meantime.").format(path=shown.recorded.change.path)
+        return Done(0, (text,))
     report = does(manager, row, shown.recorded, chosen)
-    return Done(1, tuple(item.note for item in report.changes if item.note))
+    return Done(1, tuple(note(item.note) for item in report.changes if item.note))
 
 
 def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:

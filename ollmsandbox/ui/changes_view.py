@@ -18,9 +18,9 @@ from ..project.review import Review
 from . import change_words as words
 from .change_items import FileItem, RunData, RunItem, load
 from .change_rows import FileRow, RunRow
-from .change_work import Done, act
 from .dialogs import Choice, choose
-from .line_counts import LineCounts
+from .lines import Lines
+from .note_words import note
 from .settings import Settings
 from .signals import signals
 from .tasks import Tasks
@@ -29,6 +29,8 @@ from .weakly import weakly
 
 if TYPE_CHECKING:
     from .change_page import ChangePage
+    from .change_work import Done
+    from .line_counts import LineCounts
 
 # Without a filter; with one all are looked through.
 _NEWEST = 40
@@ -47,7 +49,7 @@ class ChangesView(Gtk.Box):
 
     pages: Gtk.Stack = Gtk.Template.Child()
     filter: Gtk.SearchEntry = Gtk.Template.Child()
-    waiting_box: Gtk.Box = Gtk.Template.Child()
+    waiting_box: Lines = Gtk.Template.Child()
     waiting: Gtk.Label = Gtk.Template.Child()
     discard_all: Gtk.Button = Gtk.Template.Child()
     apply_all: Gtk.Button = Gtk.Template.Child()
@@ -65,7 +67,7 @@ class ChangesView(Gtk.Box):
         self._settings = settings
         self._tell = tell
         self._tasks = Tasks(tell)
-        self._counts = LineCounts(manager, self._tasks)
+        self._counts: LineCounts | None = None
         self._project: str | None = None
         self._wanted_run = ""
         self._open_runs: set[str] = set()
@@ -82,6 +84,7 @@ class ChangesView(Gtk.Box):
         self.list_view.set_factory(factory)
         self.list_view.connect("activate", weakly(self._on_activate))
         self.filter.connect("search-changed", weakly(self._on_filter))
+        self.waiting_box.set_groups((self.waiting,), (self.discard_all, self.apply_all))
         self.apply_all.connect("clicked", weakly(self._on_apply_all))
         self.discard_all.connect("clicked", weakly(self._on_discard_all))
         self.page: ChangePage | None = None
@@ -182,12 +185,24 @@ class ChangesView(Gtk.Box):
 
     def _on_bind(self, _factory: Gtk.SignalListItemFactory, item: Gtk.ListItem) -> None:
         shown = item.get_item()
+        row: RunRow | FileRow
         if isinstance(shown, RunItem):
-            item.set_child(RunRow(shown, weakly(self._act_on_run)))
-        elif isinstance(shown, FileItem):
+            row = RunRow(shown, weakly(self._act_on_run))
+        else:
+            assert isinstance(shown, FileItem)
             row = FileRow(shown)
-            item.set_child(row)
-            self._counts.show(row)
+            self._count_lines(row)
+        # Later: newer GTKs bind a row before what is around it belongs to anybody, and PyGObject
+        # would take that for its own and free it.
+        row.connect("map", _name_around)
+        item.set_child(row)
+
+    def _count_lines(self, row: FileRow) -> None:
+        if self._counts is None:
+            from .line_counts import LineCounts
+
+            self._counts = LineCounts(self._manager, self._tasks)
+        self._counts.show(row)
 
     def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
         item = self._store.get_item(place)
@@ -248,6 +263,8 @@ class ChangesView(Gtk.Box):
         self._tasks.start(self._do(verb, partial(self._act, verb, item.data)))
 
     def _act(self, verb: str, run: RunData, *paths: str) -> Done:
+        from .change_work import act
+
         review = Review(self._manager.paths)
         try:
             done = act(review, verb, run, paths)
@@ -274,6 +291,8 @@ class ChangesView(Gtk.Box):
         return GLib.SOURCE_CONTINUE
 
     def _all(self, verb: str) -> Done:
+        from .change_work import Done
+
         review = Review(self._manager.paths)
         try:
             project = review.manager.find_project(self._project or "")
@@ -281,7 +300,7 @@ class ChangesView(Gtk.Box):
                 return Done(0)
             does = review.apply_all if verb == "apply" else review.discard_all
             items = [item for report in does(project) for item in report.changes]
-            problems = [f"{i.change.path}: {i.note}" for i in items if i.note]
+            problems = [f"{i.change.path}: {note(i.note)}" for i in items if i.note]
             return Done(len(items) - len(problems), tuple(problems))
         finally:
             review.close()
@@ -306,3 +325,10 @@ class ChangesView(Gtk.Box):
                 await self._do("discard", partial(self._all, "discard"))
 
         self._tasks.start(discard())
+
+
+def _name_around(row: RunRow | FileRow) -> None:
+    """What the keyboard goes through is not the row itself, but what GTK puts around it."""
+    around = row.get_parent()
+    assert around is not None
+    around.update_property([Gtk.AccessibleProperty.LABEL], [row.name])

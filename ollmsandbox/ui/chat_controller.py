@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from gettext import gettext as _
 
@@ -17,6 +18,7 @@ from .changes_view import ChangesView
 from .chat_view import ChatView
 from .entries import CallEntry
 from .links import open_link, open_output
+from .note_words import note
 from .tasks import Tasks
 from .weakly import weakly
 
@@ -42,7 +44,7 @@ class ChatController:
         heard: tuple[tuple[str, Callable[..., object]], ...] = (
             ("send", self._on_send),
             ("run", self._on_run),
-            ("stop", self._on_stop),
+            ("stop", self.stop),
             ("answer", self._on_answer),
             ("undo", self._on_undo),
             ("open-link", self._on_open_link),
@@ -52,9 +54,29 @@ class ChatController:
             view.connect(name, weakly(method))
         changes.connect("acted", weakly(self._on_acted))
 
-    def stop(self) -> None:
+    def stop(self, *_args: object) -> None:
         if self._view.session is not None:
             self._tasks.start(self._view.session.conversation.stop())
+
+    def keep_draft(self) -> asyncio.Task[object] | None:
+        """What is written and not sent."""
+        session, text = self._view.session, self._view.composer.text
+        if session is None or text == session.draft:
+            return None
+        session.draft = text
+        return self._tasks.start(asyncio.to_thread(self._history.keep_draft, session.id, text))
+
+    def look_for_folder(self) -> None:
+        """Somebody may have moved the project away, or put it back."""
+        session = self._view.session
+        folder = session.project if session is not None else None
+
+        async def look() -> None:
+            is_there = folder is None or await asyncio.to_thread(os.path.isdir, folder)
+            if self._view.session is session:
+                self._view.missing.show_folder("" if is_there else folder or "")
+
+        self._tasks.start(look())
 
     def _on_send(self, _view: ChatView, text: str) -> None:
         if self._view.session is not None:
@@ -63,9 +85,6 @@ class ChatController:
     def _on_run(self, _view: ChatView, command: str) -> None:
         if self._view.session is not None:
             self._tasks.start(self._view.session.conversation.run(command))
-
-    def _on_stop(self, _view: ChatView) -> None:
-        self.stop()
 
     def _on_answer(self, view: ChatView, request_id: str, answer: Answer) -> None:
         self._asker.answer(request_id, answer)
@@ -80,7 +99,7 @@ class ChatController:
             try:
                 report = review.undo(review.manager.run(run_id))
                 notes = [item.note for item in report.changes if item.note]
-                return notes[0] if notes else ""
+                return note(notes[0]) if notes else ""
             finally:
                 review.close()
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from gettext import gettext as _
+from typing import TYPE_CHECKING, cast
 
 from gi.repository import Adw, Gio, Gtk
 
 from ..chat.messages import Role
 from ..permission.request import Answer
+from .accessible import name_buttons
 from .composer import Composer
 from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
 from .lazy_column import LazyColumn
-from .message_row import MessageRow
+from .missing_bar import MissingBar
 from .notice_row import NoticeRow
 from .open_session import OpenSession
 from .settings import Settings
 from .signals import signals
-from .tool_card import ToolCard
 from .waiting_bar import WaitingBar
 from .weakly import weakly
+
+if TYPE_CHECKING:
+    from .message_row import MessageRow
+    from .tool_card import ToolCard
 
 _WIDTH = 860
 
@@ -88,7 +93,10 @@ class ChatView(Gtk.Box):
         self.append(self._pages)
         self.waiting = WaitingBar()
         self.waiting.connect("show-question", weakly(self._on_show_question))
-        self.append(Adw.Clamp(maximum_size=_WIDTH, child=self.waiting))
+        self.missing = MissingBar()
+        for bar in (self.waiting, self.missing):
+            clamp = Adw.Clamp(maximum_size=_WIDTH, child=bar, margin_start=12, margin_end=12)
+            self.append(clamp)
         self.composer = Composer(settings)
         self.composer.connect("send", weakly(self._pass_on), "send")
         self.composer.connect("run", weakly(self._pass_on), "run")
@@ -99,6 +107,7 @@ class ChatView(Gtk.Box):
         self.connect_button = Gtk.Button(
             label=_("Connect a _Model"), use_underline=True, valign=Gtk.Align.CENTER
         )
+        name_buttons(self.connect_button)
         self.connect_button.add_css_class("small-button")
         self.connect_button.connect("clicked", weakly(self._on_connect))
         self._without = Gtk.Box(spacing=12, visible=False)
@@ -146,7 +155,7 @@ class ChatView(Gtk.Box):
         self._why_not.set_label(why_not)
         self._without.set_visible(bool(why_not))
 
-    def focus_composer(self) -> None:
+    def focus_composer(self, *_args: object) -> None:
         self.composer.focus()
 
     def show_call(self, call_id: str) -> None:
@@ -168,9 +177,15 @@ class ChatView(Gtk.Box):
     def _make_row(self, entry: Entry) -> Gtk.Widget:
         row: Gtk.Widget
         if isinstance(entry, MessageEntry):
+            # Here, because it brings Markdown and its colours, which the first picture can do
+            # without. See later.py.
+            from .message_row import MessageRow
+
             row = MessageRow(entry)
             row.connect("open-link", weakly(self._pass_on), "open-link")
         elif isinstance(entry, CallEntry):
+            from .tool_card import ToolCard
+
             row = ToolCard(entry, self.session.project if self.session else None)
             row.connect("answered", weakly(self._on_answered))
             row.connect("stop", weakly(self._on_stop))
@@ -237,6 +252,9 @@ class ChatView(Gtk.Box):
         elif entry in self._asking:
             self._asking.remove(entry)
             self._to_focus = self._next_question()
+        if self._to_focus is not None:
+            # Its card may be there already, and nothing else move.
+            self.column.look_again()
         self._on_scrolled()
 
     def _next_question(self) -> CallEntry | None:
@@ -267,8 +285,7 @@ class ChatView(Gtk.Box):
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
         row = self.column.row_of(entry)
-        card = row.get_child() if isinstance(row, Adw.Clamp) else None
-        return card if isinstance(card, ToolCard) else None
+        return cast("ToolCard", row.get_child()) if isinstance(row, Adw.Clamp) else None
 
     def _on_state(self, session: OpenSession) -> None:
         self.composer.set_busy(session.is_busy)
@@ -286,10 +303,9 @@ class ChatView(Gtk.Box):
         ]
         self.waiting.show_count(len(hidden))
 
-    def _on_dropped(self, _column: LazyColumn, _entry: Entry, row: Gtk.Widget) -> None:
-        shown = row.get_child() if isinstance(row, Adw.Clamp) else None
-        if isinstance(shown, MessageRow | ToolCard):
-            shown.forget()
+    def _on_dropped(self, _column: LazyColumn, entry: Entry, row: Gtk.Widget) -> None:
+        if isinstance(row, Adw.Clamp) and isinstance(entry, MessageEntry | CallEntry):
+            cast("MessageRow | ToolCard", row.get_child()).forget()
 
     def _on_show_question(self, _bar: WaitingBar) -> None:
         asking = self.session.asking() if self.session is not None else []

@@ -11,6 +11,7 @@ from gi.repository import Adw, GLib, Gtk
 
 from ..chat.providers.connections import Connection, ConnectionStore, Kind
 from ..errors import OllmSandboxError
+from .accessible import name_buttons
 from .signals import signals
 from .tasks import Tasks
 from .template import template
@@ -38,6 +39,7 @@ class ConnectionDialog(Adw.Window):
     def __init__(self, parent: Gtk.Window, store: ConnectionStore, connection: Connection) -> None:
         """An empty one is new. Without a name typed anew, the key stays as it is."""
         super().__init__(transient_for=parent)
+        name_buttons(self)
         self._store = store
         self._connection = connection
         self._tasks = Tasks(self._show_problem)

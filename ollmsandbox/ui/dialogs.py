@@ -9,6 +9,8 @@ from pathlib import Path
 
 from gi.repository import Adw, Gio, Gtk
 
+from .accessible import name_buttons
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -36,6 +38,7 @@ async def choose(parent: Gtk.Window, heading: str, body: str, choices: tuple[Cho
             answer.set_result(response)
 
     dialog.connect("response", answered)
+    name_buttons(dialog)
     dialog.present()
     try:
         return await answer

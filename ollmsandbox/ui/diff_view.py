@@ -21,7 +21,7 @@ from .template import template
 from .weakly import weakly
 
 # Below this many pixels two columns are too narrow to read.
-_NARROW = 700
+_NARROW = 600
 # Lines in a piece; and how long pieces are put in before others have their turn.
 _PIECE, _BUDGET, _PAUSE = 30, 0.004, 12
 # Each has widgets. The rest comes when it is asked for.

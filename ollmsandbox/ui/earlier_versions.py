@@ -14,6 +14,7 @@ from ..project.earlier import Earlier, backups_of
 from ..project.handmade import restore
 from ..project.manager import ProjectManager
 from .change_items import RunData
+from .note_words import note
 from .signals import signals
 from .tasks import Tasks
 from .weakly import weakly
@@ -83,7 +84,7 @@ class EarlierVersions(Gtk.Popover):
             project = self._manager.run(self._run.id).project.path
             report = restore(self._manager.paths, project, self._path, earlier.version, agreed=True)
             notes = [item.note for item in report.changes if item.note]
-            return notes[0] if notes else ""
+            return note(notes[0]) if notes else ""
 
         async def do() -> None:
             problem = await asyncio.to_thread(work)

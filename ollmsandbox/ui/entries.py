@@ -22,6 +22,7 @@ from ..project.apply import State
 from ..project.recorder import Report
 from ..sandbox.plan import Plan
 from ..tools.base import Outcome, Stream
+from .message_parts import parts_of
 from .signals import signals
 from .terminal_store import TerminalStore, write_readable
 
@@ -66,10 +67,17 @@ class MessageEntry(Entry):
         self._thinking: list[str] = []
 
     @classmethod
-    def of(cls, message: Message) -> MessageEntry:
-        entry = cls(message.role, model=message.model, at=message.at)
-        entry.finish(message)
-        return entry
+    def of(cls, message: Message) -> list[MessageEntry]:
+        """One, or several of a long one."""
+        texts = parts_of(message.text) if message.role is Role.ASSISTANT else [message.text]
+        entries = []
+        for number, text in enumerate(texts, 1):
+            entry = cls(message.role, model=message.model, at=message.at)
+            thinking = message.thinking if number == 1 else ""
+            partial = message.partial and number == len(texts)
+            entry.finish(replace(message, text=text, thinking=thinking, partial=partial))
+            entries.append(entry)
+        return entries
 
     @property
     def text(self) -> str:
@@ -86,6 +94,11 @@ class MessageEntry(Entry):
     def add_thinking(self, text: str) -> None:
         self._thinking.append(text)
         self.emit("thought", text)
+
+    def end_part(self) -> None:
+        """The message goes on in another entry."""
+        self.is_growing = False
+        self.emit("changed")
 
     def finish(self, message: Message) -> None:
         self._text, self._thinking = [message.text], [message.thinking]

@@ -121,6 +121,10 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         seen = min(bottom, self._layout.get_height()) - max(top, 0)
         return row.widget is not None and seen >= min(_IN_VIEW, bottom - top)
 
+    def look_again(self) -> None:
+        """In the next frame, `scrolled` is told in any case."""
+        self._look_soon()
+
     # --- what exists -----------------------------------------------------------------------------
 
     def _changed(self) -> None:

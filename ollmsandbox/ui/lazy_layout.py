@@ -7,6 +7,8 @@ it is. Or the anchor is the end, for as long as the person is there.
 
 from __future__ import annotations
 
+import sys
+
 from gi.repository import GObject, Graphene, Gsk, Gtk
 
 from .lazy_rows import Row, Rows
@@ -174,5 +176,8 @@ class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject h
 
 
 def _unparent_all(widget: Gtk.Widget) -> None:
+    # At the end of the program nothing can be imported any more, which Gtk's types need at times.
+    if sys.is_finalizing():
+        return
     while child := widget.get_first_child():
         child.unparent()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 
 from gi.repository import GObject, Graphene, Gsk, Gtk
@@ -29,6 +30,14 @@ class Lines(Gtk.Widget):
         for widget in widgets:
             widget.set_parent(self)
         self._groups.append(tuple(widgets))
+
+    def clear(self) -> None:
+        self._groups = []
+        _unparent_all(self)
+
+    def set_groups(self, *groups: _Line) -> None:
+        """Of children that a template brought."""
+        self._groups = list(groups)
 
     # --- the layout ------------------------------------------------------------------------------
 
@@ -110,5 +119,8 @@ def _children(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
 
 
 def _unparent_all(widget: Gtk.Widget) -> None:
+    # As in lazy_layout.
+    if sys.is_finalizing():
+        return
     while child := widget.get_first_child():
         child.unparent()

@@ -10,6 +10,7 @@ from gettext import gettext as _
 
 from gi.repository import Gtk, Pango
 
+from .accessible import name_buttons
 from .signals import signals
 from .weakly import weakly
 
@@ -36,7 +37,7 @@ class ConnectionItem:
 _ICONS = {
     Link.UNKNOWN: "network-idle-symbolic",
     Link.LOOKING: "content-loading-symbolic",
-    Link.READY: "emblem-ok-symbolic",
+    Link.READY: "object-select-symbolic",
     Link.FAILED: "dialog-warning-symbolic",
 }
 
@@ -81,6 +82,7 @@ class ModelChooser(Gtk.MenuButton):
         for label, name in ((_("_Refresh"), "refresh"), (_("_Connect…"), "connect-model")):
             button = Gtk.Button(label=label, use_underline=True)
             button.connect("clicked", weakly(self._on_button), name)
+            name_buttons(button)
             buttons.append(button)
         box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6, width_request=260)
         box.append(self._filter)

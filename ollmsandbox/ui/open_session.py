@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from gettext import gettext as _
 
 from gi.repository import Gio, GObject
 
@@ -16,6 +18,7 @@ from ..chat.messages import Message, Role
 from ..project.apply import State as ChangeState
 from . import tool_words
 from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
+from .message_parts import Cutter
 from .output_files import OutputFiles
 from .signals import signals
 
@@ -38,7 +41,9 @@ class OpenSession(GObject.Object):
         self.project = project
         self.entries = Gio.ListStore.new(Entry)
         self._calls: dict[str, CallEntry] = {}
-        self._growing: MessageEntry | None = None
+        # What is being said, in several pieces if it is long.
+        self._growing: list[MessageEntry] = []
+        self._cutter = Cutter()
         self._speaker = Speaker()
         bench = conversation.bench
         self._outputs = OutputFiles(bench.paths) if bench is not None else None
@@ -108,7 +113,7 @@ class OpenSession(GObject.Object):
             case events.Said(message):
                 self._said(message)
             case events.TextGrew(text):
-                self._grow().add_text(text)
+                self._add_text(text)
             case events.ThinkingGrew(text):
                 self._grow().add_thinking(text)
             case events.Withdrawn():
@@ -150,34 +155,51 @@ class OpenSession(GObject.Object):
     def _said(self, message: Message) -> None:
         if message.role is Role.TOOL:
             return
-        if message.role is Role.ASSISTANT and self._growing is not None:
-            grown, self._growing = self._growing, None
+        if message.role is Role.ASSISTANT and self._growing:
             if message.text or message.thinking:
-                grown.finish(message)
+                *parts, last = self._growing
+                if parts:
+                    message = replace(message, text=last.text, thinking=last.thinking)
+                last.finish(message)
+                self._growing = []
             else:
-                self._remove(grown)
+                self._withdraw()
             return
         if message.text or message.thinking:
-            entry = MessageEntry.of(message)
-            self._speaker.note(entry)
-            self.entries.append(entry)
+            for entry in MessageEntry.of(message):
+                self._speaker.note(entry)
+                self.entries.append(entry)
+
+    def _add_text(self, text: str) -> None:
+        entry = self._grow()
+        while (place := self._cutter.feed(text)) is not None:
+            entry.add_text(text[:place])
+            entry.end_part()
+            entry, text = self._begin_part(), text[place:]
+        entry.add_text(text)
 
     def _grow(self) -> MessageEntry:
-        if self._growing is None:
-            model = self.conversation.model
-            self._growing = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
-            self._speaker.note(self._growing)
-            self.entries.append(self._growing)
-        return self._growing
+        if not self._growing:
+            self._cutter = Cutter()
+            self._begin_part()
+        return self._growing[-1]
+
+    def _begin_part(self) -> MessageEntry:
+        model = self.conversation.model
+        entry = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
+        self._speaker.note(entry)
+        self._growing.append(entry)
+        self.entries.append(entry)
+        return entry
 
     def _withdraw(self) -> None:
-        if self._growing is not None:
-            self._remove(self._growing)
-            self._growing = None
+        for entry in reversed(self._growing):
+            self._remove(entry)
+        self._growing = []
 
     def _turn_ended(self, end: End, why: str) -> None:
-        self._growing = None
-        text = why or end.value
+        self._growing = []
+        text = why or (_(end.value) if end.value else "")
         if end is End.STOPPED and self._says_stopped():
             text = ""
         if text:

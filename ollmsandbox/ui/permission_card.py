@@ -6,8 +6,10 @@ from __future__ import annotations
 from gi.repository import Gdk, GLib, Gtk, Pango
 
 from ..permission.request import Answer, PermissionRequest, Verdict
-from ..permission.visible import visible, visible_line
+from ..permission.visible import visible, visible_words
+from ..tools.asking import every_time
 from . import permission_words as words
+from .accessible import name_buttons
 from .in_sight import edges_in_sight, scrolled_around
 from .lines import Lines
 from .plain_text import set_plain, without_hyphens
@@ -54,6 +56,7 @@ class ChatPermission(Gtk.Box):
         self._around: tuple[Gtk.Adjustment, int] | None = None
         self._by_answer: dict[Answer, Gtk.Button] = {}
         self._fill()
+        name_buttons(self)
         adjustment = self.subject_frame.get_vadjustment()
         adjustment.connect("changed", weakly(self._look))
         adjustment.connect("value-changed", weakly(self._look))
@@ -77,7 +80,7 @@ class ChatPermission(Gtk.Box):
 
     def show_verdict(self, verdict: Verdict) -> None:
         """Folds to one line, which stays."""
-        icon = "emblem-ok-symbolic" if verdict.allowed else "action-unavailable-symbolic"
+        icon = "object-select-symbolic" if verdict.allowed else "action-unavailable-symbolic"
         self._fold(words.verdict(verdict), icon)
 
     def show_over(self) -> None:
@@ -88,16 +91,18 @@ class ChatPermission(Gtk.Box):
 
     def _fill(self) -> None:
         request = self.request
-        self.question.set_label(visible_line(request.question))
+        self.question.set_label(words.question(request))
         set_plain(self.subject, visible(request.subject))
         if request.network or not request.sandboxed:
             self.icon.set_from_icon_name("dialog-warning-symbolic")
             self.icon.add_css_class("warning")
-        for row, fact in enumerate(request.facts):
-            self._add_fact(row, visible_line(fact.label), visible_line(fact.value))
-        self.facts.set_visible(bool(request.facts))
+        # That it is asked every time stands above the buttons.
+        facts = [fact for fact in request.facts if fact != every_time()]
+        for row, fact in enumerate(facts):
+            self._add_fact(row, *words.fact(fact))
+        self.facts.set_visible(bool(facts))
         self.sees.set_visible(bool(request.sees))
-        self.sees_text.set_label("\n".join(map(visible_line, request.sees)))
+        self.sees_text.set_label("\n".join(map(visible_words, request.sees)))
         without_hyphens(self.question, self.sees_text)
         self.lasting.set_label(words.lasting(request))
         for allows in (False, True):

@@ -6,8 +6,18 @@ from __future__ import annotations
 import time
 from gettext import gettext as _
 
-from ..permission.request import Answer, PermissionRequest, Source, Verdict
-from ..permission.visible import visible_line
+from ..permission.request import Answer, Fact, PermissionRequest, Source, Verdict
+from ..permission.visible import visible_line, visible_words
+
+
+def question(request: PermissionRequest) -> str:
+    """One line, in the person's language."""
+    return visible_words(request.translated or request.question)
+
+
+def fact(fact: Fact) -> tuple[str, str]:
+    show = visible_words if fact.is_said else visible_line
+    return visible_words(fact.label), show(fact.value)
 
 
 def button(answer: Answer, request: PermissionRequest) -> str:
@@ -65,4 +75,4 @@ def over() -> str:
 def notification(request: PermissionRequest) -> tuple[str, str]:
     """Title and body. A notification is not the place for a whole command."""
     subject = visible_line(request.subject)
-    return visible_line(request.question), subject if len(subject) <= 120 else f"{subject[:119]}…"
+    return question(request), subject if len(subject) <= 120 else f"{subject[:119]}…"

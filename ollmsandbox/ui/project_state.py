@@ -16,6 +16,7 @@ from ..project.recorder import Recorder
 from ..project.system import System, system_of
 from ..sandbox import profile_file
 from ..sandbox.bubble import Bubble
+from ..sandbox.mounts import Hidden, Layered, Overlaid, Pieced, Writable
 from ..sandbox.plan import Plan
 from ..sandbox.profile import Limits
 from ..sandbox.rootfs_store import need
@@ -66,10 +67,17 @@ def of_machine(*, can_wrap: bool) -> ProjectState:
 
 def sections_of(plan: Plan) -> tuple[Section, ...]:
     """The plan's own sentences, by what they are about."""
-    network, *sentences = plan.describe()
-    writes = [text for text in sentences if "can be written" in text]
-    hidden = [text for text in sentences if "hidden" in text.lower()]
-    rest = [text for text in sentences if text not in writes and text not in hidden]
+    network = plan.describe()[0]
+    writes: list[str] = []
+    hidden: list[str] = []
+    rest: list[str] = []
+    for mount in plan.mounts:
+        of_its_kind = rest
+        if isinstance(mount, Overlaid | Writable):
+            of_its_kind = writes
+        elif isinstance(mount, Hidden | Layered | Pieced):
+            of_its_kind = hidden
+        of_its_kind += filter(None, [mount.describe()])
     return tuple(
         section
         for section in (

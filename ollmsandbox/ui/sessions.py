@@ -127,7 +127,8 @@ class Sessions(GObject.Object):
         states = await asyncio.to_thread(self._desk.history.states, session_id)
         conversation = await self._desk.open(None, session_id=session_id, with_model=False)
         session = OpenSession(conversation, stored.info.project or None)
-        session.show_stored(entries_of(stored))
+        # Not in the main loop: there may be thousands.
+        session.show_stored(await asyncio.to_thread(entries_of, stored))
         session.note_states(states)
         session.draft = stored.draft
         connections = await asyncio.to_thread(self._choice.store.all)

@@ -94,6 +94,11 @@ class SidebarController:
     def _on_search(self, _sidebar: Sidebar, _text: str) -> None:
         self._tasks.start(self.refresh())
 
+    def remove_shown(self, *_args: object) -> None:
+        """The project of the session that is shown."""
+        if self._shown is not None and self._shown.project is not None:
+            self._on_remove_project(self._sidebar, self._shown.project)
+
     def _on_remove_project(self, _sidebar: Sidebar, path: str) -> None:
         async def remove() -> None:
             if self._shown is not None and self._shown.project == path:

@@ -26,5 +26,5 @@ def entries_of(session: StoredSession) -> list[Entry]:
             continue
         calls.update((call.id, call) for call in message.calls)
         if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
-            found.append(MessageEntry.of(message))
+            found.extend(MessageEntry.of(message))
     return found

@@ -9,6 +9,7 @@ from gettext import ngettext
 
 from gi.repository import Adw, Gdk, GLib, GObject, Gtk, Pango
 
+from .accessible import name_buttons
 from .nested_scroll import NestedScroller
 from .template import template
 from .terminal import MOST_LINES, Screen
@@ -50,6 +51,7 @@ class TerminalView(Gtk.Box):
 
     def __init__(self, most_lines: int = MOST_LINES) -> None:
         super().__init__()
+        name_buttons(self)
         self._most_lines = most_lines
         self._buffer = self.text_view.get_buffer()
         # Every piece would be kept a second time.

@@ -81,7 +81,8 @@ class ToolCard(Gtk.Box):
         # It can be selected with the pointer; with the Tab key it would only be in the way.
         self.whole.set_focusable(False)
         # One line may hide the end of it.
-        self.whole.set_visible("\n" in whole or len(whole) > _LONG)
+        self._is_long = "\n" in whole or len(whole) > _LONG
+        self.whole.set_visible(self._is_long)
         # Not through the template, which would keep the whole card alive.
         for button, method in (
             (self.header, self._on_header),
@@ -118,6 +119,8 @@ class ToolCard(Gtk.Box):
         if is_open:
             self._fill()
         self.detail.set_visible(is_open)
+        # Once is enough: a long one stands below, whole.
+        self.title.set_visible(not (is_open and self._is_long))
         self.arrow.set_from_icon_name("pan-down-symbolic" if is_open else "pan-end-symbolic")
         # As a number: it may be unknown besides, so for GTK it is no boolean.
         self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])

@@ -20,6 +20,7 @@ from .entries import CallEntry, Stage
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
 # As the model was told it.
 _TOLD = re.compile(r"^Changes: (\d[^\n]*)\.$", re.MULTILINE)
+_COUNT = re.compile(r"([\d,]+) (added|modified|deleted|replaced)")
 # Longer than a label can be laid out in a moment.
 _MOST_SHOWN = 10_000
 _MOST_IN_TITLE = 500
@@ -60,7 +61,7 @@ def mark(entry: CallEntry) -> tuple[str, str]:
     if is_denied(entry):
         return "action-unavailable-symbolic", ""
     if succeeded(entry):
-        return "emblem-ok-symbolic", "success"
+        return "object-select-symbolic", "success"
     return "dialog-warning-symbolic", "error"
 
 
@@ -85,10 +86,22 @@ def status(entry: CallEntry) -> str:
         return _("Did not run") if entry.asked else _("Denied, did not run")
     result = entry.outcome.result if entry.outcome else None
     if result is not None:
-        return result.stop.value.rstrip(".") if result.stop else exit_words(result.exit_code)
+        return stop_words(result.stop) if result.stop else exit_words(result.exit_code)
     if entry.record is not None and entry.record.exit_code is not None:
         return exit_words(entry.record.exit_code)
     return _("Done") if succeeded(entry) else _("Failed")
+
+
+def stop_words(stop: Stop) -> str:
+    """Why it was ended before its time. The enum's own words are for a model."""
+    return {
+        Stop.TIME: _("It took longer than the time limit"),
+        Stop.PERSON: _("It was stopped"),
+        Stop.DISK: _("The disk filled by more than the limit while it ran"),
+        Stop.FULL: _("The disk is almost full"),
+        Stop.MEMORY: _("It used more memory than the limit"),
+        Stop.PROCESSES: _("It started more processes than the limit"),
+    }[stop]
 
 
 def exit_words(code: int) -> str:
@@ -180,7 +193,20 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
 def stored_changes(entry: CallEntry) -> str:
     """Of a call from before: what became of them since then is known in the changes alone."""
     found = _TOLD.findall(entry.stored_text) if entry.run_id else []
-    return _("Files: {}").format(found[-1]) if found else ""
+    if not found:
+        return ""
+    counts = _COUNT.findall(found[-1])
+    told = [_counted(Kind(kind), int(number.replace(",", ""))) for number, kind in counts]
+    return _("Files: {}").format(", ".join(told))
+
+
+def _counted(kind: Kind, count: int) -> str:
+    return {
+        Kind.ADDED: ngettext("{count:,} added", "{count:,} added", count),
+        Kind.MODIFIED: ngettext("{count:,} modified", "{count:,} modified", count),
+        Kind.DELETED: ngettext("{count:,} deleted", "{count:,} deleted", count),
+        Kind.REPLACED: ngettext("{count:,} replaced", "{count:,} replaced", count),
+    }[kind].format(count=count)
 
 
 def change_line(item: Recorded) -> str:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from ..chat.providers.connections import TOUR
-from ..chat.providers.tour import make_sample
+from ..chat.providers.tour import make_sample, unused_folder
 from ..paths import Paths
 from .open_session import OpenSession
 from .sessions import Sessions
@@ -20,11 +21,4 @@ async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
 
 
 def _sample(paths: Paths) -> str:
-    """A new one each time: what was done to the last one may be worth a look."""
-    number = 1
-    folder = paths.home / "OLLM Sandbox Tour"
-    while folder.exists():
-        number += 1
-        folder = paths.home / f"OLLM Sandbox Tour {number}"
-    make_sample(folder)
-    return str(folder)
+    return str(make_sample(unused_folder(paths, os.environ)))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import gettext
 import locale
 import os
@@ -11,6 +12,14 @@ import sys
 from .template import translations
 
 DOMAIN = "ollmsandbox"
+
+_find = gettext.find
+
+
+def look_once() -> None:
+    """Python looks on the disk for the file of a language anew with each word that is shown: it
+    took most of the time in which a long list is made. Which files there are does not change."""
+    gettext.find = functools.cache(_find)  # type: ignore[assignment]
 
 
 def speak(folder: str = "") -> None:
@@ -22,6 +31,7 @@ def speak(folder: str = "") -> None:
         print("ollmsandbox: This locale is not installed; going on in English.", file=sys.stderr)
     if not os.path.isdir(folder):
         folder = translations()
+    look_once()
     # Python has its own reader of translations; Gtk.Builder asks the C library's.
     gettext.bindtextdomain(DOMAIN, folder)
     gettext.textdomain(DOMAIN)

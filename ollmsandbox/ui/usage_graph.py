@@ -33,9 +33,12 @@ class Curve(Gtk.Box):
         self._values: deque[float] = deque(maxlen=POINTS)
         self._area = Gtk.DrawingArea(content_height=_HEIGHT)
         self._area.set_draw_func(weakly(self._draw))
-        self._label = Gtk.Label(
-            xalign=0, ellipsize=Pango.EllipsizeMode.END, css_classes=["caption", "numeric"]
-        )
+        self._label = Gtk.Label(xalign=0, css_classes=["caption", "numeric"])
+        self._words = ""
+        # Where there is little room, the number below its name.
+        self._label.set_wrap(True)
+        self._label.set_lines(2)
+        self._label.set_ellipsize(Pango.EllipsizeMode.END)
         self.append(self._area)
         self.append(self._label)
 
@@ -45,11 +48,13 @@ class Curve(Gtk.Box):
 
     @property
     def words(self) -> str:
-        return self._label.get_label()
+        return self._words
 
     def add(self, value: float, words: str) -> None:
         self._values.append(value)
-        self._label.set_label(words)
+        self._words = words
+        # A number and its unit stay together.
+        self._label.set_label("\N{NO-BREAK SPACE}".join(words.rsplit(" ", 1)))
         self._label.set_tooltip_text(words)
         self._area.queue_draw()
 

@@ -8,6 +8,7 @@ from gettext import gettext as _
 from gi.repository import Adw, GLib, Gtk
 
 from ..sandbox.probe import Capabilities, Finding
+from .accessible import name_buttons
 from .signals import signals
 from .template import template
 from .weakly import weakly
@@ -34,6 +35,7 @@ class Welcome(Adw.Bin):
 
     def __init__(self) -> None:
         super().__init__()
+        name_buttons(self)
         self.tour_button.connect("clicked", weakly(self._on_tour))
         self.project_button.connect("clicked", weakly(self._on_project))
         self.model_button.connect("clicked", weakly(self._on_model))
@@ -64,7 +66,7 @@ class Welcome(Adw.Bin):
         for finding in found.findings:
             # What another way makes up for is nobody's worry.
             if not finding.ok and (finding.needed or not found.can_wrap):
-                self.checks.append(_miss(finding))
+                self.checks.append(_miss(found.told(finding)))
 
     def _system_row(self) -> Gtk.Widget:
         row = Adw.ActionRow(
@@ -113,7 +115,8 @@ def _row(title: str, subtitle: str, *, ok: bool) -> Adw.ActionRow:
     row.set_title_lines(0)
     row.set_subtitle_lines(0)
     row.set_activatable(False)
-    mark = Gtk.Image.new_from_icon_name("emblem-ok-symbolic" if ok else "dialog-warning-symbolic")
+    icon = "object-select-symbolic" if ok else "dialog-warning-symbolic"
+    mark = Gtk.Image.new_from_icon_name(icon)
     mark.add_css_class("success" if ok else "warning")
     row.add_prefix(mark)
     return row

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from gettext import gettext as _
+from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GLib, GObject, Gtk
 
@@ -19,12 +20,12 @@ from .changes_view import ChangesView
 from .chat_controller import ChatController
 from .chat_view import ChatView
 from .closing import may_close
-from .code_block import warm_up
 from .daily_care import DailyCare
+from .later import after_first_frame, load_rest
 from .model_choice import ModelChoice
 from .model_chooser import ModelChooser
+from .model_controller import ModelController
 from .open_session import OpenSession
-from .preferences import Preferences
 from .sandbox_badge import SandboxBadge
 from .session_dialogs import export_session
 from .sessions import Sessions
@@ -38,6 +39,9 @@ from .template import template
 from .tour import begin_tour
 from .weakly import weakly
 from .welcome import Welcome
+
+if TYPE_CHECKING:
+    from .preferences import Preferences
 
 # Narrower than that, the badge has no room for words.
 _NARROW = 560
@@ -75,26 +79,32 @@ class Window(Adw.ApplicationWindow):
         super().__init__(application=application)
         self._desk = desk
         self._sessions = sessions
-        self._choice = choice
         self._asker = asker
         self._settings = settings
         self._tasks = Tasks(self.tell)
         self._session: OpenSession | None = None
         self._is_closing = False
         self._is_shut = False
+        # Unless something else is asked for before.
+        self._goes_to_last = bool(settings.text("last-session"))
         # What is found out at the start is known.
         self.is_ready = False
-        self._build()
+        self._build(choice)
         self._add_actions()
+        if self._goes_to_last:
+            # The way in would only flash up.
+            self.pages.set_visible_child_name("nothing")
         self.set_default_size(settings.number("window-width"), settings.number("window-height"))
         if settings.boolean("window-maximized"):
             self.maximize()
         self._handlers = [
             (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
-            (choice, choice.connect("changed", weakly(self._on_models_changed))),
+            *self._models.handlers,
             (settings, settings.connect("changed", weakly(self._on_setting_changed))),
         ]
-        self._begin()
+        self._care: DailyCare | None = None
+        # What can wait does not hold up the first picture.
+        after_first_frame(self, weakly(self._begin))
 
     # --- for the application ---------------------------------------------------------------------
 
@@ -105,7 +115,7 @@ class Window(Adw.ApplicationWindow):
         self.toasts.add_toast(toast)
 
     def open_project(self, path: str) -> None:
-        self._tasks.start(self._side.new_session(path))
+        self._tasks.start(self._open(path))
 
     def shows_question(self, request: PermissionRequest) -> bool:
         shown = self._session is not None and self._session.id == request.session_id
@@ -122,15 +132,13 @@ class Window(Adw.ApplicationWindow):
 
     # --- building --------------------------------------------------------------------------------
 
-    def _build(self) -> None:
+    def _build(self, choice: ModelChoice) -> None:
         self.sidebar = Sidebar()
         self._side = SidebarController(
             self, self.sidebar, self._sessions, self.toasts, self._tasks, weakly(self._show)
         )
         self.sidebar_place.set_child(self.sidebar)
         self.model_chooser = ModelChooser()
-        self.model_chooser.connect("chosen", weakly(self._on_model_chosen))
-        self.model_chooser.connect("refresh", weakly(self._on_refresh_models))
         self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
         self.model_place.set_child(self.model_chooser)
         self.badge = SandboxBadge()
@@ -142,20 +150,26 @@ class Window(Adw.ApplicationWindow):
         self.welcome.connect("connect-model", weakly(self._on_connect_model))
         self.welcome.connect("choose-system", weakly(self._on_choose_system))
         self.pages.add_named(self.welcome, "welcome")
+        self.pages.add_named(Gtk.Box(), "nothing")
         self.chat = ChatView(self._settings)
         self.chat.connect("show-changes", weakly(self._on_show_changes))
         self.chat.connect("connect-model", weakly(self._on_connect_model))
+        self.chat.missing.connect("open-other", weakly(self._on_open_project))
+        self.chat.missing.connect("remove", weakly(self._side.remove_shown))
         self.pages.add_named(self.chat, "chat")
+        self._models = ModelController(
+            self.model_chooser, choice, self.chat, self._sessions, self._tasks
+        )
         self.changes = ChangesView(self._desk.manager, self._settings, self.tell)
         self.changes.connect("count-changed", weakly(self._on_changes_counted))
         self.changes_place.set_child(self.changes)
         self._talk = ChatController(
             self, self.chat, self.changes, self._asker, self._desk.history, self._tasks
         )
-        self.changes_button.connect("toggled", weakly(self._on_changes_toggled))
+        both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
+        self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
         for name in ("reveal-flap", "folded"):
             self.flap.connect(f"notify::{name}", weakly(self._on_flap))
-        self.set_help_overlay(shortcuts())
         # Where there is room for one pane only, the first look is at the way in.
         self.leaflet.set_visible_child_name("content")
         self.connect("notify::default-width", weakly(self._on_resized))
@@ -171,9 +185,10 @@ class Window(Adw.ApplicationWindow):
             "about": self._on_about,
             "back": self._on_back,
             "toggle-changes": self._on_toggle_changes,
-            "stop": self._on_stop,
-            "compose": self._on_compose,
+            "stop": self._talk.stop,
+            "compose": self.chat.focus_composer,
             "next-question": self._on_next_question,
+            "show-help-overlay": self._on_shortcuts,
         }
         for name, method in actions.items():
             action = Gio.SimpleAction.new(name, None)
@@ -187,26 +202,30 @@ class Window(Adw.ApplicationWindow):
     # --- the beginning and the end ---------------------------------------------------------------
 
     def _begin(self) -> None:
-        """What can wait does not hold up the first picture, nor one thing the other."""
-        self.changes_button.set_sensitive(False)
+        """One thing does not hold up the other."""
+        if self._is_shut:
+            return
         self._tasks.start(self._side.refresh())
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
-        self._tasks.start(self._choice.refresh())
+        self._models.look_again()
         self._care = DailyCare(self._desk.paths, self._tasks, weakly(self.changes.refresh))
 
     async def _show_last(self) -> None:
-        last = self._settings.text("last-session")
-        if last and await self._sessions.title(last):
-            await self._show_session(last)
+        last, session = self._settings.text("last-session"), None
+        try:
+            if self._goes_to_last and await self._sessions.title(last):
+                session = await self._sessions.open(last)
+        finally:
+            if self._goes_to_last:
+                self._show(session)
 
     async def _look_at_machine(self) -> None:
         found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
         self.welcome.show_capabilities(found)
         self._badge.show_capabilities(found)
         self.is_ready = True
-        # The first code block would hold up the chat.
-        warm_up()
+        await load_rest()
 
     def do_close_request(self) -> bool:
         if not self._is_closing:
@@ -230,9 +249,10 @@ class Window(Adw.ApplicationWindow):
             width, height = self.get_default_size()
             self._settings.set("window-width", max(width, 360))
             self._settings.set("window-height", max(height, 294))
-        if (keeping := self._keep_draft()) is not None:
+        if (keeping := self._talk.keep_draft()) is not None:
             await keeping
-        self._care.end()
+        if self._care is not None:
+            self._care.end()
         self._asker.deny_all()
         await self._sessions.close_all()
         for source, handler in self._handlers:
@@ -243,21 +263,31 @@ class Window(Adw.ApplicationWindow):
 
     # --- sessions --------------------------------------------------------------------------------
 
+    async def _open(self, project: str) -> None:
+        self._goes_to_last = False
+        try:
+            await self._side.new_session(project)
+        finally:
+            if self._session is None:
+                self._show(None)
+
     async def _show_session(self, session_id: str, call_id: str = "") -> None:
         await self._side.open_session(session_id)
         if call_id:
             self.chat.show_call(call_id)
 
     def _show(self, session: OpenSession | None) -> None:
-        self._keep_draft()
+        self._talk.keep_draft()
+        self._goes_to_last = False
         self._session = session
         self.chat.show(session)
+        self._talk.look_for_folder()
         self._badge.show_session(session)
         self.changes.show_project(session.project if session else None)
         self._settings.set("last-session", session.id if session else "")
         self.pages.set_visible_child_name("welcome" if session is None else "chat")
         self.changes_button.set_sensitive(session is not None)
-        self._show_model()
+        self._models.show_session(session)
         self._side.note_shown(session)
         self._tasks.start(self._show_title())
         if session is None:
@@ -265,14 +295,6 @@ class Window(Adw.ApplicationWindow):
             return
         self.leaflet.set_visible_child_name("content")
         self.chat.focus_composer()
-
-    def _keep_draft(self) -> asyncio.Task[object] | None:
-        session, text = self._session, self.chat.composer.text
-        if session is None or self.chat.session is not session or text == session.draft:
-            return None
-        session.draft = text
-        keep = self._desk.history.keep_draft
-        return self._tasks.start(asyncio.to_thread(keep, session.id, text))
 
     async def _show_title(self) -> None:
         session = self._session
@@ -282,27 +304,11 @@ class Window(Adw.ApplicationWindow):
             project = session.project if session else None
             self.title.set_subtitle(GLib.path_get_basename(project) if project else "")
 
-    def _show_model(self) -> None:
-        session = self._session
-        current = (session.connection, session.model_name) if session else self._choice.default()
-        self.model_chooser.show(self._choice.items, current)
-        if session is not None:
-            self.chat.set_can_send("" if session.conversation.model else self._choice.why_none())
-
     # --- what the person does --------------------------------------------------------------------
 
     def _on_show_changes(self, _view: ChatView, run_id: str) -> None:
         self.flap.set_reveal_flap(True)
         self.changes.select_run(run_id)
-
-    def _on_model_chosen(self, _chooser: ModelChooser, connection: str, model: str) -> None:
-        self._choice.remember(connection, model)
-        if self._session is not None:
-            self._sessions.use_model(self._session, connection, model)
-        self._show_model()
-
-    def _on_refresh_models(self, *_args: object) -> None:
-        self._tasks.start(self._choice.refresh())
 
     def _on_connect_model(self, *_args: object) -> None:
         self._preferences().show_connections()
@@ -316,12 +322,14 @@ class Window(Adw.ApplicationWindow):
     def _on_open_project(self, *_args: object) -> None:
         self._tasks.start(self._side.open_project())
 
-    def _on_stop(self, *_args: object) -> None:
-        self._talk.stop()
-
     def _on_take_tour(self, *_args: object) -> None:
         async def tour() -> None:
-            self._show(await begin_tour(self._desk.paths, self._sessions))
+            # Not twice, however often somebody clicks.
+            self.welcome.tour_button.set_sensitive(False)
+            try:
+                self._show(await begin_tour(self._desk.paths, self._sessions))
+            finally:
+                self.welcome.tour_button.set_sensitive(True)
             await self._side.refresh()
             assert self._session is not None
             await self._session.conversation.say(_("Show me what you can do here."))
@@ -333,11 +341,18 @@ class Window(Adw.ApplicationWindow):
             self._tasks.start(export_session(self, self._desk.history, self._session.id))
 
     def _preferences(self, *_args: object) -> Preferences:
+        from .preferences import Preferences
+
         preferences = Preferences(self, self._desk, self._settings)
-        preferences.connect("connections-changed", weakly(self._on_refresh_models))
-        preferences.connect("system-changed", weakly(self._on_system_changed))
+        preferences.connect("connections-changed", weakly(self._models.look_again))
+        preferences.connect("system-changed", weakly(self._badge.look_again))
         preferences.present()
         return preferences
+
+    def _on_shortcuts(self, *_args: object) -> None:
+        window = shortcuts()
+        window.set_transient_for(self)
+        window.present()
 
     def _on_about(self, *_args: object) -> None:
         about(self).present()
@@ -351,18 +366,11 @@ class Window(Adw.ApplicationWindow):
     def _on_toggle_changes(self, *_args: object) -> None:
         self.flap.set_reveal_flap(not self.flap.get_reveal_flap())
 
-    def _on_changes_toggled(self, button: Gtk.ToggleButton) -> None:
-        self.flap.set_reveal_flap(button.get_active())
-
     def _on_flap(self, *_args: object) -> None:
         is_open = self.flap.get_reveal_flap()
-        self.changes_button.set_active(is_open)
         # The buttons of the window are at its edge, once.
         self.header.set_show_end_title_buttons(not is_open or self.flap.get_folded())
         self._on_resized()
-
-    def _on_compose(self, *_args: object) -> None:
-        self.chat.focus_composer()
 
     def _on_next_question(self, *_args: object) -> None:
         waiting = self._asker.waiting
@@ -375,16 +383,8 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._side.refresh())
         self._tasks.start(self._show_title())
         self._badge.refresh()
+        self._talk.look_for_folder()
         self.changes.refresh()
-
-    def _on_models_changed(self, _choice: ModelChoice) -> None:
-        session = self._session
-        if session is not None and not session.model_name:
-            self._sessions.use_model(session, *self._choice.default())
-        self._show_model()
-
-    def _on_system_changed(self, *_args: object) -> None:
-        self._badge.look_again()
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
         if key == "profile":

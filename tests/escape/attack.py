@@ -4,6 +4,7 @@ that must not notice."""
 
 from __future__ import annotations
 
+import ast
 import os
 import platform
 import shlex
@@ -12,7 +13,7 @@ import socket
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,13 @@ def meanwhile_outside():
 """
 
 
+KINDS = {
+    "stream": socket.SOCK_STREAM,
+    "datagram": socket.SOCK_DGRAM,
+    "packet": socket.SOCK_SEQPACKET,
+}
+
+
 def python(code: str) -> str:
     """Shell text that runs a program; it finds the usual modules imported, and call()."""
     return shlex.join(["/usr/bin/python3", "-IS", "-c", _PRELUDE + textwrap.dedent(code)])
@@ -82,6 +90,82 @@ def attempt(code: str) -> str:
         "    sys.exit(1)\n"
         "print('succeeded')"
     )
+
+
+def dedented(code: str) -> str:
+    return "\n".join(line.strip() for line in code.splitlines())
+
+
+def attempts(codes: Mapping[str, str], first: str = "") -> str:
+    """The same for many that do not touch each other, each in a process of its own: most of what
+    an attempt takes is the sandbox and the start of a program. `first` comes before all of them."""
+    each = {name: textwrap.dedent(code).strip("\n") for name, code in codes.items()}
+    return python(f"""
+import traceback
+{first}
+for name, code in {each!r}.items():
+    child = os.fork()
+    if child == 0:
+        said = 'succeeded'
+        try:
+            exec(code, dict(globals()))
+        except OSError as error:
+            said = 'refused ' + errno.errorcode.get(error.errno, type(error).__name__)
+        except BaseException:
+            said = traceback.format_exc()
+        os.write(1, f'{{(name, said)}}\\n'.encode())
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status:
+        print((name, f'died {{status}}'), flush=True)
+""")
+
+
+def refusals(person: Person, codes: Mapping[str, str], **options: Any) -> dict[str, str]:
+    """Make all attempts in one sandbox; of each why it was refused, "" if it was not."""
+    result = person.run(attempts(codes), **options)
+    assert result.stderr.text == "", result.stderr.text
+    return reasons(codes, result.stdout.text)
+
+
+def reasons(codes: Mapping[str, str], output: str) -> dict[str, str]:
+    said = _answers(codes, output)
+    for name, answer in said.items():
+        assert answer == "succeeded" or answer.startswith("refused "), f"{name}: {answer}"
+    return {name: answer.partition(" ")[2] for name, answer in said.items()}
+
+
+def work_outside(person: Person, codes: Mapping[str, str]) -> dict[str, bool]:
+    """Make all attempts without the wall."""
+    done = person.run_outside(attempts(codes))
+    assert done.stderr == "", done.stderr
+    said = _answers(codes, done.stdout)
+    for name, answer in said.items():
+        assert "Traceback" not in answer, f"{name}: {answer}"
+    return {name: answer == "succeeded" for name, answer in said.items()}
+
+
+def _answers(codes: Mapping[str, str], output: str) -> dict[str, str]:
+    pairs = [ast.literal_eval(line) for line in output.splitlines()]
+    # Each once, so that none can speak for another.
+    assert [name for name, _ in pairs] == list(codes), output
+    return dict(pairs)
+
+
+_NEXT = "\n=== next ===\n"
+
+
+def one_by_one(commands: Iterable[str]) -> str:
+    """Shell text that runs each in a shell of its own, and says where the next one begins."""
+    return "\n".join(f"(\n{command}\n)\nprintf %s {shlex.quote(_NEXT)}" for command in commands)
+
+
+def said_by_each(commands: Iterable[str], output: str) -> dict[str, str]:
+    """What each of them said; the first one first."""
+    names = list(commands)
+    *pieces, rest = output.split(_NEXT)
+    assert (len(pieces), rest) == (len(names), ""), output
+    return dict(zip(names, pieces, strict=True))
 
 
 def works_outside(person: Person, attack: str) -> bool:
@@ -128,6 +212,15 @@ def folder_elsewhere(otherwise: Path) -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(made)
+
+
+def papers(folder: Path) -> Path:
+    """A folder with a file to be attacked."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    (folder / "file").write_text("mine\n")
+    (folder / "file").chmod(0o644)
+    return folder
 
 
 def look(folder: Path) -> dict[str, tuple[object, ...]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -25,7 +26,7 @@ from conftest import Person
 from ollmsandbox import trees
 from ollmsandbox.project.exchange import Step
 from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.recorder import MANY, Mode, Recorder, nothing
 from ollmsandbox.project.records import read_changes
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
@@ -63,12 +64,11 @@ def killed_after(number: int, act: Callable[[Step], object]) -> bool:
 
 
 def _be_killed(number: int, act: Callable[[Step], object]) -> None:
-    left = number
+    # Two threads may be at it, and count alike.
+    steps = itertools.count(1)
 
     def step() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
+        if next(steps) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,11 +158,11 @@ class Bench:
 
     # --- what is done with it ------------------------------------------------------------------
 
-    def settle(self, mode: Mode, step: Step = nothing) -> None:
+    def settle(self, mode: Mode, step: Step = nothing, *, many: int = MANY) -> None:
         """As at the end of a run."""
         (overlay,) = leftovers(self.person.paths.cache)
         project, paths = str(self.person.project), self.person.paths
-        recorder = Recorder(project, paths, mode=mode, command="the command", step=step)
+        recorder = Recorder(project, paths, mode=mode, command="the command", step=step, many=many)
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             runner.run(recorder.settle(overlay))
         overlay.cleanup()

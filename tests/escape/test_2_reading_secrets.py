@@ -7,13 +7,20 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from attack import IS_ROOT, folder_elsewhere, python, run_while
-from conftest import Person, cli_argv
+from attack import (
+    IS_ROOT,
+    folder_elsewhere,
+    one_by_one,
+    python,
+    run_while,
+    said_by_each,
+)
+from conftest import Person, cli_argv, make_person
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
@@ -22,6 +29,8 @@ from ollmsandbox.sandbox.mounts import OverlayWay
 from ollmsandbox.sandbox.probe import Capabilities, probe
 
 SECRET = "correct horse battery staple"
+# More than all that is read together.
+CAPTURE = 10 << 20
 
 MASKS = profile_file.load("standard", Path("/nonexistent")).masks
 HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]
@@ -56,15 +65,36 @@ def read_all(*folders: object) -> str:
 # Names that hold secrets.
 
 
+@dataclass(frozen=True)
+class Read:
+    """What was read of each name, with the wall and without it."""
+
+    inside: dict[str, str]
+    outside: dict[str, str]
+
+
+def read_each(person: Person, attacks: Mapping[str, str], **options: object) -> Read:
+    attack = one_by_one(attacks.values())
+    inside = said_by_each(attacks, person.run(attack, capture=CAPTURE, **options).stdout.text)
+    return Read(inside, said_by_each(attacks, person.run_outside(attack).stdout))
+
+
+@pytest.fixture(scope="module")
+def read(somebody: Person) -> Read:
+    attacks = {}
+    for name in HOME_MASKS:
+        folder = somebody.home / name
+        put_secret(folder / "file")
+        file, around = shlex.quote(str(folder / "file")), shlex.quote(str(folder.parent))
+        attacks[name] = f"cat {file}; ls -a {around}"
+    return read_each(somebody, attacks)
+
+
 @pytest.mark.parametrize("name", HOME_MASKS)
-def test_reading(person: Person, name: str) -> None:
-    folder = person.home / name
-    put_secret(folder / "file")
-    attack = f"cat {shlex.quote(str(folder / 'file'))}; ls -a {shlex.quote(str(folder.parent))}"
-    result = person.run(attack)
-    assert SECRET not in result.stdout.text
-    assert folder.name not in result.stdout.text.splitlines()
-    assert SECRET in person.run_outside(attack).stdout
+def test_reading(read: Read, name: str) -> None:
+    assert SECRET not in read.inside[name]
+    assert os.path.basename(name) not in read.inside[name].splitlines()
+    assert SECRET in read.outside[name]
 
 
 @pytest.mark.parametrize("profile", ["standard", "strict"])
@@ -78,17 +108,16 @@ def test_searching_the_whole_home_folder(person: Person, found: Capabilities, pr
     assert person.run_outside(attack).stdout.count(SECRET) == len(HOME_MASKS)
 
 
-@pytest.mark.parametrize("folder", [".", ".config", ".cargo", ".local/share", ".var"])
 @pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
-def test_listing_what_is_hidden(
-    person: Person, found: Capabilities, folder: str, there: bool
-) -> None:
-    if there:
+def test_listing_what_is_hidden(person: Person, found: Capabilities, there: bool) -> None:
+    folders = (".", ".config", ".cargo", ".local/share", ".var")
+    for folder in folders if there else ():
         (person.home / folder).mkdir(parents=True, exist_ok=True)
-    hidden = {os.path.basename(n) for n in HOME_MASKS if (os.path.dirname(n) or ".") == folder}
-    assert hidden
-    names = person.run(f"ls -a ~/{folder}", capabilities=found).stdout.text.splitlines()
-    assert not hidden & set(names)
+    attacks = {folder: f"ls -a ~/{folder}" for folder in folders}
+    for folder, listed in read_each(person, attacks, capabilities=found).inside.items():
+        hidden = {os.path.basename(n) for n in HOME_MASKS if (os.path.dirname(n) or ".") == folder}
+        assert hidden
+        assert not hidden & set(listed.splitlines()), folder
 
 
 ROUTES = [
@@ -103,21 +132,24 @@ ROUTES = [
 ]
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_reading_by_another_route(person: Person, found: Capabilities, route: str) -> None:
+def test_reading_by_another_route(person: Person, found: Capabilities) -> None:
     put_secret(person.home / ".ssh" / "id_rsa")
     (person.project / "link").symlink_to("../.ssh")
-    attack = f"exec 9< ..; cat {route.format(home=person.home)}"
-    result = person.run(attack, capabilities=found)
-    assert (result.exit_code, result.stdout.text) == (1, "")
-    if "/1/" not in route:
-        assert SECRET in person.run_outside(attack).stdout
+    attacks = {
+        route: f"exec 9< ..; cat {route.format(home=person.home)} || echo none" for route in ROUTES
+    }
+    read = read_each(person, attacks, capabilities=found)
+    for route in ROUTES:
+        assert read.inside[route] == "none\n", route
+        if "/1/" not in route:
+            assert SECRET in read.outside[route], route
 
 
-@pytest.mark.parametrize("name", [n for n in SYSTEM_MASKS if os.path.exists(n)])
-def test_reading_a_secret_of_the_machine(person: Person, name: str) -> None:
-    attack = f"cat {name} || ls {name}/*"
-    assert person.run(attack).stdout.text == ""
+def test_reading_secrets_of_the_machine(person: Person) -> None:
+    names = [name for name in SYSTEM_MASKS if os.path.exists(name)]
+    attack = one_by_one(f"cat {name} || ls {name}/*" for name in names)
+    said = said_by_each(names, person.run(attack).stdout.text)
+    assert said == dict.fromkeys(names, "")
 
 
 if IS_ROOT:
@@ -281,19 +313,26 @@ WATCH = """
     """
 
 
-@pytest.mark.parametrize("name", [".ssh/id_rsa", ".config/gh/hosts.yml", ".netrc"])
 @pytest.mark.parametrize("around", [True, False], ids=["in a folder", "with its folder"])
-def test_a_secret_is_created_while_a_command_runs(
-    person: Person, found: Capabilities, name: str, around: bool
+def test_secrets_are_created_while_a_command_runs(
+    person: Person, found: Capabilities, around: bool
 ) -> None:
-    secret = person.home / name
-    if around:
+    names = (".ssh/id_rsa", ".config/gh/hosts.yml", ".netrc")
+    secrets = [person.home / name for name in names]
+    for secret in secrets if around else ():
         secret.parent.mkdir(parents=True, exist_ok=True)
-    result = run_while(person, python(WATCH), lambda: put_secret(secret), capabilities=found)
+
+    def create() -> None:
+        for secret in secrets:
+            put_secret(secret).write_text(f"{SECRET} {secret.name}")
+
+    result = run_while(person, python(WATCH), create, capabilities=found)
     assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
     (person.home / "playground").mkdir()
     (person.home / "playground" / "go").touch()
-    assert SECRET in person.run_outside(python(WATCH)).stdout
+    said = person.run_outside(python(WATCH)).stdout
+    for secret in secrets:
+        assert f"{SECRET} {secret.name}" in said
 
 
 def test_a_hidden_folder_is_replaced_while_a_command_runs(
@@ -394,10 +433,10 @@ def test_replacing_our_own_settings(person: Person, elsewhere: Path, where: str)
     assert profile.read_text() == "show: [~/.ssh]\n"
 
 
-@pytest.mark.parametrize("folder", ["/dev/shm", "/tmp", "/var/tmp", "/run"])
-def test_what_the_program_keeps_while_it_runs(person: Person, folder: str) -> None:
+def test_what_the_program_keeps_while_it_runs(person: Person) -> None:
     # Its layers lie there; through them one could see what is below.
-    attack = f"find {folder} -path {person.home} -prune -o -name 'ollmchat*' -print"
+    folders = "/dev/shm /tmp /var/tmp /run"
+    attack = f"find {folders} -path {person.home} -prune -o -name 'ollmchat*' -print"
     assert person.run(attack).stdout.text == ""
 
 
@@ -450,15 +489,21 @@ VARIABLES = [
 ]
 
 
-@pytest.mark.parametrize("name", VARIABLES)
-def test_a_variable_with_a_secret(person: Person, name: str) -> None:
-    person.environ[name] = SECRET
+@pytest.fixture(scope="module")
+def variables(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    secrets = {name: f"{SECRET} of {name}." for name in VARIABLES}
+    person = make_person(tmp_path_factory.mktemp("variables"), secrets)
     attack = "env; cat /proc/self/environ /proc/[0-9]*/environ /proc/[0-9]*/cmdline"
-    result = person.run(attack)
-    assert "HOME=" in result.stdout.text
-    assert SECRET not in result.stdout.text
-    assert f"{name}=" not in result.stdout.text
-    assert SECRET in person.run_outside("env").stdout
+    inside, outside = person.run(attack).stdout.text, person.run_outside("env").stdout
+    return Read(dict.fromkeys(VARIABLES, inside), dict.fromkeys(VARIABLES, outside))
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_variable_with_a_secret(variables: Read, name: str) -> None:
+    assert "HOME=" in variables.inside[name]
+    assert f"{SECRET} of {name}." not in variables.inside[name]
+    assert f"{name}=" not in variables.inside[name]
+    assert f"{name}={SECRET} of {name}.\n" in variables.outside[name]
 
 
 EVERY_PROCESS = python("""

@@ -227,7 +227,7 @@ def test_the_time_limit_ends(person: Person, mark: Mark, way: str) -> None:
     assert result.exit_code == 124
     assert result.stdout.text == "so far\n"
     assert result.stderr.text.startswith("errors\n")
-    assert 0.4 < result.duration < SOON
+    assert 0.25 < result.duration < SOON
 
 
 @pytest.mark.parametrize("way", sorted(STUBBORN))
@@ -240,7 +240,7 @@ def test_the_time_limit_ends_without_a_sandbox(person: Person, mark: Mark, way: 
     assert result.timed_out
     assert result.exit_code == 124
     assert result.stdout.text == "so far\n"
-    assert 0.4 < result.duration < SOON
+    assert 0.25 < result.duration < SOON
 
 
 def test_the_command_line_tells_of_the_time_limit(person: Person, mark: Mark) -> None:

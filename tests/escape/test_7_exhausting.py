@@ -275,7 +275,7 @@ _MANY = """
 os.chdir("{where}")
 for folder in range(20):
     os.mkdir(str(folder))
-    for number in range(1000):
+    for number in range(250):
         os.close(os.open(f"{{folder}}/{{number}}", os.O_CREAT))
 """
 _NAMES = r"""
@@ -305,7 +305,7 @@ os.symlink("/", "root")
 """
 MESSES = {
     "deep folders": (_DEEP, 1),
-    "many files": (_MANY, 20_000),
+    "many files": (_MANY, 5_000),
     "strange names": (_NAMES, 8),
     "locked folders": (_LOCKED, 6),
     "strange kinds": (_KINDS, 6),
@@ -323,7 +323,7 @@ def test_a_playground_can_be_measured_and_cleared_of(person: Person, mess: str) 
         measured = person.cli("playground", "size")
         assert (measured.returncode, measured.stderr) == (0, "")
         if mess != "locked folders":
-            assert re.fullmatch(rf".* in {files} files?\n", measured.stdout)
+            assert re.fullmatch(rf".* in {files:,} files?\n", measured.stdout)
         # Nothing of it keeps the next command from running.
         assert person.run("echo fine", working_dir="playground").stdout.text == "fine\n"
         cleared = person.cli("playground", "clear")
@@ -410,8 +410,13 @@ def test_endless_output_does_not_fill_our_memory(
     person: Person, memory_of_one_that_says_nothing: int, kind: str, how: str
 ) -> None:
     options = ["--json"] if how == "as JSON" else []
-    options += ["--timeout", "1", "-c", ENDLESS[kind]]
-    code, read, most = _measured(person, 0.004 if how == "to a slow reader" else 0, *options)
+    pause = 0.004 if how == "to a slow reader" else 0
+    # Longer where the machine had no time for it.
+    for seconds in ("0.4", "5", "30"):
+        given = [*options, "--timeout", seconds, "-c", ENDLESS[kind]]
+        code, read, most = _measured(person, pause, *given)
+        if read > KEPT:
+            break
     assert code == 124
     assert read > KEPT
     assert most - memory_of_one_that_says_nothing < GROWTH
@@ -461,8 +466,8 @@ def _turns(run: Callable[[], Coroutine[object, object, Result]]) -> int:
 
 
 def test_of_one_endless_line_the_ends_are_kept(person: Person) -> None:
-    size = 300 * MIB
-    result = person.run("printf begin; head -c 300M /dev/zero; printf end")
+    size = 100 * MIB
+    result = person.run("printf begin; head -c 100M /dev/zero; printf end")
     assert result.exit_code == 0
     assert result.stdout.total == size + 8
     assert result.stdout.left_out == size + 8 - 2 * KEPT
@@ -474,9 +479,9 @@ def test_of_one_endless_line_the_ends_are_kept(person: Person) -> None:
 
 
 def test_both_streams_at_once_lose_nothing(person: Person) -> None:
-    one = "head -c 30M /dev/zero"
+    one = "head -c 10M /dev/zero"
     result = person.run(f"{one} & {one} >&2 & {one} & {one} >&2 & wait")
-    assert result.stdout.total == result.stderr.total == 60 * MIB
+    assert result.stdout.total == result.stderr.total == 20 * MIB
 
 
 BYTES = {

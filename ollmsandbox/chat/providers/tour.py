@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from ..messages import Message, Role, ToolCall, ToolSpec
 from .base import Called, Finished, ModelInfo, Piece, Text, Thinking
-from .tour_sample import MARK, RIGHT, WRONG, make_sample
+from .tour_sample import MARK, RIGHT, WRONG, make_sample, unused_folder
 
-__all__ = ["NAME", "TourModel", "TourServer", "make_sample"]
+__all__ = ["NAME", "TourModel", "TourServer", "make_sample", "unused_folder"]
 
 NAME = "Tour (scripted, no AI)"
 

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 
 from ...errors import ProjectError
+from ...paths import Paths
 
 # By this line of its README the tour knows its own project, and touches no other.
 MARK = "This is the sample project of the OLLM Sandbox tour."
 WRONG = "prices[item] for item in basket)"
 RIGHT = "prices[item] * number for item, number in basket.items())"
 
+_NAME = "OLLM Sandbox Tour"
 _FILES = {
     "README.md": f"""\
 # Corner shop
@@ -64,6 +68,15 @@ if __name__ == "__main__":
     "prices.csv": "item,cents\napple,40\nbread,250\nmilk,110\n",
     "old-notes.txt": "Ask Sam about the summer prices. (Done, 2019.)\n",
 }
+
+
+def unused_folder(paths: Paths, environ: Mapping[str, str]) -> Path:
+    """A new one each time: the tour shows a bug that it corrects, and what was done to the last one
+    may be worth a look."""
+    # A Flatpak's home folder is forgotten when it ends; what it keeps lies elsewhere.
+    around = paths.data.parent if environ.get("FLATPAK_ID") else paths.home
+    names = (f"{_NAME} {number}" if number > 1 else _NAME for number in count(1))
+    return next(around / name for name in names if not (around / name).exists())
 
 
 def make_sample(folder: Path) -> Path:

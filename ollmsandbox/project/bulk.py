@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plain files, many at once. Each changes places with the one it replaces, in one step: what was
+replaced is then in the run's own layer, and that is kept as a whole (see `kept.py`)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+
+from .exchange import Exchanged, Step, signature
+from .models import as_bytes
+from .plain import Plain, is_changed
+from .tree import Tree
+
+_NOREPLACE, _EXCHANGE = 1, 2
+
+
+class Bulk(Plain):
+    """After a kill the inode tells whether a file has changed places."""
+
+    def __init__(self, project: Tree, layer: Tree, versions: int, step: Step) -> None:
+        super().__init__(project, layer, versions, step)
+        # By number: the paths of which the layer has the earlier version now.
+        self.exchanged: dict[int, str] = {}
+
+    def _replace(self, name: str, number: int, began: int) -> Exchanged | None:
+        place, source = self._place, self._source
+        old = os.stat(name, dir_fd=place, follow_symlinks=False)
+        if not stat.S_ISREG(old.st_mode) or old.st_nlink != 1 or old.st_ctime_ns > began:
+            return None
+        self._cleanse(name)
+        _rename(source, place, name, _EXCHANGE)
+        got = os.stat(name, dir_fd=source, follow_symlinks=False)
+        if is_changed(got, old):
+            # Somebody changed it just now: theirs goes back, and the long way says so.
+            _rename(source, place, name, _EXCHANGE)
+            return None
+        self.exchanged[number] = f"{self._folder}/{name}" if self._folder else name
+        self._step()
+        try:
+            after = signature(os.stat(name, dir_fd=place, follow_symlinks=False))
+        except OSError:
+            after = ""  # put there, and gone again
+        return Exchanged(signature(old), after)
+
+    def _add(self, name: str) -> Exchanged:
+        place = self._place
+        self._cleanse(name)
+        _rename(self._source, place, name, _NOREPLACE)
+        self._step()
+        try:
+            return Exchanged("", signature(os.stat(name, dir_fd=place, follow_symlinks=False)))
+        except OSError:
+            return Exchanged()
+
+
+def _rename(source: int, target: int, name: str, flags: int) -> None:
+    plain = as_bytes(name)
+    if _renameat2(source, plain, target, plain, flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+_renameat2 = ctypes.CDLL(None, use_errno=True).renameat2

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a change is. There may be a hundred thousand at once, and tuples are quickest to make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    ADDED = "added"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    REPLACED = "replaced"
+
+
+class Type(Enum):
+    FILE = "file"
+    LINK = "link"
+    FOLDER = "folder"
+
+
+class Flag(Enum):
+    """What a person should look at twice."""
+
+    LATER = "runs-later"
+    EXECUTABLE = "executable"
+    OUTSIDE = "leaves-project"
+    STRIPPED = "stripped"
+    HELD = "held"
+
+
+class Change(NamedTuple):
+    """One name that is not what it was. `path` is relative to the root; "." is the root itself."""
+
+    root: str
+    path: str
+    kind: Kind
+    # What is there now; of something deleted, what it was.
+    type: Type
+    mode: int | None = None
+    target: str | None = None
+    flags: tuple[Flag, ...] = ()
+    old_type: Type | None = None
+    old_mode: int | None = None
+    # Of a plain file, which has one name and no rights to be stripped, and takes the place of a
+    # file or of nothing: its inode in the layer. Known only until it is applied.
+    inode: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Mostly done in a few calls: one file, which comes or goes."""
+        return self.inode != 0 or (self.kind is Kind.DELETED and self.type is Type.FILE)
+
+
+class State(Enum):
+    APPLIED = "applied"
+    PENDING = "pending"
+    CONFLICT = "conflict"
+    FAILED = "failed"
+    DISCARDED = "discarded"
+    UNDONE = "undone"
+
+
+class Recorded(NamedTuple):
+    """A change of a run, and what became of it."""
+
+    number: int
+    change: Change
+    state: State = State.PENDING
+    note: str = ""
+    # When the run began, as the file system tells time: what changed later is not the run's.
+    began: int = 0
+    # The signatures of what we found at its place, and of what we left there.
+    before: str = ""
+    after: str = ""
+
+    @property
+    def is_held(self) -> bool:
+        return Flag.HELD in self.change.flags
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What cannot be in a project; it is left out, and what was at its name stays."""
+
+    root: str
+    path: str
+    what: str
+
+
+@dataclass(frozen=True)
+class ChangeSet:
+    changes: tuple[Change, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    # Names in upper that change nothing: touched only.
+    idle: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A sandbox that the Flatpak portal started, with inner_supervisor.py as its first program."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from gettext import gettext as _
+
+from ..errors import SandboxError
+from . import inner_supervisor as far
+from .output import harmless, readable
+from .portal import Flags, Portal, PortalError
+
+# As starter_client.py has it: imported, and last on the path.
+_MAIN = """\
+import os.path, sys
+sys.path.append(os.path.abspath(sys.argv[1] + "/../../.."))
+from ollmsandbox.sandbox.inner_supervisor import main
+sys.exit(main())
+"""
+# A sandbox that has not begun by then never will.
+_PATIENCE = 30.0
+_CREDENTIALS = struct.Struct("3i")
+
+
+class InnerProcess:
+    """Begun, then told what to run, then waited for."""
+
+    def __init__(self, portal: Portal) -> None:
+        self._portal = portal
+        self.pid = 0
+        self.stdout = self.stderr = -1
+        self._line = socket.socket()
+        # The sandbox's first process: all the others go with it.
+        self._first = -1
+        self._status: int | None = None
+        self._is_over = False
+        self._files = contextlib.ExitStack()
+
+    async def begin(self, flags: Flags, folders: Sequence[bytes], expected: bytes) -> bytes:
+        """What the far end says to what is expected of the sandbox."""
+        with contextlib.ExitStack() as theirs:
+            self._line, line = socket.socketpair()
+            theirs.enter_context(line)
+            self.stdout, stdout = self._pipe(theirs)
+            self.stderr, stderr = self._pipe(theirs)
+            # What is said before the command has its turn is not the command's output.
+            log, far_log = self._pipe(theirs)
+            nothing = _opened(theirs, os.devnull, os.O_RDONLY)
+            shown = [_opened(theirs, path, os.O_PATH | os.O_NOFOLLOW) for path in folders]
+            await self._portal.spawn(
+                [
+                    os.fsencode(word)
+                    for word in (sys.executable, "-I", "-S", "-c", _MAIN, far.__file__)
+                ],
+                {
+                    0: nothing,
+                    1: far_log,
+                    2: far_log,
+                    far.LINE: line.fileno(),
+                    far.STDOUT: stdout,
+                    far.STDERR: stderr,
+                },
+                shown,
+                flags,
+            )
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                answer, self.pid = await self._greet(expected)
+        except TimeoutError as error:
+            raise PortalError(_("The inner sandbox did not begin in time.")) from error
+        except ConnectionError:
+            answer = b""
+        if not answer:
+            text = _("The inner sandbox did not begin: {why}").format(why=_said(log))
+            raise PortalError(text)
+        with contextlib.suppress(ProcessLookupError):
+            self._first = os.pidfd_open(_first_of(self.pid))
+            self._files.callback(os.close, self._first)
+            return answer
+        raise PortalError(_("The processes of the inner sandbox cannot be seen."))
+
+    async def send(self, order: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            # Who cannot be told of its end must not begin.
+            if not self._portal.is_lost:
+                await asyncio.get_running_loop().sock_sendall(self._line, order)
+                return
+        raise SandboxError("The inner sandbox was gone, and the command did not run.")
+
+    async def ended(self) -> None:
+        self._status = await self._portal.exit_status()
+        self._is_over = True
+        # A command may have ended the program that would have seen to what it leaves behind.
+        self._kill_first()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await readable(self._first)
+
+    def kill(self) -> None:
+        self._portal.kill()
+        # The portal may be gone.
+        self._kill_first()
+
+    def exit_code(self) -> int:
+        if self._status is None:
+            raise SandboxError("The Flatpak portal was lost, and the command was ended.")
+        code = os.waitstatus_to_exitcode(self._status)
+        return code if code >= 0 else 128 - code
+
+    def close(self) -> None:
+        """Of what was not waited for, nothing goes on."""
+        self._line.close()
+        if not self._is_over:
+            self.kill()
+        self._portal.close()
+        self._files.close()
+
+    def _kill_first(self) -> None:
+        if self._first >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+
+    def _pipe(self, theirs: contextlib.ExitStack) -> tuple[int, int]:
+        reader, writer = os.pipe()
+        self._files.callback(os.close, reader)
+        theirs.callback(os.close, writer)
+        return reader, writer
+
+    async def _greet(self, expected: bytes) -> tuple[bytes, int]:
+        self._line.settimeout(0)
+        # The kernel tells who sends, by the number that the process has here.
+        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        await asyncio.get_running_loop().sock_sendall(self._line, expected)
+        await readable(self._line.fileno())
+        answer, told, _flags, _from = self._line.recvmsg(200, socket.CMSG_SPACE(_CREDENTIALS.size))
+        pids = [
+            _CREDENTIALS.unpack(data)[0]
+            for level, kind, data in told
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS)
+        ]
+        return answer, pids[0] if pids else 0
+
+
+def _opened(files: contextlib.ExitStack, path: str | bytes, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    files.callback(os.close, descriptor)
+    return descriptor
+
+
+def _said(log: int) -> str:
+    os.set_blocking(log, False)
+    with contextlib.suppress(BlockingIOError):
+        lines = harmless(os.read(log, 1 << 16).decode("utf-8", "replace")).split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "nothing was said")
+    return "nothing was said"
+
+
+def _first_of(pid: int) -> int:
+    """The first process of the namespace that `pid` is in, as it is called in ours."""
+    for one in _line_of(pid):
+        numbers = _numbers(one, "NSpid")
+        if len(numbers) > 1 and numbers[-1] == 1:
+            return one
+    raise ProcessLookupError
+
+
+def _line_of(pid: int) -> Iterator[int]:
+    """Itself, its parent, and so on."""
+    while pid:
+        yield pid
+        pid = (_numbers(pid, "PPid") or [0])[0]
+
+
+def _numbers(pid: int, name: str) -> list[int]:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        for line in file:
+            key, _colon, value = line.partition(":")
+            if key == name:
+                return [int(number) for number in value.split()]
+    return []

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names for screen readers, where GTK does not find the right one by itself."""
+
+from __future__ import annotations
+
+from gi.repository import Gtk
+
+
+def name_buttons(top: Gtk.Widget) -> None:
+    """GTK 4.8 tells the name of a button that has a letter twice, once with the mark of it."""
+    if isinstance(top, Gtk.Button) and top.get_use_underline() and (label := top.get_label()):
+        name = label.replace("__", "\0").replace("_", "").replace("\0", "_")
+        top.reset_relation(Gtk.AccessibleRelation.LABELLED_BY)
+        top.update_property([Gtk.AccessibleProperty.LABEL], [name])
+    child = top.get_first_child()
+    while child is not None:
+        name_buttons(child)
+        child = child.get_next_sibling()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the first picture can do without is loaded after it, so that nothing waits for it later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+
+from gi.repository import Gdk, GLib, Gtk
+
+# Plain Python; and what makes classes of widgets, which the main thread has to do.
+_BESIDE = ("markdown_it", "requests", "yaml", "difflib")
+_HERE = ("code_block", "message_row", "tool_card", "change_page")
+# Milliseconds. A window that nobody sees is not drawn.
+_AT_THE_LATEST = 1000
+_PAUSE = 0.05
+
+
+def after_first_frame(window: Gtk.Window, do: Callable[[], object]) -> None:
+    """Once."""
+    handlers: list[tuple[Gdk.FrameClock, int]] = []
+    done: list[bool] = []
+
+    def begin(*_args: object) -> bool:
+        for clock, handler in handlers:
+            clock.disconnect(handler)
+        handlers.clear()
+        if not done:
+            done.append(True)
+            do()
+        return GLib.SOURCE_REMOVE
+
+    def realized(shown: Gtk.Widget) -> None:
+        clock = shown.get_frame_clock()
+        if clock is not None and not done:
+            handlers.append((clock, clock.connect("after-paint", begin)))
+
+    window.connect("realize", realized)
+    GLib.timeout_add(_AT_THE_LATEST, begin)
+
+
+async def load_rest() -> None:
+    for name in _BESIDE:
+        await asyncio.to_thread(import_module, name)
+    for name in _HERE:
+        import_module(f".{name}", __package__)
+        await asyncio.sleep(_PAUSE)
+    from .code_block import warm_up
+
+    warm_up()

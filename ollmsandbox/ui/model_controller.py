@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which model the session that is shown talks to, and why none if it cannot."""
+
+from __future__ import annotations
+
+from gi.repository import GObject
+
+from .chat_view import ChatView
+from .model_choice import ModelChoice
+from .model_chooser import ModelChooser
+from .open_session import OpenSession
+from .sessions import Sessions
+from .tasks import Tasks
+from .weakly import weakly
+
+
+class ModelController:
+    def __init__(
+        self,
+        chooser: ModelChooser,
+        choice: ModelChoice,
+        chat: ChatView,
+        sessions: Sessions,
+        tasks: Tasks,
+    ) -> None:
+        self._chooser = chooser
+        self._choice = choice
+        self._chat = chat
+        self._sessions = sessions
+        self._tasks = tasks
+        self._session: OpenSession | None = None
+        chooser.connect("chosen", weakly(self._on_chosen))
+        chooser.connect("refresh", weakly(self.look_again))
+        self.handlers: list[tuple[GObject.Object, int]] = [
+            (choice, choice.connect("changed", weakly(self._on_changed)))
+        ]
+
+    def show_session(self, session: OpenSession | None) -> None:
+        self._session = session
+        self._show()
+
+    def look_again(self, *_args: object) -> None:
+        """At what the servers offer."""
+        self._tasks.start(self._choice.refresh())
+
+    def _show(self) -> None:
+        session = self._session
+        current = (session.connection, session.model_name) if session else self._choice.default()
+        self._chooser.show(self._choice.items, current)
+        if session is not None:
+            self._chat.set_can_send("" if session.conversation.model else self._choice.why_none())
+
+    def _on_chosen(self, _chooser: ModelChooser, connection: str, model: str) -> None:
+        self._choice.remember(connection, model)
+        if self._session is not None:
+            self._sessions.use_model(self._session, connection, model)
+        self._show()
+
+    def _on_changed(self, _choice: ModelChoice) -> None:
+        session = self._session
+        if session is not None and not session.model_name:
+            self._sessions.use_model(session, *self._choice.default())
+        self._show()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What tests of real sandboxes have in common: every way of this machine to make one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import Person, cli_argv, make_person
+
+from ollmsandbox.sandbox.mounts import OverlayWay
+from ollmsandbox.sandbox.probe import Capabilities, probe
+
+IS_ROOT = os.getuid() == 0
+
+
+def ways_of_this_machine() -> list[OverlayWay]:
+    """Without any overlay it must work everywhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        person = make_person(Path(folder))
+        found = probe(person.paths, person.environ)
+    ways = [OverlayWay.UNSHARE] if found.namespaces else []
+    if any(finding.key == "overlay-bwrap" and finding.ok for finding in found.findings):
+        ways.append(OverlayWay.BWRAP)
+    return [*ways, OverlayWay.NONE]
+
+
+WAYS = ways_of_this_machine()
+each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.value)
+# Without one, changes could not be recorded, and the project is not written.
+OVERLAYS = [way for way in WAYS if way is not OverlayWay.NONE]
+each_overlay = pytest.mark.parametrize("way", OVERLAYS, ids=lambda way: way.value)
+
+
+def by(person: Person, way: OverlayWay) -> Capabilities:
+    return replace(probe(person.paths, person.environ), overlay=way)
+
+
+def with_profile(person: Person, text: str, name: str = "mine") -> None:
+    person.paths.profiles.mkdir(parents=True, exist_ok=True)
+    (person.paths.profiles / f"{name}.yaml").write_text(text)
+
+
+def run_beside(
+    person: Person, before: list[str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*before, *cli_argv(*arguments)],
+        cwd=person.home,
+        env=person.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What tests of the command line have in common."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """It did not run, and a sentence says why."""
+    assert done.returncode == 125
+    assert done.stdout == ""
+    assert done.stderr.startswith("ollmsandbox: ")
+    assert "Traceback" not in done.stderr
+    for part in parts:
+        assert part in done.stderr

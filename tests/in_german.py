@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the window tells a person who speaks German, and what others are told meanwhile. Run by
+itself: a program speaks one language. Names the folder of the translations, then a home's."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from conftest import Person, make_person
+from tool_helper import Agent
+
+from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.sandbox.mounts import PROJECT, Unrecorded
+from ollmsandbox.sandbox.probe import kept_answer, probe
+from ollmsandbox.ui.note_words import note
+from ollmsandbox.ui.permission_words import lasting, question
+from ollmsandbox.ui.project_state import sections_of
+from ollmsandbox.ui.translations import speak
+
+
+def card(request: PermissionRequest) -> dict[str, object]:
+    return {
+        "question": question(request),
+        "facts": {fact.label: fact.value for fact in request.facts},
+        "sees": request.sees,
+        "lasting": lasting(request),
+    }
+
+
+def told(person: Person) -> dict[str, object]:
+    (person.home / ".ssh").mkdir()
+    agent = Agent(person, ask_every_command=True)
+    outcomes = [agent.run("true", network=True), agent.run("true | cat")]
+    agent.asker.answer = Answer.ALLOW
+    outcomes.append(agent.run("touch made"))
+    outside = Agent(person, environ={"FLATPAK_ID": "some.program"})
+    outcomes += [outside.run("true"), outside.read("made"), outside.edit("made", content="x")]
+    asked = [*agent.asked, *outside.asked]
+    [(_pid, plan)] = agent.looking.starts
+    assert plan is not None
+    unrecorded = Unrecorded("/elsewhere", PROJECT, "/workspace")
+    found = probe(person.paths, {**person.environ, "PATH": "/nowhere"}, fresh=True)
+    return {
+        "cards": [card(request) for request in asked],
+        "recorded": [request.question for request in asked],
+        "model": [outcome.text for outcome in outcomes],
+        "badge": {section.title: list(section.sentences) for section in sections_of(plan)},
+        "unrecorded": [unrecorded.describe(), unrecorded.notice()],
+        "missing": [asdict(found.told(miss)) for miss in found.misses],
+        "kept": [asdict(miss) for miss in found.misses],
+        "kept file": kept_answer(person.paths, person.environ).read_text(encoding="utf-8"),
+        "notes": [
+            note("It was changed in the meantime."),
+            note("A later run changed it, too: some-run."),
+            note("Kein Platz mehr."),
+        ],
+    }
+
+
+if __name__ == "__main__":
+    speak(sys.argv[1])
+    print(json.dumps(told(make_person(Path(sys.argv[2])))))
