@@ -76,8 +76,11 @@ def test_doctor_has_colours_only_on_a_terminal(person: Person) -> None:
         assert process.wait(60) == 0
         return said.decode()
 
+    person.environ["TERM"] = "xterm"
     assert "\033[32mok" in on_terminal()
-    person.environ["NO_COLOR"] = "1"
+    person.environ["TERM"] = "dumb"
+    assert "\033" not in on_terminal()
+    person.environ.update(TERM="xterm", NO_COLOR="1")
     assert "\033" not in on_terminal()
 
 
