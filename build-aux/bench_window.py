@@ -141,7 +141,7 @@ async def play(application: object) -> None:
     with Heart(beside) as heart:
         window.flap.set_reveal_flap(True)
         window.changes.refresh()
-        await until(lambda: len(window.changes.items) > 100, "shown")
+        await until(lambda: window.changes.count > 100, "shown")
         await asyncio.sleep(3)
     heart.tell(f"{FILES} changed files are shown")
     window.flap.set_reveal_flap(False)

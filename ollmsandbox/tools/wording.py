@@ -72,30 +72,35 @@ def _listed(items: Sequence[Recorded], project: str, most: int) -> Iterator[str]
     left_out = special = 0
     for number, item in enumerate(items):
         is_near = number < half or number >= len(items) - half
-        line = _line(item, project)
-        special += line.endswith("]")
-        if is_near or len(items) <= most or (line.endswith("]") and special <= _MANY):
+        remarks = _remarks(item)
+        special += bool(remarks)
+        if is_near or len(items) <= most or (remarks and special <= _MANY):
             if left_out:
                 yield f"  ... {left_out:,} more {item.change.kind.value} ..."
                 left_out = 0
-            yield line
+            yield _line(item, project, remarks)
         else:
             left_out += 1
 
 
-def _line(item: Recorded, project: str) -> str:
+def _line(item: Recorded, project: str, remarks: Sequence[str]) -> str:
     change = item.change
     name = change.path if change.root == project else f"{change.root}/{change.path}"
     name = plain(name) + ("/" if change.type is Type.FOLDER else "")
     if change.target is not None:
         name += f" -> {plain(change.target)}"
-    remarks = [_STATES[item.state]] if item.state in _STATES else []
-    if item.state is State.PENDING and item.is_held:
-        remarks.append("waits for the person's yes: it acts outside the sandbox")
-    remarks += [_FLAGS[flag] for flag in change.flags if flag in _FLAGS]
-    if item.note:
-        remarks.append(plain(item.note.rstrip(".")))
     return f"  {change.kind.value} {name}" + (f" [{'; '.join(remarks)}]" if remarks else "")
+
+
+def _remarks(item: Recorded) -> list[str]:
+    found = [_STATES[item.state]] if item.state in _STATES else []
+    if item.state is State.PENDING and item.is_held:
+        found.append("waits for the person's yes: it acts outside the sandbox")
+    if item.change.flags:
+        found += [_FLAGS[flag] for flag in item.change.flags if flag in _FLAGS]
+    if item.note:
+        found.append(plain(item.note.rstrip(".")))
+    return found
 
 
 def _afterwards(items: Iterable[Recorded]) -> Iterator[str]:

@@ -103,6 +103,10 @@ class ChangesView(Gtk.Box):
         """Of the list, from top to bottom."""
         return list(self._store)
 
+    @property
+    def count(self) -> int:
+        return self._store.get_n_items()
+
     def refresh(self) -> None:
         """Reads them anew; the last call counts."""
         if self._loading is not None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from gettext import gettext as _
 from typing import TYPE_CHECKING, cast
 
@@ -140,11 +140,13 @@ class ChatView(Gtk.Box):
             return
         self._listen(session.entries, "items-changed", self._on_entries)
         self._listen(session, "state-changed", self._on_state)
-        self.column.set_items(list(session))
-        for entry in session:
+        # Once: to go through a list of GLib's takes long.
+        entries = list(session)
+        self.column.set_items(entries)
+        for entry in entries:
             self._watch(entry)
         self.composer.text = session.draft
-        self.composer.set_history(_history(session))
+        self.composer.set_history(_history(entries))
         self._on_state(session)
         self._show_page()
         self.column.scroll_to_end()
@@ -329,10 +331,10 @@ class ChatView(Gtk.Box):
         self.emit(name, value)
 
 
-def _history(session: OpenSession) -> list[str]:
+def _history(entries: Iterable[Entry]) -> list[str]:
     """What the person wrote, as they wrote it."""
     found = []
-    for entry in session:
+    for entry in entries:
         if isinstance(entry, MessageEntry) and entry.role is Role.USER:
             found.append(entry.text)
         elif isinstance(entry, CallEntry) and entry.own:
