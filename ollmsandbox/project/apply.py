@@ -12,10 +12,10 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from .. import trees
 from ..paths import make_folder
-from .alongside import AT_ONCE, Alongside
 from .change import Change, Kind, Recorded, State, Type
 from .exchange import ConflictError, Exchanged, Spot, Step, exchange, make_single, signature
 from .kept import Kept
@@ -23,7 +23,13 @@ from .layers import FOLDER
 from .plain import Plain
 from .tree import Tree, modes_of
 
+if TYPE_CHECKING:
+    from .alongside import Alongside
+
 __all__ = ["Applier", "Recorded", "State"]
+
+# So many are recorded in one transaction; between two, others can write to the database.
+AT_ONCE = 500
 
 
 class Applier:

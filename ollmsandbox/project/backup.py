@@ -71,8 +71,9 @@ def back_up_found(
         return
     around = str(manager.paths.backups)
     with manager.store.transaction():
-        ids = manager.numbers_for(project, [path for path, _ in done])
-        names = link_all(manager, ((ids[path], item) for path, item in done), find)
+        ids, last = manager.numbers_for(project, [path for path, _ in done])
+        numbered = [(ids[path], item) for path, item in done]
+        names = _link_all(manager, numbered, last, find)
         manager.note_backups(
             project,
             [
@@ -87,12 +88,14 @@ def back_up_found(
         )
 
 
-def link_all(
+def _link_all(
     manager: ProjectManager,
     items: Iterable[tuple[int, Recorded]],
+    last: int,
     find: Callable[[Recorded], Spot],
 ) -> list[str | None]:
-    """The names of the backups of the day, for files with the numbers of their records."""
+    """The names of the backups of the day, for files with the numbers of their records; those after
+    the `last` are new."""
     day = time.strftime("%y-%m-%d")
     folder = os.open(make_folder(manager.paths.backups), FOLDER)
     names: list[str | None] = []
@@ -101,7 +104,7 @@ def link_all(
             name = None
             if item.change.old_type is Type.FILE:
                 name = backup_name(number, item.change.path, day)
-                if not _link(find(item), Spot(folder, name)):
+                if not _link(find(item), Spot(folder, name), is_new=number > last):
                     name = None
             names.append(name)
     finally:
@@ -109,12 +112,16 @@ def link_all(
     return names
 
 
-def _link(version: Spot, backup: Spot) -> bool:
+def _link(version: Spot, backup: Spot, *, is_new: bool) -> bool:
     """Nobody writes to a kept version, so the backup may be the same file. True if there is one."""
     try:
         version.link_to(backup)
     except FileExistsError:
-        return True
+        if not is_new:
+            return True
+        # Somebody was killed before this number was in the database: it may be another file's.
+        os.unlink(backup.name, dir_fd=backup.around)
+        return _link(version, backup, is_new=False)
     except FileNotFoundError:
         return False
     except OSError as error:

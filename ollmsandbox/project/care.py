@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence
 from ..paths import Paths
 from .backup import clean_up
 from .manager import ProjectManager
@@ -34,7 +35,8 @@ def take_care(paths: Paths) -> Care:
         clean_up(manager)
         notices += manager.notices
     except OSError as error:
-        errors.append(f"Old versions could not be removed: {error}.")
+        text = N_("Old versions could not be removed: {why}.")
+        errors.append(Sentence(text, why=str(error)))
     except OllmSandboxError as error:
         errors.append(str(error))
     finally:

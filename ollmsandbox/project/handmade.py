@@ -8,7 +8,8 @@ import os
 import stat
 from collections.abc import Callable
 
-from ..errors import OllmSandboxError, ProjectError
+from .. import N_
+from ..errors import OllmSandboxError, ProjectError, Sentence
 from ..paths import Paths
 from ..sandbox.overlay import Overlay, Root
 from .exchange import Spot, copy
@@ -97,7 +98,9 @@ def restore(
     shared where the disk can."""
     seen = version.seen
     if seen is None or not seen.is_file:
-        raise OllmSandboxError(f"That version of {path} is not kept.", version.note)
+        raise OllmSandboxError(
+            N_("That version of {path} is not kept."), Sentence(version.note), path=path
+        )
 
     def make(spot: Spot) -> None:
         tree = Tree(seen.layer)
@@ -124,7 +127,9 @@ class _Work:
         self._past_pending = past_pending
         place = root_of(paths, project, os.path.normpath(path))
         if place is None or not place[1]:
-            raise ProjectError(f"{path} is not in the project.", "Name a file in it.")
+            raise ProjectError(
+                N_("{path} is not in the project."), N_("Name a file in it."), path=path
+            )
         self._root, self._path = place
 
     def run(
@@ -193,13 +198,17 @@ class _Work:
 
     def _check(self, present: Seen | None, based_on: bytes | None) -> None:
         if present is not None and not present.is_file:
-            what = "folder" if present.is_folder else "link" if present.is_link else "special file"
-            raise OllmSandboxError(f"{self._full} is a {what}.", "Name a file.")
+            what = N_("{file} is a special file.")
+            if present.is_folder or present.is_link:
+                what = N_("{file} is a folder.") if present.is_folder else N_("{file} is a link.")
+            raise OllmSandboxError(what, N_("Name a file."), file=self._full)
         if based_on is None:
             return
         if present is None or read_seen(present) != based_on:
             raise OllmSandboxError(
-                f"{self._full} was changed in the meantime.", "Look at it again, then try again."
+                N_("{file} was changed in the meantime."),
+                N_("Look at it again, then try again."),
+                file=self._full,
             )
 
     def _dress(self, file: str, present: Seen | None, mode: int | None) -> None:
@@ -223,7 +232,10 @@ class _Work:
                 continue
             if not found.is_folder:
                 raise OllmSandboxError(
-                    f"{self._root}/{path} is no folder.", "Name the file by its real path."
+                    N_("{root}/{path} is no folder."),
+                    N_("Name the file by its real path."),
+                    root=self._root,
+                    path=path,
                 )
             if os.getuid() == 0:
                 os.chown(f"{upper}/{path}", found.found.st_uid, found.found.st_gid)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from peewee import SQL, fn
 
+from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
 from .models import AgreedRoot, Change, Project, Run, Setting, as_bytes
@@ -124,9 +125,12 @@ class ProjectManager:
         real = _existing_folder(folder)
         if not self.may_be_root(project.path, real):
             raise ProjectError(
-                f"{real} cannot be opened to commands: it holds the project, your home folder, "
-                "or what belongs to this program.",
-                "Choose a folder further down.",
+                N_(
+                    "{folder} cannot be opened to commands: it holds the project, your home "
+                    "folder, or what belongs to this program."
+                ),
+                N_("Choose a folder further down."),
+                folder=real,
             )
         with self.store.transaction():
             AgreedRoot.insert(project=project.id, path=real).on_conflict_ignore().execute()
@@ -177,20 +181,21 @@ class ProjectManager:
                 ((deleted, project.id, os.fsencode(path)) for path in paths),
             )
 
-    def numbers_for(self, project: Project, paths: Sequence[str]) -> dict[str, int]:
-        """The ids of records, and for files without one that which theirs will have. In the same
-        transaction as `note_backups`: until then nobody else can take it."""
+    def numbers_for(self, project: Project, paths: Sequence[str]) -> tuple[dict[str, int], int]:
+        """The ids of records, and for files without one that which theirs will have; and the last
+        one in use. In the same transaction as `note_backups`: until then nobody else can take
+        it."""
         encoded = list(map(as_bytes, paths))
         ids = self._ids(project, encoded)
+        query = "SELECT seq FROM sqlite_sequence WHERE name = 'filerecord'"
+        used = self.store.connection.execute(query).fetchone()
+        last = number = used[0] if used else 0
         if len(ids) < len(encoded):
-            query = "SELECT seq FROM sqlite_sequence WHERE name = 'filerecord'"
-            used = self.store.connection.execute(query).fetchone()
-            last = used[0] if used else 0
             for name in encoded:
                 if name not in ids:
-                    last += 1
-                    ids[name] = last
-        return dict(zip(paths, map(ids.__getitem__, encoded), strict=True))
+                    number += 1
+                    ids[name] = number
+        return dict(zip(paths, map(ids.__getitem__, encoded), strict=True)), last
 
     def note_backups(
         self, project: Project, files: Sequence[tuple[int, str, str | None, bool]]
@@ -276,12 +281,15 @@ class ProjectManager:
             return found[0]
         if not found:
             raise OllmSandboxError(
-                f"There is no run {run_id}.", "`ollmsandbox history` shows those there are."
+                N_("There is no run {run}."),
+                N_("`ollmsandbox history` shows those there are."),
+                run=run_id,
             )
         raise OllmSandboxError(
-            f"Several runs begin with {run_id}.",
-            f"Give more of it: {', '.join(run.id for run in found[:5])}"
-            f"{' ...' if len(found) > 5 else ''}",
+            N_("Several runs begin with {run}."),
+            N_("Give more of it: {runs}"),
+            run=run_id,
+            runs=", ".join(run.id for run in found[:5]) + (" ..." if len(found) > 5 else ""),
         )
 
     def count_states(self, run: Run) -> dict[str, int]:
@@ -303,8 +311,12 @@ def is_below(path: str, folder: str) -> bool:
 def _existing_folder(path: AnyPath) -> str:
     real = os.path.realpath(path)
     if not os.path.isdir(real):
-        what = "is not a folder" if os.path.lexists(real) else "does not exist"
-        raise ProjectError(f"{os.fspath(path)} {what}.", "Choose a folder that is there.")
+        is_there = os.path.lexists(real)
+        raise ProjectError(
+            N_("{path} is not a folder.") if is_there else N_("{path} does not exist."),
+            N_("Choose a folder that is there."),
+            path=os.fspath(path),
+        )
     return real
 
 

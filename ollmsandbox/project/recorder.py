@@ -6,7 +6,6 @@ What is needed only once something has changed is not loaded before.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 DAILY = 86400
 # From so many plain files on, another way to apply them pays.
-MANY = 500
+MANY = 1000
 
 
 class Mode(Enum):
@@ -95,6 +94,8 @@ class Recorder:
         return found
 
     async def settle(self, overlay: Overlay) -> None:
+        import asyncio  # not for who has no loop
+
         self.report = await asyncio.to_thread(self._settle, overlay)
 
     def note_exit(self, exit_code: int) -> None:

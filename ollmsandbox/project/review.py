@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder
 from . import backup, pending, records
@@ -317,7 +318,9 @@ def _choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
         matching = [item for item in items if _is_at(item, path)]
         if not matching:
             raise OllmSandboxError(
-                f"The run did not change {path}.", "`ollmsandbox changes` shows what it changed."
+                N_("The run did not change {path}."),
+                N_("`ollmsandbox changes` shows what it changed."),
+                path=path,
             )
         found.update((item.number, item) for item in matching)
     return [found[number] for number in sorted(found)]

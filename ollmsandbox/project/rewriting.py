@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .. import N_
 from ..errors import OllmSandboxError
 from . import records
 from .change import Kind, Recorded, State, Type
@@ -52,7 +53,9 @@ def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequen
     full = _full(item)
     if item.change.path in records.waiting(manager, item.change.root):
         raise OllmSandboxError(
-            f"Changes to {full} are waiting.", "Apply or discard them first, then try again."
+            N_("Changes to {file} are waiting."),
+            N_("Apply or discard them first, then try again."),
+            file=full,
         )
     seen = find_in_layers([item.change.root], item.change.path)
     present = read_seen(seen) if seen is not None and seen.is_file else None
@@ -129,7 +132,9 @@ def _texts_with(
 
 def _changed(full: str) -> OllmSandboxError:
     return OllmSandboxError(
-        f"This part of {full} was changed in the meantime.", "Look at it again, then try again."
+        N_("This part of {file} was changed in the meantime."),
+        N_("Look at it again, then try again."),
+        file=full,
     )
 
 

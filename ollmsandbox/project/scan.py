@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from .. import N_
 from ..errors import ProjectError
 from . import ignore
 from .manager import SEEN, ProjectManager, is_below
@@ -113,7 +114,9 @@ class Scanner:
         try:
             top = os.open(self._path, _FOLDER)
         except OSError as error:
-            raise ProjectError(f"{self._path} cannot be read: {error.strerror}.") from error
+            raise ProjectError(
+                N_("{folder} cannot be read: {why}."), folder=self._path, why=error.strerror
+            ) from error
         self._exclude = _read_exclude(top)
         try:
             self._enter(top, b"")
@@ -221,7 +224,9 @@ class Scanner:
             try:
                 yield connection
             except sqlite3.IntegrityError as error:
-                raise ProjectError(f"{self._path} is no longer a project.") from error
+                raise ProjectError(
+                    N_("{folder} is no longer a project."), folder=self._path
+                ) from error
 
     def _sweep(self) -> None:
         """Records of files that were not met: gone, back again, or where nobody looked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .. import N_
 from ..errors import OllmSandboxError
 from .manager import ProjectManager
 from .models import Setting
@@ -25,11 +26,17 @@ class Number:
 
     def write(self, manager: ProjectManager, text: str) -> None:
         if not text.isascii() or not text.isdigit() or len(text) > 9:
-            raise OllmSandboxError(f"{text!r} is not a number for {self.name}.", self.what)
+            raise OllmSandboxError(
+                # Translators: {name} is a setting, such as keep-runs-days.
+                N_("{text} is not a number for {name}."),
+                self.what,
+                text=repr(text),
+                name=self.name,
+            )
         with manager.store.transaction():
             Setting.insert(key=self.name, value=text).on_conflict_replace().execute()
 
 
-KEEP_DAYS = Number("keep-runs-days", 30, "For so many days a run can be undone.")
-KEEP_MIB = Number("keep-runs-mib", 2048, "So many MiB of earlier versions are kept in all.")
+KEEP_DAYS = Number("keep-runs-days", 30, N_("For so many days a run can be undone."))
+KEEP_MIB = Number("keep-runs-mib", 2048, N_("So many MiB of earlier versions are kept in all."))
 ALL = (KEEP_DAYS, KEEP_MIB)

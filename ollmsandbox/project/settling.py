@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..sandbox.overlay import Overlay, clock_offset, leftovers
 from . import backup, kept, pending, records
-from .alongside import Alongside
 from .apply import Applier
 from .change import Change, ChangeSet, Kind, Recorded, State, Type
 from .changes import scan
@@ -25,6 +26,9 @@ from .parents import closed_folders, implied_parents
 from .recorder import MANY, Mode, Report, nothing
 from .review import Review
 
+if TYPE_CHECKING:
+    from .alongside import Alongside
+
 # A clock that is set back by less is taken for a measuring error.
 _JITTER = 1_000_000
 _SLACK = 1_000_000_000
@@ -35,9 +39,10 @@ def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
     for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
         if not os.path.isdir(root.path):
             raise OllmSandboxError(
-                f"{root.path} is gone; what the command wrote to it is kept in "
-                f"{overlay.upper(name)}.",
-                "Put the folder back and run any command in it.",
+                N_("{root} is gone; what the command wrote to it is kept in {folder}."),
+                N_("Put the folder back and run any command in it."),
+                root=root.path,
+                folder=overlay.upper(name),
             )
         # What waited when the run began may have been applied since.
         waits = root.pending and os.path.isdir(root.pending)
@@ -212,6 +217,8 @@ class Settling:
     ) -> list[Recorded]:
         done: dict[int, Recorded] = {}
         versions = self._paths.versions / job.run_id
+        written = {} if fresh else records.signatures(self._manager, job.run_id)
+        since = Journal.of_run(overlay.folder).written_at()
 
         def waits(item: Recorded) -> bool:
             return bool(item.change.flags) and item.is_held and not job.agreed
@@ -229,19 +236,40 @@ class Settling:
             applier = Applier(root, versions, job.run_id, self._step, resumed=not fresh)
             try:
                 closed = (job.closed or {}).get(root, {})
+                alongside = None
                 if fresh and is_own and plain >= self._many:
-                    with Alongside(self._manager, project, job.run_id, source) as alongside:
+                    alongside = self._send_clerk(overlay, project, source)
+                if alongside:
+                    with alongside:
                         applied = applier.apply(
                             chosen, source, closed=closed, fresh=True, alongside=alongside
                         )
-                    self._recorded |= alongside.recorded
-                    self._exchanged[root] = applier.exchanged
+                    if alongside.is_done:
+                        self._recorded |= alongside.recorded
+                        self._exchanged[root] = applier.exchanged
+                    else:
+                        kept.put_by_number(source, versions, applier.exchanged)
                 else:
                     applied = applier.apply(chosen, source, closed=closed, fresh=fresh)
+                if not fresh:
+                    is_moved = os.stat(root).st_dev == _device(source)
+                    applied = [_only_ours(item, written, since, is_moved) for item in applied]
                 done.update((item.number, item) for item in applied)
             finally:
                 applier.close()
         return [done.get(item.number, item) for item in job.items]
+
+    def _send_clerk(self, overlay: Overlay, project: Project, layer: str) -> Alongside | None:
+        # Here: it is needed for few runs.
+        from .alongside import Alongside
+        from .clerk import Errand
+
+        errand = Errand(self._paths, project.id, overlay.folder, layer, os.getpid())
+        alongside = Alongside.send(errand, overlay.overlay_map.values())
+        if alongside:
+            # It writes back for both, in the end.
+            self._manager.store.write_back_later()
+        return alongside
 
     def _keep_exchanged(self, job: Job, done: Sequence[Recorded]) -> None:
         versions = self._paths.versions / job.run_id
@@ -287,6 +315,38 @@ class Settling:
             left = {change.path for change in pending.prune(layer, root).changes}
             here = [i for i in done if i.change.root == root and i.state is State.APPLIED]
             records.renew_waiting(self._manager, here, left)
+
+
+def _device(layer: str) -> int:
+    try:
+        return os.stat(layer).st_dev
+    except FileNotFoundError:
+        return -1
+
+
+def _only_ours(
+    item: Recorded, written: Mapping[int, tuple[str, str]], since: int, is_moved: bool
+) -> Recorded:
+    """After a kill: what is at a place may be what somebody else has put there by now. If it was
+    not yet written down what we left, it counts as ours only if it is as old as the command; else
+    an undo has to ask."""
+    if item.state is not State.APPLIED or not item.after:
+        return item
+    if item.number in written:
+        before, after = written[item.number]
+        return item._replace(before=before, after=after)
+    change, place = item.change, f"{item.change.root}/{item.change.path}"
+    try:
+        if change.type is Type.LINK:
+            is_ours = os.readlink(place) == change.target
+        else:
+            found = os.lstat(place)
+            is_ours = found.st_mtime_ns <= since
+            if is_moved and change.inode:
+                is_ours &= found.st_ino == change.inode
+    except OSError:
+        is_ours = False
+    return item if is_ours else item._replace(after="")
 
 
 def _uppers(overlay: Overlay) -> dict[str, str]:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from peewee import PeeweeException, SqliteDatabase
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence
 from ..paths import Paths, make_folder
+from . import reserve
 from .models import OPENED, TABLES, ChatMessage, ChatSession, Question
 
 
@@ -59,7 +61,7 @@ class Store:
         )
         try:
             with OPENED.use(self.database):
-                self._open()
+                self._open_if_full()
             OPENED.last = self.database
         except BaseException as error:
             self.close()
@@ -76,6 +78,16 @@ class Store:
     def close(self) -> None:
         """End the connection of this thread."""
         self.database.close()
+
+    def write_back_later(self) -> None:
+        """On this connection, not whenever the log has grown: that would have to wait for the disk.
+        Somebody has to `write_back()` in the end."""
+        self.connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def write_back(self) -> None:
+        """From the log to the file, as far as nobody else uses it."""
+        with self.errors_told():
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -99,6 +111,18 @@ class Store:
     @property
     def _doubt(self) -> Path:
         return self.file.with_name("ollmsandbox.db-doubt")
+
+    def _open_if_full(self) -> None:
+        try:
+            self._open()
+        except (OllmSandboxError, OSError):
+            self.close()
+            # SQLite needs some room even to read.
+            if not reserve.give(self.file.parent):
+                raise
+            self._open()
+        else:
+            reserve.keep(self.file.parent)
 
     def _open(self) -> None:
         self._make_file()
@@ -128,8 +152,9 @@ class Store:
         version: int = self.connection.execute("PRAGMA user_version").fetchone()[0]
         if version > len(MIGRATIONS):
             raise OllmSandboxError(
-                f"This program is older than its database ({self.file}).",
-                "Install the newer version of OLLM Sandbox again.",
+                N_("This program is older than its database ({file})."),
+                N_("Install the newer version of OLLM Sandbox again."),
+                file=self.file,
             )
         if version:
             self.connection.execute("SELECT * FROM setting LIMIT 1").fetchone()
@@ -157,11 +182,12 @@ class Store:
         for suffix in ("-wal", "-shm", ""):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
-        self.notices.append(
-            f"The database was damaged and a new one was begun; the old one is {aside}. "
+        text = N_(
+            "The database was damaged and a new one was begun; the old one is {aside}. "
             "Your files are not affected, but the list of projects and what could be undone "
             "are gone."
         )
+        self.notices.append(Sentence(text, aside=aside))
 
     def _make_current(self) -> None:
         version = self._version()
@@ -206,8 +232,9 @@ class Store:
 
     def _busy(self) -> OllmSandboxError:
         return OllmSandboxError(
-            f"Another program keeps the database locked ({self.file}).",
-            "Wait until it is done, or close it, and try again.",
+            N_("Another program keeps the database locked ({file})."),
+            N_("Wait until it is done, or close it, and try again."),
+            file=self.file,
         )
 
     def _explained(self, error: Exception) -> OllmSandboxError:
@@ -216,18 +243,25 @@ class Store:
             return self._busy()
         if code in _BROKEN:
             return OllmSandboxError(
-                f"The database is damaged ({self.file}).",
-                "Start the program again: it sets the damaged file aside and begins a new one.",
+                N_("The database is damaged ({file})."),
+                N_("Start the program again: it sets the damaged file aside and begins a new one."),
+                file=self.file,
             )
         if self.file.is_dir():
             return OllmSandboxError(
-                f"There is a folder where the database should be: {self.file}.",
-                "Move it away and try again.",
+                N_("There is a folder where the database should be: {file}."),
+                N_("Move it away and try again."),
+                file=self.file,
             )
-        why = error.strerror if isinstance(error, OSError) else error
+        why = error.strerror if isinstance(error, OSError) else str(error)
         return OllmSandboxError(
-            f"The database cannot be used ({self.file}): {why}.",
-            "See whether the disk is full, and whether you may write to this file and its folder.",
+            N_("The database cannot be used ({file}): {why}."),
+            N_(
+                "See whether the disk is full, and whether you may write to this file and its "
+                "folder."
+            ),
+            file=self.file,
+            why=why,
         )
 
 
