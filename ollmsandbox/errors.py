@@ -1,17 +1,61 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What can go wrong, in sentences for the person who has to act on it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import N_
+
+
+class Sentence(str):
+    """English to whoever takes it for a text: logs, records, models, the command line. Whoever
+    shows it to a person can have it in their language. A field may be a sentence, too."""
+
+    _template: str
+    _fields: dict[str, object]
+
+    def __new__(cls, template: str, /, **fields: object) -> Sentence:
+        # What is in a field is never taken for a format.
+        sentence = super().__new__(cls, template.format_map(fields) if fields else template)
+        sentence._template, sentence._fields = template, fields
+        return sentence
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, object]]:
+        return (self._template,), self._fields
+
+    def translated(self, say: Callable[[str], str]) -> str:
+        # To gettext, the empty text means what it knows of the translation itself.
+        template = say(self._template) if self._template else ""
+        fields = {
+            name: field.translated(say) if isinstance(field, Sentence) else field
+            for name, field in self._fields.items()
+        }
+        return template.format_map(fields) if fields else template
+
+
+def sentence(text: str, /, **fields: object) -> Sentence:
+    """One that is made already has its fields."""
+    return text if isinstance(text, Sentence) else Sentence(text, **fields)
+
+
+def in_lines(*texts: str) -> Sentence:
+    """One below the other, without those that are empty."""
+    lines = {f"line{number}": text for number, text in enumerate(texts) if text}
+    return Sentence("\n".join(f"{{{name}}}" for name in lines), **lines)
+
 
 class OllmSandboxError(Exception):
-    """Base of all our errors: what happened, and what to do about it where that is known."""
+    """Base of all our errors: what happened, and what to do about it where that is known. Both
+    are marked for translation, or another error's; `str` of an error is a Sentence as well."""
 
-    def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+    def __init__(self, message: str, remedy: str = "", /, **fields: object) -> None:
+        self.message = sentence(message, **fields)
+        self.remedy = sentence(remedy, **fields)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
-        return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+        return in_lines(self.message, self.remedy)
 
 
 class SandboxError(OllmSandboxError):
@@ -26,7 +70,9 @@ class WorkingDirError(OllmSandboxError):
     """The working folder is not there."""
 
     def __init__(self, working_dir: str) -> None:
-        super().__init__(f"ERROR: Working directory does not exist: {working_dir}")
+        super().__init__(
+            N_("ERROR: Working directory does not exist: {folder}"), folder=working_dir
+        )
 
 
 class ProfileError(OllmSandboxError):

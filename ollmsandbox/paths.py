@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from . import N_
 from .errors import OllmSandboxError
 
 _NAME = "ollmchat"
@@ -33,7 +34,7 @@ class Paths:
         _check_owner(home)
         if not home.is_absolute():
             raise OllmSandboxError(
-                "It is not known where your home folder is.", "Set HOME to its full path."
+                N_("It is not known where your home folder is."), N_("Set HOME to its full path.")
             )
 
         def xdg(variable: str, default: str) -> Path:
@@ -126,8 +127,8 @@ class Paths:
             if _make_private(folder):
                 return folder
         raise OllmSandboxError(
-            "There is no folder for temporary files outside your home folder.",
-            "Make /dev/shm or /tmp writable, or set XDG_RUNTIME_DIR.",
+            N_("There is no folder for temporary files outside your home folder."),
+            N_("Make /dev/shm or /tmp writable, or set XDG_RUNTIME_DIR."),
         )
 
     def _secret_name(self) -> str:
@@ -154,7 +155,9 @@ def _check_owner(home: Path) -> None:
         return  # not there; said where it is needed
     if os.getuid() == 0 != owner:
         raise OllmSandboxError(
-            f"You are root, but HOME is another user's: {home}.", "Use sudo -H, or set HOME."
+            N_("You are root, but HOME is another user's: {home}."),
+            N_("Use sudo -H, or set HOME."),
+            home=home,
         )
 
 
@@ -172,7 +175,9 @@ def make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise OllmSandboxError(f"{folder} cannot be made: {error.strerror}.") from error
+        raise OllmSandboxError(
+            N_("{folder} cannot be made: {why}."), folder=folder, why=error.strerror
+        ) from error
     return folder
 
 

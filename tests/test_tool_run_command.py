@@ -63,6 +63,19 @@ def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
     assert agent.looking.events[0].path.endswith("seen")
 
 
+def test_what_could_not_be_finished_is_finished_before_the_next_one(agent: Agent) -> None:
+    file, paths = agent.person.project / "file", agent.person.paths
+    file.write_text("old")
+    paths.backups.parent.mkdir(parents=True, exist_ok=True)
+    paths.backups.write_text("not a folder")
+    assert "cannot be made" in agent.run("echo new > file").text
+    assert [*paths.cache.glob("overlay-*")]
+    paths.backups.unlink()
+    assert agent.run("cat file").text == "new"
+    assert not [*paths.cache.glob("overlay-*")]
+    assert [copy.read_text() for copy in paths.backups.iterdir()] == ["old"]
+
+
 def test_it_runs_on_a_loop_without_glib_too(agent: Agent) -> None:
     request = RunCommand(agent.bench).read({"command": "touch a"})
     outcome = asyncio.run(request.execute(agent.looking))

@@ -8,6 +8,8 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from .. import N_
+from ..errors import Sentence
 from .clerk import Clerk
 from .history import History, title_from
 from .open_lock import OpenLock
@@ -80,7 +82,7 @@ class Book:
 
     async def close(self) -> None:
         if not await self._clerk.flushed(_PATIENCE):
-            self.tell("The end of this session could not be written.")
+            self.tell(Sentence(N_("The end of this session could not be written.")))
         self._clerk.close()
         await asyncio.to_thread(self._clerk.join, _PATIENCE)
         self._lock.release()
@@ -93,4 +95,5 @@ class Book:
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
-                loop.call_soon_threadsafe(self.tell, f"The session is not being written: {why}")
+                notice = Sentence(N_("The session is not being written: {why}"), why=why)
+                loop.call_soon_threadsafe(self.tell, notice)

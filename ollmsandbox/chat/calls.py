@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence
 from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.monitor import Event as FileEvent
 from ..sandbox.plan import Plan
@@ -21,7 +22,7 @@ from .messages import ToolCall
 # The same call may fail so often, one time after the other, before it is refused.
 _PATIENCE = 3
 _MOST_SHOWN = 200
-SAME_ID = "Two calls of this reply had the same id. Give each call an id of its own."
+SAME_ID = N_("Two calls of this reply had the same id. Give each call an id of its own.")
 
 
 @dataclass
@@ -121,11 +122,16 @@ class Caller:
         if tool is None:
             names = ", ".join(sorted(self._tools)) or "none"
             name = call.name[:_MOST_SHOWN]
-            raise OllmSandboxError(f"There is no tool {name!r}. The tools are: {names}.")
+            raise OllmSandboxError(
+                N_("There is no tool {name}. The tools are: {names}."), name=repr(name), names=names
+            )
         if self._times >= _PATIENCE and self._last_failed == _key(call):
             raise OllmSandboxError(
-                f"This very call failed {self._times} times in a row, so it was not tried again. "
-                "Do something else."
+                N_(
+                    "This very call failed {times} times in a row, so it was not tried again. Do "
+                    "something else."
+                ),
+                times=self._times,
             )
         try:
             return tool.read(call.arguments, call.id)
@@ -133,7 +139,7 @@ class Caller:
             raise
         except Exception as error:
             report(error)
-            raise OllmSandboxError(f"The call cannot be read: {error}") from error
+            raise OllmSandboxError(N_("The call cannot be read: {why}"), why=str(error)) from error
 
     async def _side_by_side(self, batch: Sequence[tuple[Doing, RequestBase]]) -> None:
         self._enter(State.RUNNING)
@@ -150,7 +156,8 @@ class Caller:
             return Outcome(_as_error(error), ok=False, verdict=doing.verdict)
         except Exception as error:  # noqa: BLE001 - one tool's mistake must not end the session
             report(error)
-            return Outcome(f"ERROR: The tool failed: {error}", ok=False, verdict=doing.verdict)
+            text = Sentence(N_("ERROR: The tool failed: {why}"), why=str(error))
+            return Outcome(text, ok=False, verdict=doing.verdict)
         finally:
             self.answered(doing)
 
@@ -235,4 +242,4 @@ def _in_one_line(call: ToolCall) -> str:
 
 def _as_error(error: OllmSandboxError) -> str:
     text = str(error)
-    return text if text.startswith("ERROR") else f"ERROR: {text}"
+    return text if text.startswith("ERROR") else Sentence(N_("ERROR: {what}"), what=text)

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .. import N_
+from ..errors import Sentence
 from .messages import Message, Role, ToolSpec
 
 # Of a text nothing is known before a server has counted it.
@@ -142,14 +144,28 @@ class Context:
     def _notice(self, shortened: int, dropped: int) -> str:
         more = len(self._shortened) - shortened
         gone = len(self._dropped) - dropped
-        parts = []
-        if more:
-            parts.append(f"the output of {more} earlier call{'s' * (more > 1)} was shortened")
-        if gone:
-            parts.append(f"{gone} earlier message{'s were' if gone > 1 else ' was'} left out")
-        if not parts:
+        if not more and not gone:
             return ""
-        return f"To make room for the model, {' and '.join(parts)}. The history keeps all of it."
+        shorter = Sentence(
+            N_("the output of {number} earlier call was shortened")
+            if more == 1
+            else N_("the output of {number} earlier calls was shortened"),
+            number=more,
+        )
+        without = Sentence(
+            N_("{number} earlier message was left out")
+            if gone == 1
+            else N_("{number} earlier messages were left out"),
+            number=gone,
+        )
+        what = without if gone else shorter
+        if more and gone:
+            # Translators: such as "the output of 3 earlier calls was shortened and 1 earlier
+            # message was left out".
+            what = Sentence(N_("{shorter} and {without}"), shorter=shorter, without=without)
+        # Translators: {what} is such as "3 earlier messages were left out".
+        text = N_("To make room for the model, {what}. The history keeps all of it.")
+        return Sentence(text, what=what)
 
 
 def _raw(messages: Sequence[Message]) -> int:

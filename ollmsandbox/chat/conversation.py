@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence
 from ..tools.base import Outcome, Tool
 from ..tools.workbench import Workbench
 from .answers import GRACE, OUT_OF_TIME, STOPPED, Answers
@@ -35,7 +36,9 @@ from .replies import Replies
 from .stored import Entry
 
 T = TypeVar("T")
-_CUT_OFF = "The answer was cut off: the model has no room for more."
+_CUT_OFF = Sentence(N_("The answer was cut off: the model has no room for more."))
+_OTHERWISE = Sentence(N_("Say it in other words, or take another model."))
+_OUR_FAULT = N_("Something went wrong in this program: {error}")
 
 
 class Conversation:
@@ -86,7 +89,7 @@ class Conversation:
     async def say(self, text: str) -> TurnEnded:
         """Returns when the model is done, was stopped or reached a limit."""
         if self.model is None:
-            raise OllmSandboxError("No model is chosen.", "Choose one first.")
+            raise OllmSandboxError(N_("No model is chosen."), N_("Choose one first."))
         self._check_idle()
         self._begin(text)
         message = Message(Role.USER, text, at=time.time())
@@ -124,7 +127,9 @@ class Conversation:
 
     def _check_idle(self) -> None:
         if self._task is not None:
-            raise OllmSandboxError("The last turn is not over.", "Stop it, or wait for its end.")
+            raise OllmSandboxError(
+                N_("The last turn is not over."), N_("Stop it, or wait for its end.")
+            )
 
     def _begin(self, text: str) -> None:
         self._answers.begin()
@@ -165,7 +170,7 @@ class Conversation:
             ended = TurnEnded(End.FAILED, str(error))
         except Exception as error:  # noqa: BLE001 - said, and the session goes on
             report(error)
-            ended = TurnEnded(End.FAILED, f"Something went wrong in this program: {error!r}")
+            ended = TurnEnded(End.FAILED, Sentence(_OUR_FAULT, error=repr(error)))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -181,7 +186,7 @@ class Conversation:
             if reply.is_empty:
                 self._withdraw(reply, number)
                 if was_empty:
-                    return TurnEnded(End.EMPTY, "Say it in other words, or take another model.")
+                    return TurnEnded(End.EMPTY, _OTHERWISE)
                 was_empty = True
                 continue
             was_empty = False
@@ -202,7 +207,7 @@ class Conversation:
         """What the model answers, and the number it has in the book."""
         model = self.model
         if model is None:
-            raise ProviderError("No model is chosen.", "Choose one first.")
+            raise ProviderError(N_("No model is chosen."), N_("Choose one first."))
         number = self._book.take_number() if self._book else 0
         self._enter(State.WAITING)
         growing = Growing(model.name, self._grew, lambda m: self._save(number, m))

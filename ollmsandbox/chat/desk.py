@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from .. import N_
 from ..paths import Paths
 from ..permission.provider import Provider
 from ..permission.request import Asker
@@ -38,12 +39,19 @@ class Chosen:
 class Desk:
     """For one person at one front; several sessions may be open."""
 
-    def __init__(self, paths: Paths, environ: Mapping[str, str], asker: Asker) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        environ: Mapping[str, str],
+        asker: Asker,
+        say: Callable[[str], str] = str,
+    ) -> None:
+        """`say` translates, at a front that does."""
         self.paths = paths
         self.environ = environ
         self.manager = ProjectManager(paths)
         self.history = History(self.manager)
-        self.connections = ConnectionStore(paths, environ)
+        self.connections = ConnectionStore(paths, environ, say=say)
         self._asker = asker
         self.rules = RuleStore(paths)
 
@@ -58,7 +66,9 @@ class Desk:
             models = await server.models()
             if not models:
                 raise ProviderError(
-                    f"{found.name} has no model.", "Fetch one there first, or use another server."
+                    N_("{server} has no model."),
+                    N_("Fetch one there first, or use another server."),
+                    server=found.name,
                 )
             name = models[0].name
         return Chosen(found, server.model(name))

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
+from .. import N_
 from .events import Event, TextGrew, ThinkingGrew
 from .messages import Message, Role, ToolCall
 from .providers.base import Called, Piece, ProviderError, Text, Thinking, Usage
@@ -83,7 +84,7 @@ class Growing:
                 return
             self._size += len(piece.text)
             if self._size > _MOST_CHARACTERS:
-                raise ProviderError("The model's answer does not end; it was cut off.")
+                raise ProviderError(N_("The model's answer does not end; it was cut off."))
             is_text = isinstance(piece, Text)
             (self._text if is_text else self._thinking).append(piece.text)
             self._emit(TextGrew(piece.text) if is_text else ThinkingGrew(piece.text))
@@ -91,7 +92,9 @@ class Growing:
                 self._timer = asyncio.get_running_loop().call_later(_SAVE, self._save_now)
         elif isinstance(piece, Called):
             if len(self.calls) >= _MOST_CALLS:
-                raise ProviderError("The model asks for too many tools at once; it was cut off.")
+                raise ProviderError(
+                    N_("The model asks for too many tools at once; it was cut off.")
+                )
             self.calls.append(piece.call)
         elif isinstance(piece, Usage):
             self.usage = piece

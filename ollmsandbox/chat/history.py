@@ -9,6 +9,7 @@ import time
 
 from peewee import JOIN, fn
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
 from ..project.apply import Recorded, State
@@ -73,7 +74,9 @@ class History:
             return _info(rows[0])
         if rows and beginning:
             raise OllmSandboxError(
-                f"Several sessions begin with {beginning}.", "Give more of the id."
+                N_("Several sessions begin with {beginning}."),
+                N_("Give more of the id."),
+                beginning=beginning,
             )
         raise _no_session(beginning)
 
@@ -107,7 +110,7 @@ class History:
     def rename(self, session_id: str, title: str) -> None:
         shown = title_from(title)
         if not shown:
-            raise OllmSandboxError("A session needs a name.")
+            raise OllmSandboxError(N_("A session needs a name."))
         self._update(session_id, title=shown)
 
     def note_model(self, session_id: str, model: str, connection: str) -> None:
@@ -128,7 +131,7 @@ class History:
 
     def undelete(self, session_id: str) -> None:
         if session_id not in self._deleted:
-            raise OllmSandboxError("The session cannot be brought back any more.")
+            raise OllmSandboxError(N_("The session cannot be brought back any more."))
         session, messages = self._deleted[session_id]
         with self.manager.store.transaction():
             for row in (session, *messages):
@@ -224,7 +227,9 @@ class History:
 
 def _no_session(session_id: str) -> OllmSandboxError:
     return OllmSandboxError(
-        f"There is no session {session_id}.", "`ollmsandbox sessions list` shows those there are."
+        N_("There is no session {session}."),
+        N_("`ollmsandbox sessions list` shows those there are."),
+        session=session_id,
     )
 
 

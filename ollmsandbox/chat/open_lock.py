@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder
 
@@ -25,8 +26,8 @@ class OpenLock:
             except BlockingIOError:
                 os.close(descriptor)
                 raise OllmSandboxError(
-                    "This session is open in another program.",
-                    "Close it there first, or begin a new session.",
+                    N_("This session is open in another program."),
+                    N_("Close it there first, or begin a new session."),
                 ) from None
             # Who had it before may have removed the file between the two steps.
             if os.fstat(descriptor).st_nlink:

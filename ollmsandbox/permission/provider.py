@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence
 from .request import Answer, Asker, Audit, PermissionRequest, Source, Unanswered, Verdict
 from .rules import Key, Rule, key_of
 from .store import RuleStore
@@ -30,7 +31,7 @@ class NobodyAsks:
     """Where nobody is there to be asked."""
 
     async def ask(self, request: PermissionRequest) -> Answer:
-        raise Unanswered("Nobody is there to be asked.")
+        raise Unanswered(N_("Nobody is there to be asked."))
 
 
 class Provider:
@@ -83,10 +84,10 @@ class Provider:
         if key is not None and (found := await self._look_up(key)):
             return found
         if len(self._waiting) >= MOST_WAITING:
-            self._notice(
-                f"More than {MOST_WAITING} questions were waiting for you; further ones were "
-                "denied."
+            text = N_(
+                "More than {number} questions were waiting for you; further ones were denied."
             )
+            self._notice(Sentence(text, number=MOST_WAITING))
             return Answer.DENY, Source.NOBODY
         waiting = _Waiting(key, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
@@ -135,7 +136,8 @@ class Provider:
         error = asked.exception()
         if error is not None:
             if not isinstance(error, Unanswered):
-                self._notice(f"You could not be asked, so it was denied: {error}")
+                text = N_("You could not be asked, so it was denied: {why}")
+                self._notice(Sentence(text, why=str(error)))
             return Answer.DENY, Source.NOBODY
         answer = asked.result()
         if answer not in request.answers:
@@ -163,7 +165,8 @@ class Provider:
             await asyncio.to_thread(self._store.add, rule)
         except OllmSandboxError as error:
             self._session[rule.key] = rule.answer, Source.SESSION
-            self._notice(f"Your answer holds for this session only. {error}")
+            text = N_("Your answer holds for this session only. {why}")
+            self._notice(Sentence(text, why=str(error)))
         else:
             # From here on the file says it, so that it can be forgotten there.
             if self._session.get(rule.key) == (rule.answer, Source.SAVED):
@@ -184,7 +187,8 @@ class Provider:
         try:
             what(self._audit)
         except OllmSandboxError as error:
-            self._notice(f"A question and its answer could not be recorded. {error}")
+            text = N_("A question and its answer could not be recorded. {why}")
+            self._notice(Sentence(text, why=str(error)))
 
     def _pass_on_notices(self) -> None:
         for notice in self._store.take_notices():

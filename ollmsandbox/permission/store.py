@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence
 from ..paths import Paths, make_folder, write_atomically
 from . import rule_file
 from .request import Answer
@@ -97,10 +98,10 @@ class RuleStore:
                 self._keep_comments(loaded.text)
             write_atomically(target, text, durably=True)
         except OSError as error:
-            raise _cannot(self.file, "written", error) from error
+            raise _cannot(N_("{file} cannot be written: {why}."), self.file, error) from error
         except UnicodeEncodeError as error:
             raise OllmSandboxError(
-                f"{self.file} cannot hold a name that is not valid UTF-8."
+                N_("{file} cannot hold a name that is not valid UTF-8."), file=self.file
             ) from error
         self._loaded = None
 
@@ -111,8 +112,10 @@ class RuleStore:
             if [entry.rule for entry in rule_file.parse(text)] == rules:
                 return text
         except RuleFileError as error:
-            raise OllmSandboxError(f"{self.file} cannot hold this rule: {error}") from error
-        raise OllmSandboxError(f"{self.file} cannot hold this rule.")
+            raise OllmSandboxError(
+                N_("{file} cannot hold this rule: {why}"), file=self.file, why=str(error)
+            ) from error
+        raise OllmSandboxError(N_("{file} cannot hold this rule."), file=self.file)
 
     def _keep_comments(self, text: str) -> None:
         if not any(line.lstrip().startswith("#") or " #" in line for line in text.splitlines()):
@@ -121,9 +124,8 @@ class RuleStore:
             return
         kept = self._free_name("before")
         write_atomically(kept, text)
-        self._notices.append(
-            f"{self.file} was laid out anew. As it was, with your comments, it is {kept}."
-        )
+        text = N_("{file} was laid out anew. As it was, with your comments, it is {kept}.")
+        self._notices.append(Sentence(text, file=self.file, kept=kept))
 
     def _load(self) -> _Loaded:
         signature = self._signature()
@@ -149,13 +151,14 @@ class RuleStore:
         except FileNotFoundError:
             return _Loaded(None)
         except OSError as error:
-            return self._in_trouble(f"{_cannot(self.file, 'read', error)}", signature)
+            trouble = _cannot(N_("{file} cannot be read: {why}."), self.file, error)
+            return self._in_trouble(trouble.message, signature)
         except RuleFileError as first:
             return self._doubt(first, signature)
         return _Loaded(signature, text, entries)
 
-    def _in_trouble(self, trouble: str, signature: _Signature | None) -> _Loaded:
-        self._notices.append(f"{trouble} No rule in it holds.")
+    def _in_trouble(self, trouble: Sentence, signature: _Signature | None) -> _Loaded:
+        self._notices.append(Sentence(N_("{trouble} No rule in it holds."), trouble=trouble))
         return _Loaded(signature, trouble=trouble)
 
     def _doubt(self, first: RuleFileError, signature: _Signature | None) -> _Loaded:
@@ -165,13 +168,17 @@ class RuleStore:
         try:
             aside = self._set_aside(signature)
         except (OSError, OllmSandboxError) as error:
-            return self._in_trouble(f"{self.file}, {first} ({error})", signature)
+            text = N_("{file}, {mistake} ({why})")
+            trouble = Sentence(text, file=self.file, mistake=str(first), why=str(error))
+            return self._in_trouble(trouble, signature)
         if aside is None:
             return self._read(self._signature())
-        self._notices.append(
-            f"{self.file}, {first} It was set aside as {aside}, and none of its rules holds: mend "
-            "it there and rename it."
+        # Translators: {mistake} is such as "line 3: it is not UTF-8 text."
+        text = N_(
+            "{file}, {mistake} It was set aside as {aside}, and none of its rules holds: mend it "
+            "there and rename it."
         )
+        self._notices.append(Sentence(text, file=self.file, mistake=str(first), aside=aside))
         return _Loaded(None)
 
     def _set_aside(self, signature: _Signature | None) -> Path | None:
@@ -188,18 +195,18 @@ class RuleStore:
         descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise RuleFileError("line 1: it is not a file.")
+                raise RuleFileError(N_("line 1: it is not a file."))
             with open(descriptor, "rb", closefd=False) as file:
                 data = file.read(_LARGEST + 1)
         finally:
             os.close(descriptor)
         if len(data) > _LARGEST:
-            raise RuleFileError("line 1: it is too large.")
+            raise RuleFileError(N_("line 1: it is too large."))
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            raise RuleFileError(f"line {line}: it is not UTF-8 text.") from error
+            raise RuleFileError(N_("line {line}: it is not UTF-8 text."), line=line) from error
         return text, tuple(entry.rule for entry in rule_file.parse(text))
 
     def _free_name(self, why: str) -> Path:
@@ -221,12 +228,14 @@ class RuleStore:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise _cannot(lock, "opened", error) from error
+            raise _cannot(N_("{file} cannot be opened: {why}."), lock, error) from error
         try:
             end = time.monotonic() + _PATIENCE
             while not _locked(descriptor):
                 if time.monotonic() > end:
-                    raise OllmSandboxError(f"Another program has held {self.file} for too long.")
+                    raise OllmSandboxError(
+                        N_("Another program has held {file} for too long."), file=self.file
+                    )
                 time.sleep(0.02)
             self._is_alone = True
             yield
@@ -243,5 +252,6 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
-def _cannot(file: Path, done: str, error: OSError) -> OllmSandboxError:
-    return OllmSandboxError(f"{file} cannot be {done}: {error.strerror}.")
+def _cannot(text: str, file: Path, error: OSError) -> OllmSandboxError:
+    """The text is marked for translation, and names the file and why."""
+    return OllmSandboxError(text, file=file, why=error.strerror)

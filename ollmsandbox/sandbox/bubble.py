@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from ..errors import SandboxError
+from .. import N_
+from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, make_folder
 from . import profile_file
 from .host import Host
@@ -151,7 +152,9 @@ class Bubble:
         check_words(argv)
         self.plan  # noqa: B018 - what is wrong with it is said before anything is made
         if self._is_spent:
-            raise SandboxError("This sandbox has run a command already.", "Make another one.")
+            raise SandboxError(
+                N_("This sandbox has run a command already."), N_("Make another one.")
+            )
         self._is_spent = True
         if self._rootfs is None:
             return await self._exec_and_settle(argv, sinks, stdin)
@@ -253,10 +256,12 @@ class Bubble:
             self._paths, self._environ, writable=(self.project,), mounts=self._host.mounts
         )
         if not found.can_wrap:
-            miss = found.misses[0]
+            cause, remedy = found.why_not()
             raise SandboxError(
-                f"Commands cannot be sandboxed here: {miss.cause}",
-                f"{miss.remedy}\nSee `ollmsandbox doctor`.",
+                N_("Commands cannot be sandboxed here: {cause}"),
+                N_("{remedy}\nSee `ollmsandbox doctor`."),
+                cause=cause,
+                remedy=remedy,
             )
         return found
 
@@ -346,8 +351,8 @@ class Bubble:
                 await readable(self._first)
         except TimeoutError as error:
             raise SandboxError(
-                "A process of the command does not end: it waits for a disk or a device.",
-                "What it changed is looked at when the program is started next.",
+                N_("A process of the command does not end: it waits for a disk or a device."),
+                N_("What it changed is looked at when the program is started next."),
             ) from error
         os.close(self._first)
         self._first = -1
@@ -363,11 +368,11 @@ class Bubble:
             # bwrap's own words went where the command's errors would have gone.
             said = self._error or ("" if told else result.stderr.text.strip())
             what = (
-                "The sandbox broke off; what the command did until then is done."
+                N_("The sandbox broke off; what the command did until then is done.")
                 if self._begun and not said
-                else "The sandbox could not be started; the command did not run."
+                else N_("The sandbox could not be started; the command did not run.")
             )
-            raise SandboxError(f"{what}\n{said}".rstrip(), "See `ollmsandbox doctor`.")
+            raise SandboxError(in_lines(Sentence(what), said), N_("See `ollmsandbox doctor`."))
         return result
 
 

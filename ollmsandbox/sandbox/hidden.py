@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
+from .. import N_
 from ..errors import ProfileError
 from ..paths import Paths, home_on_record, real_path
 from .host import below, folders_of
@@ -51,8 +52,10 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
             hidden[os.path.realpath(environ[variable])] = None
     for name in hidden.keys() & set(folders_of(home)):
         raise ProfileError(
-            f"The profile {profile.name!r} hides {name}, and with it your home folder.",
-            "Hide what is in it instead.",
+            N_("The profile {profile} hides {name}, and with it your home folder."),
+            N_("Hide what is in it instead."),
+            profile=repr(profile.name),
+            name=name,
         )
     for own in paths.own:
         hidden[seen.folder(str(own))[0] if ".." not in own.parts else os.path.realpath(own)] = None

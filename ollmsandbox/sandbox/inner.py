@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from gettext import gettext as _
 
 from .. import N_
-from ..errors import WorkingDirError
+from ..errors import Sentence, WorkingDirError
 from ..paths import make_folder
 from . import inner_supervisor as far
 from .host import below
@@ -72,6 +71,13 @@ class InnerRunner(PlainRunner):
         self._tight = tight
         self._sandbox: InnerProcess | None = None
 
+    async def try_out(self) -> None:
+        """Whether it can be had, as before a command. Nobody is asked, and nothing runs."""
+        try:
+            await self._prepare(self._folder())
+        finally:
+            self._put_away()
+
     async def _prepare(self, folder: str) -> None:
         written, expected = await asyncio.to_thread(self._expect, folder)
         flags = Flags.WATCH_BUS | Flags.EXPOSE_PROCESSES
@@ -84,13 +90,13 @@ class InnerRunner(PlainRunner):
         if answer == far.NO_START:
             raise WorkingDirError(self._working_dir or folder)
         if answer != far.READY:
-            why = _(answer.decode("ascii"))
+            why = answer.decode("ascii")
             if answer == far.NO_PROJECT and below(self.project, _CHOSEN):
-                why = _("A folder from the file chooser cannot be handed on to it.")
+                why = N_("A folder from the file chooser cannot be handed on to it.")
             # Translators: {why} is a sentence, such as "The project cannot be written in it."
-            text = _("The Flatpak's inner sandbox cannot be used. {why}")
+            text = N_("The Flatpak's inner sandbox cannot be used. {why}")
             kind = NotHandedOnError if answer == far.NO_PROJECT else PortalError
-            raise kind(text.format(why=why))
+            raise kind(text, why=Sentence(why))
 
     def _expect(self, folder: str) -> tuple[list[bytes], bytes]:
         playground = os.path.realpath(make_folder(self._paths.playground))

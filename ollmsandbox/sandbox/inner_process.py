@@ -11,8 +11,8 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from gettext import gettext as _
 
+from .. import N_
 from ..errors import SandboxError
 from . import inner_supervisor as far
 from .output import harmless, readable
@@ -75,17 +75,16 @@ class InnerProcess:
             async with asyncio.timeout(_PATIENCE):
                 answer, self.pid = await self._greet(expected)
         except TimeoutError as error:
-            raise PortalError(_("The inner sandbox did not begin in time.")) from error
+            raise PortalError(N_("The inner sandbox did not begin in time.")) from error
         except ConnectionError:
             answer = b""
         if not answer:
-            text = _("The inner sandbox did not begin: {why}").format(why=_said(log))
-            raise PortalError(text)
+            raise PortalError(N_("The inner sandbox did not begin: {why}"), why=_said(log))
         with contextlib.suppress(ProcessLookupError):
             self._first = os.pidfd_open(_first_of(self.pid))
             self._files.callback(os.close, self._first)
             return answer
-        raise PortalError(_("The processes of the inner sandbox cannot be seen."))
+        raise PortalError(N_("The processes of the inner sandbox cannot be seen."))
 
     async def send(self, order: bytes) -> None:
         with contextlib.suppress(ConnectionError):
@@ -93,7 +92,7 @@ class InnerProcess:
             if not self._portal.is_lost:
                 await asyncio.get_running_loop().sock_sendall(self._line, order)
                 return
-        raise SandboxError("The inner sandbox was gone, and the command did not run.")
+        raise SandboxError(N_("The inner sandbox was gone, and the command did not run."))
 
     async def ended(self) -> None:
         self._status = await self._portal.exit_status()
@@ -111,7 +110,7 @@ class InnerProcess:
 
     def exit_code(self) -> int:
         if self._status is None:
-            raise SandboxError("The Flatpak portal was lost, and the command was ended.")
+            raise SandboxError(N_("The Flatpak portal was lost, and the command was ended."))
         code = os.waitstatus_to_exitcode(self._status)
         return code if code >= 0 else 128 - code
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .. import N_
 from ..errors import SandboxError
 from . import layer, seccomp
 from .mounts import Layered, Overlaid, number_of
@@ -86,16 +87,19 @@ def scope_for(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tupl
 def check_words(argv: Sequence[str]) -> None:
     """What no program can be given is refused with a sentence."""
     if not argv:
-        raise SandboxError("The command is empty.", "Name a command to run.")
+        raise SandboxError(N_("The command is empty."), N_("Name a command to run."))
     for word in argv:
         try:
             size = len(os.fsencode(word))
         except UnicodeEncodeError as error:
-            raise SandboxError("The command holds half a character.") from error
+            raise SandboxError(N_("The command holds half a character.")) from error
         if "\0" in word:
-            raise SandboxError("The command holds a NUL character, which no program can be given.")
+            raise SandboxError(
+                N_("The command holds a NUL character, which no program can be given.")
+            )
         if size > _LONGEST:
             raise SandboxError(
-                f"The command is longer than {_LONGEST} bytes, which no program can be given.",
-                "Write it into a file of the project and run that.",
+                N_("The command is longer than {number} bytes, which no program can be given."),
+                N_("Write it into a file of the project and run that."),
+                number=_LONGEST,
             )

@@ -8,6 +8,7 @@ runs, and nothing is ever put into the folder itself.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -126,8 +127,18 @@ def _fill(made: Path, spec: LayerSpec) -> None:
     for item in [*reversed(inner), root]:
         path = made / item.name
         if os.getuid() == 0:
-            os.chown(path, item.uid, item.gid)
+            _give_away(path, item.uid, item.gid)
         path.chmod(item.mode)
+
+
+def _give_away(path: Path, uid: int, gid: int) -> None:
+    try:
+        os.chown(path, uid, gid)
+    except OSError as error:
+        # Root of a user namespace can give nothing to who has no number there, nor root of some
+        # containers to anybody. It stays our own, as it does if an ordinary user makes it.
+        if error.errno not in (errno.EINVAL, errno.EPERM):
+            raise
 
 
 def _like(folder: str, name: str) -> LayerFolder:

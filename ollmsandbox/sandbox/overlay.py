@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from .. import trees
+from .. import N_, trees
 from ..errors import SandboxError
 from ..paths import make_folder
 from .records import record
@@ -105,8 +105,9 @@ class Overlay:
         except OSError as error:
             self.cleanup()
             raise SandboxError(
-                f"The folder for the command's changes cannot be made: {error.strerror}.",
-                "See whether the disk is full.",
+                N_("The folder for the command's changes cannot be made: {why}."),
+                N_("See whether the disk is full."),
+                why=error.strerror,
             ) from error
 
     def note_process(self, pid: int) -> None:

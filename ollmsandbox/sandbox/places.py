@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 
+from .. import N_
 from ..errors import ProjectError, WorkingDirError
 from ..paths import Paths, real_path
 from .host import below, in_any
@@ -26,46 +27,65 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
     """The project folder, links resolved, or an error that says why it cannot be one."""
     given = os.fspath(folder)
     if not given:
-        raise ProjectError("The name of the project folder is empty.", "Name a folder.")
+        raise ProjectError(N_("The name of the project folder is empty."), N_("Name a folder."))
     try:
         found = os.stat(given)
     except PermissionError as error:
-        raise ProjectError(f"The project folder cannot be opened: {given}.") from error
+        raise ProjectError(
+            N_("The project folder cannot be opened: {given}."), given=given
+        ) from error
     except OSError as error:
-        raise ProjectError(f"The project folder does not exist: {given}.") from error
+        raise ProjectError(
+            N_("The project folder does not exist: {given}."), given=given
+        ) from error
     except ValueError as error:
-        raise ProjectError(f"This cannot be a folder's name: {given!r}.") from error
+        raise ProjectError(
+            N_("This cannot be a folder's name: {given}."), given=repr(given)
+        ) from error
     if not stat.S_ISDIR(found.st_mode):
         raise ProjectError(
-            f"The project is a file, not a folder: {given}.", "Name the folder that holds it."
+            N_("The project is a file, not a folder: {given}."),
+            N_("Name the folder that holds it."),
+            given=given,
         )
     project = real_path(given)
     home = paths.real_home
     if below(home, project):
         raise ProjectError(
-            f"{project} holds your whole home folder, and with it your keys and passwords.",
-            "Choose a folder inside it.",
+            N_("{project} holds your whole home folder, and with it your keys and passwords."),
+            N_("Choose a folder inside it."),
+            project=project,
         )
     for own in (*paths.own, paths.runtime):
         real = real_path(own)
         if below(project, real) or below(real, project):
             # A command that could write there would decide what the next one may do.
-            raise ProjectError(f"{project} has files of this program in it, or lies among them.")
+            raise ProjectError(
+                N_("{project} has files of this program in it, or lies among them."),
+                project=project,
+            )
     for place in _NO_PROJECT:
         if below(project, place) and not below(project, "/dev/shm"):
-            raise ProjectError(f"{project} cannot be a project: it is not on a disk.")
+            raise ProjectError(
+                N_("{project} cannot be a project: it is not on a disk."), project=project
+            )
     if project in _OF_ALL or in_any(project, _OF_THE_SYSTEM):
         raise ProjectError(
-            f"{project} belongs to the system and cannot be a project.",
-            "Choose a folder of your own.",
+            N_("{project} belongs to the system and cannot be a project."),
+            N_("Choose a folder of your own."),
+            project=project,
         )
     if below(project, f"{home}/playground"):
         raise ProjectError(
-            f"{project} lies where commands find the playground.", "Move it to another folder."
+            N_("{project} lies where commands find the playground."),
+            N_("Move it to another folder."),
+            project=project,
         )
     if project in EMPTY:
         raise ProjectError(
-            f"{project} is for every program's temporary files.", "Choose a folder inside it."
+            N_("{project} is for every program's temporary files."),
+            N_("Choose a folder inside it."),
+            project=project,
         )
     return project
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from gi.repository import Gio, GLib
 
+from .. import N_
 from ..errors import DeniedError, SandboxError
 from ..paths import Paths, make_folder
 from . import profile_file
@@ -90,14 +91,14 @@ class PlainRunner:
     ) -> Result:
         text = command if isinstance(command, str) else shlex.join(command)
         if not text.strip():
-            raise SandboxError("The command is empty.", "Name a command to run.")
+            raise SandboxError(N_("The command is empty."), N_("Name a command to run."))
         argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
         check_words(argv)
         folder = self._folder()
         try:
             await self._prepare(folder)
             if not await self._ask(f"{self.question}: {text}?"):
-                raise DeniedError("The command was not allowed, and did not run.")
+                raise DeniedError(N_("The command was not allowed, and did not run."))
             return await self._follow(await self._start(argv, folder), sinks)
         finally:
             self._put_away()
@@ -148,7 +149,9 @@ class PlainRunner:
         try:
             started = launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
         except GLib.Error as error:
-            raise SandboxError(f"The command cannot be started: {error.message}.") from error
+            raise SandboxError(
+                N_("The command cannot be started: {why}."), why=error.message
+            ) from error
         return PlainProcess(started)
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from gettext import gettext as _
 
+from .. import N_
 from ..errors import ProjectError, SandboxError
 from ..paths import Paths, real_path
 from .hidden import hidden_paths
@@ -112,7 +113,8 @@ def make_plan(
     """
     home, project = paths.real_home, overlay.roots[0].path
     if home == "/" or not os.path.isdir(home):
-        raise ProjectError(f"{home} cannot be a home folder.", "Set HOME to a folder of yours.")
+        remedy = N_("Set HOME to a folder of yours.")
+        raise ProjectError(N_("{home} cannot be a home folder."), remedy, home=home)
     hidden = hidden_paths(profile, paths, environ)
     check_visible(overlay, hidden)
     builder = _Builder(project, home, hidden, paths, host, way, locked=mounts_are_locked)
@@ -327,8 +329,8 @@ class _Builder:
     def _next_number(self) -> int:
         if self._layers == MOUNT_POINTS:
             raise SandboxError(
-                "Too many folders have to be hidden or hold sockets of other programs.",
-                "Hide a folder around them in your profile.",
+                N_("Too many folders have to be hidden or hold sockets of other programs."),
+                N_("Hide a folder around them in your profile."),
             )
         self._layers += 1
         return self._layers - 1
@@ -362,14 +364,18 @@ def check_visible(overlay: Overlay, hidden: Sequence[str]) -> None:
     project, *linked = (root.path for root in overlay.roots)
     for name in set(hidden).intersection(folders_of(project)):
         raise ProjectError(
-            f"{project} lies in {name}, which commands may not see.",
-            "Choose another folder, or name it under `show` in your profile.",
+            N_("{project} lies in {name}, which commands may not see."),
+            N_("Choose another folder, or name it under `show` in your profile."),
+            project=project,
+            name=name,
         )
     for folder in linked:
         for name in set(hidden).intersection(folders_of(folder)):
             raise ProjectError(
-                f"{folder} was opened to commands, but lies in {name}, which they may not see.",
-                f"Close it again: ollmsandbox roots remove {folder}",
+                N_("{folder} was opened to commands, but lies in {name}, which they may not see."),
+                N_("Close it again: ollmsandbox roots remove {folder}"),
+                folder=folder,
+                name=name,
             )
 
 

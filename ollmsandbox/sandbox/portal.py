@@ -7,10 +7,10 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntFlag
-from gettext import gettext as _
 
 from gi.repository import Gio, GLib
 
+from .. import N_
 from ..errors import SandboxError
 
 _NAME = _INTERFACE = "org.freedesktop.portal.Flatpak"
@@ -22,8 +22,8 @@ _PATIENCE = 20_000  # milliseconds for an answer
 
 
 class PortalError(SandboxError):
-    """No inner sandbox can be had, and why, in the person's language: their card tells them.
-    Nobody was asked, and nothing ran."""
+    """No inner sandbox can be had, and why: the person's card tells them. Nobody was asked, and
+    nothing ran."""
 
 
 class Flags(IntFlag):
@@ -60,7 +60,7 @@ class Portal:
     async def connect(cls, environ: Mapping[str, str]) -> Portal:
         address = environ.get("DBUS_SESSION_BUS_ADDRESS")
         if not address:
-            raise PortalError(_("There is no session bus, and so no Flatpak portal."))
+            raise PortalError(N_("There is no session bus, and so no Flatpak portal."))
         answer: asyncio.Future[Gio.AsyncResult] = asyncio.get_running_loop().create_future()
         flags = Gio.DBusConnectionFlags
         Gio.DBusConnection.new_for_address(
@@ -73,8 +73,8 @@ class Portal:
         try:
             bus = Gio.DBusConnection.new_for_address_finish(await answer)
         except GLib.Error as error:
-            text = _("The session bus cannot be reached: {why}").format(why=_why(error))
-            raise PortalError(text) from error
+            text = N_("The session bus cannot be reached: {why}")
+            raise PortalError(text, why=_why(error)) from error
         portal = cls(bus)
         try:
             await portal._check()
@@ -88,10 +88,11 @@ class Portal:
         found = await self._call("GetAll", given, "(a{sv})", "org.freedesktop.DBus.Properties")
         properties = found.unpack()[0]
         if properties.get("version", 0) < _OLDEST:
-            raise PortalError(_("The Flatpak portal is too old to start an inner sandbox."))
+            raise PortalError(N_("The Flatpak portal is too old to start an inner sandbox."))
         if not properties.get("supports", 0) & _SUPPORTS_EXPOSED_PROCESSES:
-            text = _("The Flatpak portal cannot let the processes it starts be watched.")
-            raise PortalError(text)
+            raise PortalError(
+                N_("The Flatpak portal cannot let the processes it starts be watched.")
+            )
 
     async def spawn(
         self,
@@ -178,8 +179,8 @@ class Portal:
         try:
             found, _descriptors = self._bus.call_with_unix_fd_list_finish(await answer)
         except GLib.Error as error:
-            text = _("The Flatpak portal refuses: {why}").format(why=_why(error))
-            raise PortalError(text) from error
+            text = N_("The Flatpak portal refuses: {why}")
+            raise PortalError(text, why=_why(error)) from error
         return found
 
     def _on_exit(

@@ -18,7 +18,7 @@ from gettext import gettext
 from pathlib import Path
 
 from .. import N_
-from ..errors import OllmSandboxError
+from ..errors import OllmSandboxError, Sentence
 from ..paths import Paths, make_folder, real_path, write_atomically
 from . import layer, remedies, seccomp
 from .host import MountPoint, below, in_any, mount_table
@@ -76,10 +76,23 @@ class Capabilities:
 
     def told(self, finding: Finding) -> Finding:
         """In the person's language. What is kept, and told to programs, is not."""
-        cause, remedy = remedies.find(finding.key, self.bwrap, gettext)
+        cause, remedy = remedies.find(finding.key, self.bwrap)
         if finding.ok or not cause:
-            cause, remedy = finding.cause, finding.remedy
-        return replace(finding, title=gettext(finding.title), cause=cause, remedy=remedy)
+            cause, remedy = Sentence(finding.cause), Sentence(finding.remedy)
+        return replace(
+            finding,
+            title=gettext(finding.title),
+            cause=cause.translated(gettext),
+            remedy=remedy.translated(gettext),
+        )
+
+    def why_not(self) -> tuple[Sentence, Sentence]:
+        """Cause and remedy of the first miss."""
+        miss = self.misses[0]
+        # What is kept is English and nothing else; what is found anew can be translated.
+        now = remedies.find(miss.key, self.bwrap)
+        kept = (Sentence(miss.cause), Sentence(miss.remedy))
+        return now if now == kept else kept
 
 
 def probe(

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
+from .. import N_
 from ..errors import OllmSandboxError, ProfileError
 from ..paths import write_atomically
 from .profile import Limits, Profile
@@ -36,13 +37,20 @@ def load(name: str, user_folder: Path, cache: Path | None = None) -> Profile:
     """
     if not _NAME.fullmatch(name):
         raise ProfileError(
-            f"{name!r} is not a profile name.", "Use small letters, digits, - and _."
+            N_("{name} is not a profile name."),
+            N_("Use small letters, digits, - and _."),
+            name=repr(name),
         )
     # All of the person's: one may stand on another.
     files = [*_files(str(BUILT_IN)), *_files(str(user_folder))]
     if not any(file.endswith(f"/{name}.yaml") for file in files):
         choice = ", ".join(available(user_folder))
-        raise ProfileError(f"There is no profile {name!r}.", f"Choose one of: {choice}.")
+        raise ProfileError(
+            N_("There is no profile {name}."),
+            N_("Choose one of: {choice}."),
+            name=repr(name),
+            choice=choice,
+        )
     memory = os.sysconf("SC_PHYS_PAGES")
     files.append(_READER)
     versions = (("memory", memory, 0, 0), *map(_version, files))

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import yaml
 
-from ..errors import ProfileError
+from .. import N_
+from ..errors import ProfileError, sentence
 from .profile import Limits, Profile
 from .profile_file import BUILT_IN, DEFAULT
 
@@ -52,12 +53,18 @@ class _File:
             loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
             self._root: yaml.Node | None = yaml.compose(text, Loader=loader)
         except (OSError, UnicodeDecodeError) as error:
-            raise ProfileError(f"{path} cannot be read: {error}.") from error
+            raise ProfileError(
+                N_("{file} cannot be read: {why}."), file=path, why=str(error)
+            ) from error
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
-            raise ProfileError(f"{path}, line {line}: {error.problem}.") from error
+            raise ProfileError(
+                N_("{file}, line {line}: {problem}."), file=path, line=line, problem=error.problem
+            ) from error
         except yaml.YAMLError as error:
-            raise ProfileError(f"{path} is not YAML: {error}.") from error
+            raise ProfileError(
+                N_("{file} is not YAML: {why}."), file=path, why=str(error)
+            ) from error
 
     def added_to(self, profile: Profile, default_base: str | None = None) -> Profile:
         # `---` alone is a document too: nothing.
@@ -75,11 +82,13 @@ class _File:
     def _base(self, node: yaml.Node) -> str:
         name = self._text(node, "extends")
         if name in self._on_the_way:
-            raise self._wrong(node, "extends", "a profile cannot extend itself")
+            raise self._wrong(node, "extends", N_("a profile cannot extend itself."))
         if not (BUILT_IN / f"{name}.yaml").exists():
-            raise self._wrong(node, "extends", f"there is no built-in profile {name!r}")
+            raise self._wrong(
+                node, "extends", N_("there is no built-in profile {name}."), name=repr(name)
+            )
         if self._path.parent != BUILT_IN and self._path.stem == DEFAULT:
-            raise self._wrong(node, "extends", f"{name!r} stands on this one")
+            raise self._wrong(node, "extends", N_("{name} stands on this one."), name=repr(name))
         return name
 
     def _description(self, profile: Profile, node: yaml.Node) -> Profile:
@@ -99,20 +108,30 @@ class _File:
         paths = self._paths(node, "run")
         for path in paths:
             if not path.startswith("/run/"):
-                raise self._wrong(node, "run", f"{path!r} is not below /run")
+                raise self._wrong(node, "run", N_("{path} is not below /run."), path=repr(path))
         return replace(profile, run=_join(profile.run, paths))
 
     def _unix_sockets(self, profile: Profile, node: yaml.Node) -> Profile:
         value = self._text(node, "unix_sockets")
         if value not in ("allow", "deny"):
-            raise self._wrong(node, "unix_sockets", f"expected allow or deny, found {value!r}")
+            raise self._wrong(
+                node,
+                "unix_sockets",
+                N_("expected allow or deny, found {found}."),
+                found=repr(value),
+            )
         return replace(profile, unix_sockets=value == "allow")
 
     def _deny_syscalls(self, profile: Profile, node: yaml.Node) -> Profile:
         names = self._texts(node, "deny_syscalls")
         for name in names:
             if not re.fullmatch(r"[a-z0-9_]+", name):
-                raise self._wrong(node, "deny_syscalls", f"{name!r} is not a system call's name")
+                raise self._wrong(
+                    node,
+                    "deny_syscalls",
+                    N_("{name} is not a system call's name."),
+                    name=repr(name),
+                )
         return replace(profile, deny_syscalls=_join(profile.deny_syscalls, names))
 
     def _environment(self, profile: Profile, node: yaml.Node) -> Profile:
@@ -128,7 +147,9 @@ class _File:
                 given = self._mapping(value, where)
                 for name, text in given.items():
                     if not _VARIABLE.fullmatch(name):
-                        raise self._wrong(text, where, f"{name!r} is not a variable's name")
+                        raise self._wrong(
+                            text, where, N_("{name} is not a variable's name."), name=repr(name)
+                        )
                 added = tuple((n, self._text(t, f"{where}.{n}")) for n, t in given.items())
                 fixed = _join(profile.environment_set, added)
                 profile = replace(profile, environment_set=fixed)
@@ -162,18 +183,18 @@ class _File:
 
     def _mapping(self, node: yaml.Node | None, where: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            raise self._wrong(node, where, "expected keys with values")
+            raise self._wrong(node, where, N_("expected keys with values."))
         entries: dict[str, yaml.Node] = {}
         for key_node, value_node in node.value:
             key = self._text(key_node, where)
             if key in entries:
-                raise self._wrong(key_node, where, f"{key!r} stands here twice")
+                raise self._wrong(key_node, where, N_("{name} stands here twice."), name=repr(key))
             entries[key] = value_node
         return entries
 
     def _texts(self, node: yaml.Node, where: str) -> tuple[str, ...]:
         if not isinstance(node, yaml.SequenceNode):
-            raise self._wrong(node, where, "expected a list")
+            raise self._wrong(node, where, N_("expected a list."))
         return tuple(self._text(item, where) for item in node.value)
 
     def _paths(self, node: yaml.Node, where: str) -> tuple[str, ...]:
@@ -181,12 +202,14 @@ class _File:
         for item, text in zip(node.value, texts, strict=True):
             plain = text == os.path.normpath(text) and text not in ("~", "/")
             if not plain or not text.startswith(("/", "~/")):
-                raise self._wrong(item, where, f"{text!r} is not a full path or one below ~/")
+                raise self._wrong(
+                    item, where, N_("{path} is not a full path or one below ~/."), path=repr(text)
+                )
         return texts
 
     def _text(self, node: yaml.Node, where: str) -> str:
         if not isinstance(node, yaml.ScalarNode) or node.tag.endswith(":null"):
-            raise self._wrong(node, where, "expected a text")
+            raise self._wrong(node, where, N_("expected a text."))
         return str(node.value)
 
     def _size(self, node: yaml.Node, where: str, units: dict[str, int]) -> int | None:
@@ -201,8 +224,11 @@ class _File:
         unit = found[2].lower() if found else ""
         if not found or unit not in units or float(found[1]) <= 0:
             known = ", ".join(unit for unit in units if unit)
-            hint = f" with {known}" if known else ""
-            raise self._wrong(node, where, f"expected a number{hint}, or none; found {text!r}")
+            wanted = N_("expected a number, or none; found {found}.")
+            if known:
+                # Translators: {units} are such as "s, min, h".
+                wanted = N_("expected a number with {units}, or none; found {found}.")
+            raise self._wrong(node, where, wanted, units=known, found=repr(text))
         return float(found[1]) * units[unit]
 
     def _known(self, keys: dict[str, _Reader], key: str, node: yaml.Node, where: str) -> _Reader:
@@ -212,14 +238,25 @@ class _File:
 
     def _unknown(self, node: yaml.Node, where: str, known: tuple[str, ...]) -> ProfileError:
         near = difflib.get_close_matches(where.rpartition(".")[2], known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
-        return self._wrong(node, where, "there is no such key" + hint)
+        if near:
+            why = N_("there is no such key; did you mean {name}?")
+            return self._wrong(node, where, why, name=repr(near[0]))
+        why = N_("there is no such key; known are {names}.")
+        return self._wrong(node, where, why, names=", ".join(known))
 
-    def _wrong(self, node: yaml.Node | None, where: str, what: str) -> ProfileError:
+    def _wrong(
+        self, node: yaml.Node | None, where: str, why: str, **fields: object
+    ) -> ProfileError:
         line = node.start_mark.line + 1 if node is not None else 1
-        key = f", key {where}" if where else ""
-        end = "" if what.endswith("?") else "."
-        return ProfileError(f"{self._path}, line {line}{key}: {what}{end}")
+        return ProfileError(
+            N_("{file}, line {line}, key {key}: {why}")
+            if where
+            else N_("{file}, line {line}: {why}"),
+            file=self._path,
+            line=line,
+            key=where,
+            why=sentence(why, **fields),
+        )
 
 
 _Reader = Callable[[_File, Profile, yaml.Node], Profile]

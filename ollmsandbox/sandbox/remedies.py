@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-# How a text is said: as it is written here for what is kept and for other programs, or translated.
-Say = Callable[[str], str]
+from ..errors import Sentence
+
+# English for what is kept and for other programs, and translated for a person.
+_ = Sentence
 
 # How each family of distributions installs a package, and what ours is called there.
 _INSTALL = {
@@ -33,7 +34,7 @@ _SET = "echo {} | sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system"
 _UNCONFINED = "--security-opt seccomp=unconfined --security-opt systempaths=unconfined"
 
 
-def find(key: str, bwrap: str, _: Say = str) -> tuple[str, str]:
+def find(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
     """Cause and remedy of a miss; the cause is looked for in the kernel's own settings."""
     if key == "surroundings":
         return (
@@ -41,19 +42,19 @@ def find(key: str, bwrap: str, _: Say = str) -> tuple[str, str]:
             _("Use the program outside of Flatpak to have commands sandboxed."),
         )
     if key == "bwrap" and not bwrap:
-        return (_("bubblewrap is not installed."), install("bubblewrap", _))
+        return (_("bubblewrap is not installed."), install("bubblewrap"))
     if key == "bwrap":
         return (
-            _("{program} is there but does not answer.").format(program=bwrap),
+            _("{program} is there but does not answer.", program=bwrap),
             _("Reinstall bubblewrap; `bwrap --version` should print a version at once."),
         )
     if key == "seccomp":
         return (
             _("libseccomp is missing, or the kernel refuses filters."),
-            install("libseccomp", _),
+            install("libseccomp"),
         )
     if key in ("sandbox", "network", "namespaces"):
-        return _namespaces(_)
+        return _namespaces()
     if key == "overlay":
         return (
             _(
@@ -76,44 +77,44 @@ def find(key: str, bwrap: str, _: Say = str) -> tuple[str, str]:
             _("systemd's user manager does not answer here."),
             _("Memory is watched by the program itself instead, which reacts a moment later."),
         )
-    return ("", "")
+    return (Sentence(""), Sentence(""))
 
 
-def install(package: str, _: Say = str) -> str:
+def install(package: str) -> Sentence:
     """The command that installs a package on this distribution."""
     family = _family()
     if family not in _INSTALL:
-        text = _("Install {package} with your distribution's package manager.")
-        return text.format(package=package)
+        return _("Install {package} with your distribution's package manager.", package=package)
     name = _PACKAGES.get(package, {}).get(family, package)
-    return _("Install it: {command}").format(command=_INSTALL[family].format(name))
+    return _("Install it: {command}", command=_INSTALL[family].format(name))
 
 
-def _namespaces(_: Say) -> tuple[str, str]:
+def _namespaces() -> tuple[Sentence, Sentence]:
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
             _("Ubuntu's AppArmor rule keeps programs from making user namespaces."),
-            _("Allow it for bubblewrap: {command}").format(command=_ALLOW),
+            _("Allow it for bubblewrap: {command}", command=_ALLOW),
         )
     if _setting("kernel/unprivileged_userns_clone") == "0":
         return (
-            _("The kernel setting {setting} is off.").format(setting=_CLONE),
-            _("Switch it on: {command}").format(command=_SET.format(f"{_CLONE}=1")),
+            _("The kernel setting {setting} is off.", setting=_CLONE),
+            _("Switch it on: {command}", command=_SET.format(f"{_CLONE}=1")),
         )
     if _setting("user/max_user_namespaces") == "0":
         return (
-            _("The kernel setting {setting} is 0.").format(setting=_MOST),
-            _("Raise it: {command}").format(command=_SET.format(f"{_MOST}=10000")),
+            _("The kernel setting {setting} is 0.", setting=_MOST),
+            _("Raise it: {command}", command=_SET.format(f"{_MOST}=10000")),
         )
     if _in_container():
         return (
             _("The container or sandbox around this program does not allow another one in it."),
-            _("Start the container with {options}, or use the program outside of it.").format(
-                options=_UNCONFINED
+            _(
+                "Start the container with {options}, or use the program outside of it.",
+                options=_UNCONFINED,
             ),
         )
     return (
-        _("The kernel ({version}) refuses user namespaces.").format(version=os.uname().release),
+        _("The kernel ({version}) refuses user namespaces.", version=os.uname().release),
         _(
             "Use a kernel of 5.11 or newer with CONFIG_USER_NS, or ask who looks after this "
             "machine whether a security module forbids them."

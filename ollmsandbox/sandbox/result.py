@@ -8,6 +8,7 @@ import os
 import signal
 from enum import Enum
 
+from .. import N_
 from .output import Capture, harmless
 from .records import record
 
@@ -18,12 +19,12 @@ _NOT_MAPPED = os.strerror(errno.EOVERFLOW)
 class Stop(Enum):
     """Why a command was ended before its time; the value says it to a person."""
 
-    TIME = "It took longer than the time limit."
-    PERSON = "It was stopped."
-    DISK = "The disk filled by more than the limit while it ran."
-    FULL = "The disk is almost full."
-    MEMORY = "It used more memory than the limit."
-    PROCESSES = "It started more processes than the limit."
+    TIME = N_("It took longer than the time limit.")
+    PERSON = N_("It was stopped.")
+    DISK = N_("The disk filled by more than the limit while it ran.")
+    FULL = N_("The disk is almost full.")
+    MEMORY = N_("It used more memory than the limit.")
+    PROCESSES = N_("It started more processes than the limit.")
 
 
 @record(frozen=True)

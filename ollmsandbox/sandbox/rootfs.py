@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import trees
-from ..errors import RootfsError
+from .. import N_, trees
+from ..errors import RootfsError, Sentence
 from ..paths import Paths
 from . import rootfs_settings
 from .rootfs_download import LARGEST
@@ -84,7 +84,8 @@ class Rootfs:
         if self._environ.get("ROOTFS_DIR"):
             given = self.installed()
             assert given is not None
-            return Prepared(given, is_new=False, notices=("ROOTFS_DIR names a prepared system.",))
+            notice = Sentence(N_("ROOTFS_DIR names a prepared system."))
+            return Prepared(given, is_new=False, notices=(notice,))
         wanted = self.settings.tier if tier is None else tier
         return await Preparation(self._shop, progress, wanted, tarball).run()
 
@@ -92,8 +93,10 @@ class Rootfs:
         """False if a command still runs in it; then it is left as it is."""
         if self._environ.get("ROOTFS_DIR"):
             raise RootfsError(
-                "ROOTFS_DIR names a system that somebody else prepared; it is not removed here.",
-                "Unset ROOTFS_DIR, or remove the folder yourself.",
+                N_(
+                    "ROOTFS_DIR names a system that somebody else prepared; it is not removed here."
+                ),
+                N_("Unset ROOTFS_DIR, or remove the folder yourself."),
             )
 
         def remove() -> bool:
@@ -104,11 +107,13 @@ class Rootfs:
                     return self.store.remove()
             except OSError as error:
                 raise RootfsError(
-                    f"{self.store.folder} cannot be removed: {error.strerror or error}."
+                    N_("{folder} cannot be removed: {why}."),
+                    folder=self.store.folder,
+                    why=error.strerror or str(error),
                 ) from error
 
         return await asyncio.to_thread(remove)
 
 
 def _nobody_waits() -> None:
-    raise RootfsError("Somebody is installing it.", "Wait until that is done.")
+    raise RootfsError(N_("Somebody is installing it."), N_("Wait until that is done."))

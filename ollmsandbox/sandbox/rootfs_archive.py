@@ -8,9 +8,10 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import IO
 
+from .. import N_
 from ..errors import RootfsError
 
-NO_SYSTEM = "This is no Alpine system, or somebody changed it. Fetch it from another place."
+NO_SYSTEM = N_("This is no Alpine system, or somebody changed it. Fetch it from another place.")
 _PIECE = 1 << 16
 
 
@@ -39,7 +40,9 @@ class Reader:
         size is said to be."""
         self._left -= size
         if size < 0 or self._left < 0:
-            raise RootfsError("The tarball has a name or an attribute that is too long.", NO_SYSTEM)
+            raise RootfsError(
+                N_("The tarball has a name or an attribute that is too long."), NO_SYSTEM
+            )
         return self._read(size)
 
     def content(self, place: int, size: int) -> Iterator[bytes]:
@@ -67,7 +70,9 @@ class Reader:
         self._at += len(data)
         if self._at > self._most:
             raise RootfsError(
-                f"The tarball unpacks to more than {self._most >> 20:,} MiB.", NO_SYSTEM
+                N_("The tarball unpacks to more than {size:,} MiB."),
+                NO_SYSTEM,
+                size=self._most >> 20,
             )
         self._tell()
         return data

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from .. import N_
 from ..errors import RootfsError
 from ..paths import make_folder
 from .rootfs_http import UnreachableError, get, pieces, without_password
@@ -51,9 +52,12 @@ def download_rootfs(release: Release, folder: Path, tell: Tell, largest: int = L
     except OSError as error:
         raise cannot_write(folder, error) from error
     raise RootfsError(
-        f"{without_password(release.url)} is not the file that the mirror's list names: its "
-        "checksum differs. It was not unpacked.",
-        "Try again; if it stays so, set another mirror and do not use this one.",
+        N_(
+            "{address} is not the file that the mirror's list names: its checksum differs. "
+            "It was not unpacked."
+        ),
+        N_("Try again; if it stays so, set another mirror and do not use this one."),
+        address=without_password(release.url),
     )
 
 
@@ -89,16 +93,21 @@ def _fetch(release: Release, part: Path, tell: Tell, largest: int) -> None:
 def cannot_write(folder: Path, error: OSError) -> RootfsError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RootfsError(
-            f"There is no room left on the disk that {folder} is on.", "Make room, and try again."
+            N_("There is no room left on the disk that {folder} is on."),
+            N_("Make room, and try again."),
+            folder=folder,
         )
-    return RootfsError(f"{folder} cannot be written: {error.strerror or error}.")
+    return RootfsError(
+        N_("{folder} cannot be written: {why}."), folder=folder, why=error.strerror or str(error)
+    )
 
 
 def _too_large(release: Release, largest: int) -> RootfsError:
     return RootfsError(
-        f"{without_password(release.url)} is larger than {largest >> 20} MiB, as no such system "
-        "is.",
-        "Set another mirror: ollmsandbox settings rootfs-mirror ADDRESS",
+        N_("{address} is larger than {size} MiB, as no such system is."),
+        N_("Set another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
+        address=without_password(release.url),
+        size=largest >> 20,
     )
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from .. import N_
 from ..errors import RootfsError
 from ..trees import set_mode
 from .rootfs_archive import NO_SYSTEM, Reader
@@ -70,18 +71,25 @@ def extract_rootfs(
             return _unpack(archive, reader, root, room)
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError) as error:
             raise RootfsError(
-                f"{tarball} is damaged, or no tarball (.tar.gz or .tar).", "Fetch it again."
+                N_("{file} is damaged, or no tarball (.tar.gz or .tar)."),
+                N_("Fetch it again."),
+                file=tarball,
             ) from error
         except (ValueError, OverflowError) as error:
-            raise RootfsError(f"{tarball} holds what no system does: {error}.") from error
+            raise RootfsError(
+                N_("{file} holds what no system does: {why}."), file=tarball, why=str(error)
+            ) from error
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise RootfsError(
-                    f"There is no room left on the disk that {target} is on.",
-                    "Make room, and try again.",
+                    N_("There is no room left on the disk that {folder} is on."),
+                    N_("Make room, and try again."),
+                    folder=target,
                 ) from error
             raise RootfsError(
-                f"{tarball} cannot be unpacked: {error.strerror or error}."
+                N_("{file} cannot be unpacked: {why}."),
+                file=tarball,
+                why=error.strerror or str(error),
             ) from error
 
 
@@ -91,18 +99,22 @@ def _unpack(archive: tarfile.TarFile, reader: Reader, root: int, room: Room) -> 
     while (member := _next(archive, reader)) is not None:
         count += 1
         if count > room.entries:
-            raise RootfsError(f"The tarball has more than {room.entries:,} entries.", NO_SYSTEM)
+            raise RootfsError(
+                N_("The tarball has more than {number:,} entries."), NO_SYSTEM, number=room.entries
+            )
         parts = _parts(member.name, room)
         if member.size < 0:
             # The library would go back, or end as if all had been read.
             raise tarfile.ReadError("an entry has less than nothing")
         if member.issparse():
             # Its holes would be written out, though nothing is read for them.
-            raise RootfsError(f"The tarball has a file with holes: {_short(parts)}.", NO_SYSTEM)
+            raise RootfsError(
+                N_("The tarball has a file with holes: {name}."), NO_SYSTEM, name=_short(parts)
+            )
         if member.isdir():
             writer.folder(parts, member.mode)
         elif not parts:
-            raise RootfsError("The tarball has a file where its top folder is.", NO_SYSTEM)
+            raise RootfsError(N_("The tarball has a file where its top folder is."), NO_SYSTEM)
         elif member.isreg():
             content = reader.content(member.offset_data, member.size)
             writer.file(parts, member.mode, member.mtime, content)
@@ -126,10 +138,14 @@ def _parts(name: str, room: Room) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise RootfsError(
-            f"The tarball would write outside its folder: {_short([name])}.", NO_SYSTEM
+            N_("The tarball would write outside its folder: {name}."),
+            NO_SYSTEM,
+            name=_short([name]),
         )
     if len(parts) > room.depth or len(os.fsencode(name)) > room.path:
-        raise RootfsError(f"The tarball has a path that is too long: {_short([name])}.", NO_SYSTEM)
+        raise RootfsError(
+            N_("The tarball has a path that is too long: {name}."), NO_SYSTEM, name=_short([name])
+        )
     return parts
 
 
@@ -159,18 +175,24 @@ class _Writer:
 
     def link(self, parts: Sequence[str], target: str, room: Room) -> None:
         if not target or "\0" in target or len(os.fsencode(target)) > room.path:
-            raise RootfsError(f"The tarball has a link that leads nowhere: {_short(parts)}.")
+            raise RootfsError(
+                N_("The tarball has a link that leads nowhere: {name}."), name=_short(parts)
+            )
         with self._around(parts) as around:
             self._clear(parts, around)
             os.symlink(_inner(parts, target), parts[-1], dir_fd=around)
 
     def hard_link(self, parts: Sequence[str], target: Sequence[str]) -> None:
         if not target:
-            raise RootfsError(f"The tarball has a link that leads nowhere: {_short(parts)}.")
+            raise RootfsError(
+                N_("The tarball has a link that leads nowhere: {name}."), name=_short(parts)
+            )
         with self._around(target) as there, self._around(parts) as around:
             if not _is_file(target[-1], there):
                 raise RootfsError(
-                    f"The tarball links to what is no file: {_short(target)}.", NO_SYSTEM
+                    N_("The tarball links to what is no file: {name}."),
+                    NO_SYSTEM,
+                    name=_short(target),
                 )
             if list(parts) != list(target):
                 self._clear(parts, around)
@@ -194,8 +216,9 @@ class _Writer:
                     inner = os.open(part, _FOLDER, dir_fd=here)
                 except OSError as error:
                     raise RootfsError(
-                        f"The tarball would write through a link or a file: {_short(parts)}.",
+                        N_("The tarball would write through a link or a file: {name}."),
                         NO_SYSTEM,
+                        name=_short(parts),
                     ) from error
                 os.close(here)
                 here = inner
@@ -211,7 +234,9 @@ class _Writer:
             return
         except IsADirectoryError as error:
             raise RootfsError(
-                f"The tarball has a folder and a file of one name: {_short(parts)}.", NO_SYSTEM
+                N_("The tarball has a folder and a file of one name: {name}."),
+                NO_SYSTEM,
+                name=_short(parts),
             ) from error
 
 
@@ -225,7 +250,9 @@ def _inner(parts: Sequence[str], target: str) -> str:
     plain = posixpath.normpath(target)
     if plain.split("/").count("..") > len(parts) - 1:
         raise RootfsError(
-            f"The tarball has a link that leads out of its folder: {_short(parts)}.", NO_SYSTEM
+            N_("The tarball has a link that leads out of its folder: {name}."),
+            NO_SYSTEM,
+            name=_short(parts),
         )
     return plain
 

@@ -8,12 +8,13 @@ import re
 import stat
 from pathlib import Path
 
-from ..errors import RootfsError
+from .. import N_
+from ..errors import RootfsError, Sentence
 from .rootfs_download import sha256_of
 from .rootfs_http import FLAVOR
 
 _VERSION = re.compile(r"[0-9]+\.[0-9]+[0-9a-z._]{0,30}")
-_NAME_IT = f"Name the tarball of {FLAVOR}, as it is on a mirror."
+_NAME_IT = Sentence(N_("Name the tarball of {name}, as it is on a mirror."), name=FLAVOR)
 
 
 def check_given(tarball: Path) -> None:
@@ -21,14 +22,16 @@ def check_given(tarball: Path) -> None:
     right."""
     try:
         if not stat.S_ISREG(os.stat(tarball).st_mode):
-            raise RootfsError(f"{tarball} is no file.", _NAME_IT)
+            raise RootfsError(N_("{file} is no file."), _NAME_IT, file=tarball)
         found = sha256_of(tarball)
     except FileNotFoundError as error:
-        raise RootfsError(f"There is no file {tarball}.", _NAME_IT) from error
+        raise RootfsError(N_("There is no file {file}."), _NAME_IT, file=tarball) from error
     except OSError as error:
         raise RootfsError(
-            f"{tarball} cannot be read: {error.strerror or error}.",
+            N_("{file} cannot be read: {why}."),
             _NAME_IT,
+            file=tarball,
+            why=error.strerror or str(error),
         ) from error
     beside = tarball.with_name(f"{tarball.name}.sha256")
     try:
@@ -37,11 +40,17 @@ def check_given(tarball: Path) -> None:
         return
     except OSError as error:
         raise RootfsError(
-            f"{beside} cannot be read: {error.strerror or error}.", "Mend it or remove it."
+            N_("{file} cannot be read: {why}."),
+            N_("Mend it or remove it."),
+            file=beside,
+            why=error.strerror or str(error),
         ) from error
     if not words or words[0].lower() != found:
         raise RootfsError(
-            f"The checksum of {tarball} is not the one in {beside.name}.", "Fetch both again."
+            N_("The checksum of {file} is not the one in {list}."),
+            N_("Fetch both again."),
+            file=tarball,
+            list=beside.name,
         )
 
 
@@ -51,8 +60,5 @@ def version_in(folder: Path) -> str:
     except (OSError, UnicodeDecodeError):
         version = ""
     if not _VERSION.fullmatch(version):
-        raise RootfsError(
-            "This is no Alpine system: it does not say its version.",
-            _NAME_IT,
-        )
+        raise RootfsError(N_("This is no Alpine system: it does not say its version."), _NAME_IT)
     return version

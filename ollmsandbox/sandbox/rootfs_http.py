@@ -13,7 +13,8 @@ from requests.auth import AuthBase, HTTPBasicAuth
 from requests.utils import get_auth_from_url
 from urllib3.exceptions import HTTPError
 
-from ..errors import RootfsError
+from .. import N_
+from ..errors import RootfsError, Sentence
 from .output import harmless
 
 FLAVOR = "alpine-minirootfs"
@@ -23,20 +24,25 @@ PATIENCE = (10.0, 10.0)
 _HOPS = 5
 _PIECE = 1 << 16
 _LARGEST_DOCUMENT = 1 << 16
-OTHER_MIRROR = "Another mirror is set with: ollmsandbox settings rootfs-mirror ADDRESS"
+OTHER_MIRROR = N_("Another mirror is set with: ollmsandbox settings rootfs-mirror ADDRESS")
 
 
 class UnreachableError(RootfsError):
     """No answer, or one that broke off."""
 
-    def __init__(self, url: str, why: str = "") -> None:
+    def __init__(self, url: str, message: str = N_("{host} cannot be reached.")) -> None:
         super().__init__(
-            f"{urlsplit(url).hostname} cannot be reached{why}.",
-            "See whether this machine is online, and try again: what was fetched is kept. "
-            + OTHER_MIRROR
-            + "\nWithout a network, fetch the file elsewhere and name it: "
-            "ollmsandbox rootfs install --from FILE --tier 0\n"
-            f"It is the {FLAVOR} from alpinelinux.org/downloads.",
+            message,
+            N_(
+                "See whether this machine is online, and try again: what was fetched is kept. "
+                "{other_mirror}\n"
+                "Without a network, fetch the file elsewhere and name it: "
+                "ollmsandbox rootfs install --from FILE --tier 0\n"
+                "It is the {name} from alpinelinux.org/downloads."
+            ),
+            host=urlsplit(url).hostname,
+            other_mirror=Sentence(OTHER_MIRROR),
+            name=FLAVOR,
         )
 
 
@@ -59,7 +65,11 @@ def get(url: str, headers: Mapping[str, str] | None = None) -> Iterator[requests
             said = f"{answer.status_code} {harmless(answer.reason or '')}".strip()
             kind = MissingError if answer.status_code == 404 else RootfsError
             raise kind(
-                f"{without_password(url)} answers {said[:80]}.", "Try again later. " + OTHER_MIRROR
+                N_("{address} answers {said}."),
+                N_("Try again later. {other_mirror}"),
+                address=without_password(url),
+                said=said[:80],
+                other_mirror=Sentence(OTHER_MIRROR),
             )
         yield answer
 
@@ -79,7 +89,9 @@ def fetch(url: str) -> bytes:
         for piece in pieces(answer, url):
             content += piece
             if len(content) > _LARGEST_DOCUMENT:
-                raise RootfsError(f"{without_password(url)} is far too large.", OTHER_MIRROR)
+                raise RootfsError(
+                    N_("{address} is far too large."), OTHER_MIRROR, address=without_password(url)
+                )
         return content
 
 
@@ -94,14 +106,22 @@ def _ask(session: requests.Session, url: str, headers: Mapping[str, str]) -> req
         there = urljoin(here, session.get_redirect_target(answer) or "")
         if urlsplit(there).scheme not in ("http", "https"):
             raise RootfsError(
-                f"{without_password(url)} leads to what is no web address.", OTHER_MIRROR
+                N_("{address} leads to what is no web address."),
+                OTHER_MIRROR,
+                address=without_password(url),
             )
         if here.startswith("https:") and not there.startswith("https:"):
             raise RootfsError(
-                f"{without_password(url)} leads to an address that is not secure.", OTHER_MIRROR
+                N_("{address} leads to an address that is not secure."),
+                OTHER_MIRROR,
+                address=without_password(url),
             )
         here = there
-    raise RootfsError(f"{without_password(url)} leads from one address to the next.", OTHER_MIRROR)
+    raise RootfsError(
+        N_("{address} leads from one address to the next."),
+        OTHER_MIRROR,
+        address=without_password(url),
+    )
 
 
 def _ask_once(session: requests.Session, url: str, headers: Mapping[str, str]) -> requests.Response:
@@ -113,11 +133,15 @@ def _ask_once(session: requests.Session, url: str, headers: Mapping[str, str]) -
             url, stream=True, timeout=PATIENCE, headers=headers, auth=known, allow_redirects=False
         )
     except requests.exceptions.SSLError as error:
-        raise UnreachableError(url, ": its certificate is not one to trust") from error
+        raise UnreachableError(
+            url, N_("{host} cannot be reached: its certificate is not one to trust.")
+        ) from error
     except requests.exceptions.ProxyError as error:
-        raise UnreachableError(url, ": the proxy does not lead there") from error
+        raise UnreachableError(
+            url, N_("{host} cannot be reached: the proxy does not lead there.")
+        ) from error
     except requests.exceptions.Timeout as error:
-        raise UnreachableError(url, ": it does not answer") from error
+        raise UnreachableError(url, N_("{host} cannot be reached: it does not answer.")) from error
     except (requests.RequestException, HTTPError, OSError, ValueError) as error:
         raise UnreachableError(url) from error
 

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from .. import N_
 from ..errors import RootfsError
 
 # Where the sandbox mounts something; all but the first are folders.
@@ -88,6 +89,7 @@ def _inside(folder: Path, name: str) -> Iterator[int]:
 
 def _no_system(name: str) -> RootfsError:
     return RootfsError(
-        f"This is no Alpine system: {name.rstrip('/.')} is not what it is in every system.",
-        "Fetch it from another place.",
+        N_("This is no Alpine system: {name} is not what it is in every system."),
+        N_("Fetch it from another place."),
+        name=name.rstrip("/."),
     )

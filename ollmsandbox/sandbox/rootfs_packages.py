@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..errors import RootfsError
+from .. import N_
+from ..errors import RootfsError, Sentence, in_lines
 from ..paths import Paths
 from . import profile_file
 from .host import Host
@@ -135,13 +136,18 @@ async def install_packages(
         watched=[str(inside.folder)],
     )
     if result.exit_code != 0 or result.stop is not None:
-        why = f" {result.stop.value}" if result.stop else ""
         said = harmless(f"{result.stdout.text}{result.stderr.text}").strip()[-_SAID:]
+        what, why = N_("The packages could not be installed."), Sentence("")
+        if result.stop:
+            what = N_("The packages could not be installed. {why}")
+            why = Sentence(result.stop.value)
         raise RootfsError(
-            f"The packages could not be installed.{why}\n{said}".rstrip(),
-            "See whether this machine is online, or set another mirror: "
-            "ollmsandbox settings rootfs-mirror ADDRESS\n"
-            "The base alone needs no packages: choose it with --tier 0",
+            in_lines(Sentence(what, why=why), said),
+            N_(
+                "See whether this machine is online, or set another mirror: "
+                "ollmsandbox settings rootfs-mirror ADDRESS\n"
+                "The base alone needs no packages: choose it with --tier 0"
+            ),
         )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from .. import N_
 from ..errors import RootfsError
 from ..paths import Paths
 from .hidden import hidden_paths
@@ -115,8 +116,10 @@ class _Builder:
         if missing:
             if self._way is OverlayWay.NONE:
                 raise RootfsError(
-                    f"{folder} has no folder {missing[0]}, and no overlay can be mounted here.",
-                    f"Make it: mkdir -p {folder}/{missing[0]}",
+                    N_("{folder} has no folder {name}, and no overlay can be mounted here."),
+                    N_("Make it: mkdir -p {folder}/{name}"),
+                    folder=folder,
+                    name=missing[0],
                 )
             ways = {way for point in missing for way in _ways(point)}
             spec = spec_for(folder, (), tuple(sorted(ways)))
@@ -129,8 +132,9 @@ class _Builder:
         inside = f"{self._rootfs.folder}/{RESOLVER}"
         if os.path.islink(inside) or not os.path.isfile(inside):
             raise RootfsError(
-                f"{inside} is missing, so names of the network cannot be looked up in there.",
-                "Make an empty file of that name.",
+                N_("{file} is missing, so names of the network cannot be looked up in there."),
+                N_("Make an empty file of that name."),
+                file=inside,
             )
         return [ReadOnly(self._host.resolver, f"/{RESOLVER}")]
 
@@ -193,7 +197,7 @@ class _Builder:
 
     def _next_number(self) -> int:
         if self._layers == MOST_LAYERS:
-            raise RootfsError("Too many folders are linked from the project.")
+            raise RootfsError(N_("Too many folders are linked from the project."))
         self._layers += 1
         return self._layers - 1
 

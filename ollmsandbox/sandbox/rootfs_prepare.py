@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import trees
-from ..errors import RootfsError
+from .. import N_, trees
+from ..errors import RootfsError, Sentence
 from ..paths import Paths
 from .probe import probe
 from .rootfs_download import cannot_write, download_rootfs
@@ -67,8 +67,8 @@ class Workshop:
     def inside(self, folder: Path) -> Inside:
         found = probe(self.paths, self.environ)
         if not found.can_wrap:
-            miss = found.misses[0]
-            raise RootfsError(f"Commands cannot be sandboxed here: {miss.cause}", miss.remedy)
+            cause, remedy = found.why_not()
+            raise RootfsError(N_("Commands cannot be sandboxed here: {cause}"), remedy, cause=cause)
         return Inside(folder, "Alpine", self.paths, self.environ, found)
 
 
@@ -136,13 +136,14 @@ class Preparation:
         except UnreachableError as error:
             if current is None or not self._is_ready(current, settings.version):
                 raise
-            late = f"{error.message} It is not known whether there is a newer version."
-            return Prepared(current, is_new=False, notices=(late,))
+            late = N_("{why} It is not known whether there is a newer version.")
+            notice = Sentence(late, why=error.message)
+            return Prepared(current, is_new=False, notices=(notice,))
         if current and self._is_ready(current, release.version):
             return await self._nothing_to_do(current)
         if current and self._is_ready(current, "") and self._is_older(release, current):
-            late = f"The mirror has {release.version} only, which is older."
-            return await self._nothing_to_do(current, late)
+            late = N_("The mirror has {version} only, which is older.")
+            return await self._nothing_to_do(current, Sentence(late, version=release.version))
         return release
 
     def _is_older(self, release: Release, current: Installed) -> bool:
@@ -187,7 +188,9 @@ class Preparation:
         needed = ["bin/sh", *(["usr/bin/python3"] if self._tier.number else [])]
         for name in needed:
             if not os.path.lexists(built / name):
-                raise RootfsError(f"The system is not whole: /{name} is missing.", "Try again.")
+                raise RootfsError(
+                    N_("The system is not whole: /{name} is missing."), N_("Try again."), name=name
+                )
         introduce_user(built)
         return self._store.put_in_place(built, version, self._tier.number)
 
@@ -212,11 +215,19 @@ class Preparation:
         found = os.statvfs(self._store.folder)
         free = found.f_bavail * found.f_frsize
         if free < self._tier.size:
-            smaller = ", or choose a smaller tier: ollmsandbox rootfs install --tier "
+            smaller = N_(
+                "Make room, or choose a smaller tier: ollmsandbox rootfs install --tier {tier}"
+            )
             raise RootfsError(
-                f"There is not enough room on the disk: it needs about {self._tier.size >> 20} "
-                f"MiB in {self._store.folder}, and {free >> 20} MiB are free.",
-                f"Make room{f'{smaller}{self._tier.number - 1}' if self._tier.number else '.'}",
+                N_(
+                    "There is not enough room on the disk: it needs about {size} MiB in {folder}, "
+                    "and {free} MiB are free."
+                ),
+                smaller if self._tier.number else N_("Make room."),
+                size=self._tier.size >> 20,
+                folder=self._store.folder,
+                free=free >> 20,
+                tier=self._tier.number - 1,
             )
 
     async def _said(self, data: bytes) -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from ..errors import RootfsError
+from .. import N_
+from ..errors import RootfsError, Sentence
 from .rootfs_http import FLAVOR, OTHER_MIRROR, MissingError, fetch, without_password
 from .rootfs_settings import RootfsSettings
 
@@ -44,8 +45,11 @@ def detect_arch(machine: str | None = None) -> str:
     found = machine if machine is not None else platform.machine()
     if found not in ARCH_MAP:
         raise RootfsError(
-            f"There is no Alpine system for this kind of machine ({found or 'unknown'}).",
-            f"It is there for: {', '.join(ARCH_MAP)}.",
+            N_("There is no Alpine system for this kind of machine ({machine})."),
+            N_("It is there for: {machines}."),
+            # Translators: a kind of machine, such as x86_64, that is not known.
+            machine=found or Sentence(N_("unknown")),
+            machines=", ".join(ARCH_MAP),
         )
     return ARCH_MAP[found]
 
@@ -65,9 +69,13 @@ def get_latest_version(settings: RootfsSettings, arch: str) -> Release:
         if not settings.version:
             raise
         raise RootfsError(
-            f"The mirror has no Alpine {settings.version} for {arch}.",
-            "Set another one: ollmsandbox settings rootfs-version VERSION\n"
-            'The newest is taken if VERSION is "".',
+            N_("The mirror has no Alpine {version} for {arch}."),
+            N_(
+                "Set another one: ollmsandbox settings rootfs-version VERSION\nThe newest is "
+                'taken if VERSION is "".'
+            ),
+            version=settings.version,
+            arch=arch,
         ) from error
 
 
@@ -82,8 +90,11 @@ def _find(settings: RootfsSettings, arch: str) -> Release:
     if settings.version:
         return _by_name(settings.version, folder, arch)
     raise RootfsError(
-        f"{without_password(folder)}/{_LIST} names no {FLAVOR}.",
-        "Set another mirror or branch: ollmsandbox settings rootfs-mirror ADDRESS",
+        N_("{address}/{list} names no {name}."),
+        N_("Set another mirror or branch: ollmsandbox settings rootfs-mirror ADDRESS"),
+        address=without_password(folder),
+        list=_LIST,
+        name=FLAVOR,
     )
 
 
@@ -94,7 +105,7 @@ def _read_list(url: str) -> list[dict[object, object]]:
         found = yaml.load(text, yaml.BaseLoader)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise RootfsError(
-            f"{without_password(url)} is no list of releases.", OTHER_MIRROR
+            N_("{address} is no list of releases."), OTHER_MIRROR, address=without_password(url)
         ) from error
     entries = found if isinstance(found, list) else []
     return [entry for entry in entries if isinstance(entry, dict)]
@@ -110,7 +121,10 @@ def _release(entry: Mapping[object, object], folder: str, arch: str) -> Release:
         or not re.fullmatch(rf"{FLAVOR}-[0-9a-z._]{{1,40}}-{arch}\.tar\.gz", file)
     ):
         raise RootfsError(
-            f"{without_password(folder)}/{_LIST} does not say what it should.", OTHER_MIRROR
+            N_("{address}/{list} does not say what it should."),
+            OTHER_MIRROR,
+            address=without_password(folder),
+            list=_LIST,
         )
     known = int(size) if re.fullmatch("[0-9]{1,15}", size) else 0
     return Release(version, file, sha256, f"{folder}/{file}", known or None)
@@ -127,5 +141,10 @@ def _by_name(version: str, folder: str, arch: str) -> Release:
     file = f"{FLAVOR}-{version}-{arch}.tar.gz"
     found = fetch(f"{folder}/{file}.sha256").decode("ascii", "replace").lower().split()
     if not found or not _SHA256.fullmatch(found[0]):
-        raise RootfsError(f"{without_password(folder)}/{file}.sha256 is no checksum.", OTHER_MIRROR)
+        raise RootfsError(
+            N_("{address}/{file}.sha256 is no checksum."),
+            OTHER_MIRROR,
+            address=without_password(folder),
+            file=file,
+        )
     return Release(version, file, found[0], f"{folder}/{file}")

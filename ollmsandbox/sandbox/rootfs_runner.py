@@ -10,7 +10,8 @@ import os
 import signal
 from collections.abc import Sequence
 
-from ..errors import SandboxError
+from .. import N_
+from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths
 from .launch import Programs, make_order, open_descriptors
 from .output import Sink, readable
@@ -86,5 +87,8 @@ def _result(running: Running, said: bytes) -> Result:
     result = running.result(125 if code is None else code)
     if code is None and result.stop is None:
         why = problem or result.stderr.text.strip()
-        raise SandboxError(f"The sandbox could not be started.\n{why}", "See `ollmsandbox doctor`.")
+        raise SandboxError(
+            in_lines(Sentence(N_("The sandbox could not be started.")), why),
+            N_("See `ollmsandbox doctor`."),
+        )
     return result

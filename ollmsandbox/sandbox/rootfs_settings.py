@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from .. import N_
 from ..errors import RootfsError
 from ..paths import write_atomically
 
@@ -18,7 +19,7 @@ _MIRROR = re.compile(r"https?://[^\s?#]+")
 _BRANCH = re.compile(r"latest-stable|edge|v[0-9]+\.[0-9]+")
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6}")
 _TIER = re.compile("[012]")
-_MEND = "Mend it or remove it."
+_MEND = N_("Mend it or remove it.")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,13 @@ class RootfsSettings:
         """As the person gives it; what cannot be is refused with a sentence."""
         setting = _find(name)
         if not setting.is_good(text):
-            raise RootfsError(f"{text!r} cannot be the {name} of the Alpine system.", setting.what)
+            raise RootfsError(
+                # Translators: {name} is a setting: mirror, branch, version or tier.
+                N_("{value} cannot be the {name} of the Alpine system."),
+                setting.what,
+                value=repr(text),
+                name=name,
+            )
         if name == "mirror":
             return replace(self, mirror=text.rstrip("/"))
         if name == "branch":
@@ -49,15 +56,17 @@ class _Setting:
 
 
 ALL = (
-    _Setting("mirror", "The address of a mirror, as https://host/alpine.", _MIRROR.fullmatch),
-    _Setting("branch", "latest-stable, edge, or a branch as v3.22.", _BRANCH.fullmatch),
+    _Setting("mirror", N_("The address of a mirror, as https://host/alpine."), _MIRROR.fullmatch),
+    _Setting("branch", N_("latest-stable, edge, or a branch as v3.22."), _BRANCH.fullmatch),
     _Setting(
         "version",
-        'A version as 3.22.1, or "" for the newest.',
+        N_('A version as 3.22.1, or "" for the newest.'),
         lambda text: not text or _VERSION.fullmatch(text),
     ),
     _Setting(
-        "tier", "0: nothing but the base, 1: what is needed, 2: what is useful.", _TIER.fullmatch
+        "tier",
+        N_("0: nothing but the base, 1: what is needed, 2: what is useful."),
+        _TIER.fullmatch,
     ),
 )
 
@@ -66,7 +75,13 @@ def _find(name: str) -> _Setting:
     for setting in ALL:
         if setting.name == name:
             return setting
-    raise RootfsError(f"{name!r} is not known in {FILE}.", f"Known: {', '.join(names())}.")
+    raise RootfsError(
+        N_("{name} is not known in {file}."),
+        N_("Known: {names}."),
+        name=repr(name),
+        file=FILE,
+        names=", ".join(names()),
+    )
 
 
 def names() -> list[str]:
@@ -81,19 +96,33 @@ def load(config: Path) -> RootfsSettings:
         return RootfsSettings()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RootfsError(f"{file}, line {line}: {error.problem}.", _MEND) from error
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise RootfsError(f"{file} cannot be read: {error}", _MEND) from error
+        raise RootfsError(
+            N_("{file}, line {line}: {problem}."),
+            _MEND,
+            file=file,
+            line=line,
+            problem=error.problem,
+        ) from error
+    except OSError as error:
+        raise RootfsError(
+            N_("{file} cannot be read: {why}."), _MEND, file=file, why=error.strerror
+        ) from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise RootfsError(
+            N_("{file} cannot be read: {why}"), _MEND, file=file, why=str(error)
+        ) from error
     if found is None:
         return RootfsSettings()
     if not isinstance(found, dict):
-        raise RootfsError(f"{file} holds no list of names and values.", _MEND)
+        raise RootfsError(N_("{file} holds no list of names and values."), _MEND, file=file)
     settings = RootfsSettings()
     try:
         for name, value in found.items():
             settings = settings.with_value(str(name), "" if value is None else str(value))
     except RootfsError as error:
-        raise RootfsError(f"{file}: {error.message}", error.remedy) from error
+        raise RootfsError(
+            N_("{file}: {why}"), error.remedy, file=file, why=error.message
+        ) from error
     return settings
 
 

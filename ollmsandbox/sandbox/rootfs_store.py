@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from .. import trees
+from .. import N_, trees
 from ..errors import RootfsError
 from ..paths import Paths, make_folder, write_atomically
 from .records import record
@@ -53,7 +53,9 @@ class Installed:
 
     def hold(self) -> int:
         """As long as a command runs in it, it is not removed; to be released."""
-        gone = RootfsError(f"{self.title} was removed meanwhile.", "Try again.")
+        gone = RootfsError(
+            N_("{system} was removed meanwhile."), N_("Try again."), system=self.title
+        )
         try:
             lock = os.open(self.folder, _FOLDER)
         except OSError as error:
@@ -103,9 +105,11 @@ def need(paths: Paths, environ: Mapping[str, str]) -> Installed:
     found = find(paths, environ)
     if found is None:
         raise RootfsError(
-            "Alpine is not installed, so the command cannot run in it.",
-            "Install it with `ollmsandbox rootfs install`, or use this machine's own system: "
-            "`ollmsandbox run --no-rootfs`, `ollmsandbox rootfs use host`.",
+            N_("Alpine is not installed, so the command cannot run in it."),
+            N_(
+                "Install it with `ollmsandbox rootfs install`, or use this machine's own "
+                "system: `ollmsandbox run --no-rootfs`, `ollmsandbox rootfs use host`."
+            ),
         )
     return found
 
@@ -114,9 +118,13 @@ def _given(given: str) -> Installed:
     folder = os.path.realpath(given)
     if not given.startswith("/") or not is_rootfs_ready(Path(folder)):
         raise RootfsError(
-            f"ROOTFS_DIR is no prepared system: {given}.",
-            f"It has to be the full path of a folder with bin/sh and {VERSION_FILE}. Name another, "
-            "or unset ROOTFS_DIR.",
+            N_("ROOTFS_DIR is no prepared system: {given}."),
+            N_(
+                "It has to be the full path of a folder with bin/sh and {version_file}. Name "
+                "another, or unset ROOTFS_DIR."
+            ),
+            given=given,
+            version_file=VERSION_FILE,
         )
     found = _read(Path(folder))
     assert found is not None
@@ -170,8 +178,10 @@ class Store:
 
     def _closed(self, error: OSError) -> RootfsError:
         return RootfsError(
-            f"{self.folder} cannot be used: {error.strerror or error}.",
-            "See whether it is yours; it may have been made by root.",
+            N_("{folder} cannot be used: {why}."),
+            N_("See whether it is yours; it may have been made by root."),
+            folder=self.folder,
+            why=error.strerror or str(error),
         )
 
     def new_folder(self) -> Path:

@@ -11,6 +11,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import N_
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
 from .records import record
@@ -110,7 +111,9 @@ def _compile(rules: Rules, target: Path) -> None:
         import pyseccomp as lib
     except (ImportError, OSError, RuntimeError) as error:
         raise SandboxError(
-            f"The system-call filter cannot be built: {error}.", "Install libseccomp2."
+            N_("The system-call filter cannot be built: {why}."),
+            N_("Install libseccomp2."),
+            why=str(error),
         ) from error
 
     made = lib.SyscallFilter(lib.ALLOW)
@@ -130,8 +133,9 @@ def _compile(rules: Rules, target: Path) -> None:
     for name in rules.deny:
         if not known(name):
             raise SandboxError(
-                f"The profile refuses a system call that is not known here: {name}.",
-                "Correct deny_syscalls in the profile.",
+                N_("The profile refuses a system call that is not known here: {name}."),
+                N_("Correct deny_syscalls in the profile."),
+                name=name,
             )
         made.add_rule(eperm, name)
 

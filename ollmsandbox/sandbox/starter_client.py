@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .. import N_
 from ..errors import SandboxError
 from .records import record
 
@@ -120,7 +121,7 @@ class Starter:
 
     def _lost(self) -> SandboxError:
         shared_starter.cache_clear()
-        return SandboxError("The process that starts sandboxes is gone.", "Try again.")
+        return SandboxError(N_("The process that starts sandboxes is gone."), N_("Try again."))
 
 
 @cache

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urljoin, urlsplit
 
+from .. import N_
 from .base import ToolError
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -22,7 +23,6 @@ _PORTS = {"http": 80, "https": 443}
 _METADATA = (ipaddress.ip_address("168.63.129.16"),)
 _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _COMPATIBLE = ipaddress.ip_network("::/96")
-_PRIVATE = "an address of this machine or a private network. Such addresses are not fetched."
 _ODD = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 
 
@@ -41,7 +41,7 @@ class Address:
     def parse(cls, text: str) -> Address:
         given = text.strip()
         if _ODD.search(given):
-            raise ToolError("The address holds a space, a backslash or a control character.")
+            raise ToolError(N_("The address holds a space, a backslash or a control character."))
         if "://" not in given and re.match(r"[\w.-]+\.\w+(/|$)", given):
             given = f"https://{given}"
         try:
@@ -49,15 +49,16 @@ class Address:
             port = parts.port
             host = _ascii(parts.hostname or "")
         except (ValueError, UnicodeError) as error:
-            raise ToolError(f"This is no web address: {error}.") from error
+            raise ToolError(N_("This is no web address: {why}."), why=str(error)) from error
         if parts.scheme not in _PORTS:
             raise ToolError(
-                f"Only http and https addresses can be fetched, not {parts.scheme or given[:40]!r}."
+                N_("Only http and https addresses can be fetched, not {scheme}."),
+                scheme=repr(parts.scheme or given[:40]),
             )
         if not host:
-            raise ToolError("The address names no host.", "Write it as https://host/path.")
+            raise ToolError(N_("The address names no host."), N_("Write it as https://host/path."))
         if "@" in parts.netloc:
-            raise ToolError("An address with a user name or a password is not fetched.")
+            raise ToolError(N_("An address with a user name or a password is not fetched."))
         path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
         if parts.query:
             path += "?" + quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]|")
@@ -84,7 +85,9 @@ class Address:
         try:
             return Address.parse(urljoin(self.text, location.strip()))
         except ValueError as error:
-            raise ToolError(f"ERROR: {self.host} leads to an address that is none.") from error
+            raise ToolError(
+                N_("ERROR: {host} leads to an address that is none."), host=self.host
+            ) from error
 
 
 def _ascii(host: str) -> str:
@@ -111,7 +114,13 @@ def check_name(address: Address) -> None:
         except ValueError:
             return
     if is_here:
-        raise ToolError(f"ERROR: {address.host} is {_PRIVATE}")
+        raise ToolError(
+            N_(
+                "ERROR: {host} is an address of this machine or a private network. Such addresses "
+                "are not fetched."
+            ),
+            host=address.host,
+        )
 
 
 def public_addresses(
@@ -124,12 +133,19 @@ def public_addresses(
     except (OSError, UnicodeError) as error:
         if may_be_unknown:
             return []
-        raise ToolError(f"ERROR: The host {address.host} was not found.") from error
+        raise ToolError(N_("ERROR: The host {host} was not found."), host=address.host) from error
     for number in found:
         if not allow_private and not is_public(ipaddress.ip_address(number)):
-            raise ToolError(f"ERROR: {address.host} is at {number}, {_PRIVATE}")
+            raise ToolError(
+                N_(
+                    "ERROR: {host} is at {number}, an address of this machine or a private "
+                    "network. Such addresses are not fetched."
+                ),
+                host=address.host,
+                number=number,
+            )
     if not found and not may_be_unknown:
-        raise ToolError(f"ERROR: The host {address.host} has no address.")
+        raise ToolError(N_("ERROR: The host {host} has no address."), host=address.host)
     return found
 
 

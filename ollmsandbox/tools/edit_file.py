@@ -109,25 +109,27 @@ class EditFile(Tool):
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> EditRequest:
         given = self._parameters.read(arguments)
         if not given.path.strip():
-            raise ToolError("`path` is empty.", "Name a file.")
+            raise ToolError(N_("`path` is empty."), N_("Name a file."))
         if os.path.basename(given.path) in ("", ".", ".."):
-            raise ToolError(f"{plain(given.path)} is a folder.", "Name a file in it.")
+            raise ToolError(
+                N_("{file} is a folder."), N_("Name a file in it."), file=plain(given.path)
+            )
         if given.content and (given.old_text or given.new_text):
             raise ToolError(
-                "Both `content` and a replacement are given.",
-                "Use either `content`, or `old_text` and `new_text`.",
+                N_("Both `content` and a replacement are given."),
+                N_("Use either `content`, or `old_text` and `new_text`."),
             )
         if given.content is None and not given.old_text and not given.new_text:
             raise ToolError(
-                "Nothing is to be changed.", "Give `old_text` and `new_text`, or `content`."
+                N_("Nothing is to be changed."), N_("Give `old_text` and `new_text`, or `content`.")
             )
         if given.new_text and not given.old_text:
             raise ToolError(
-                "`old_text` is missing: what is to be replaced by `new_text`?",
-                "To write a whole file, use `content`.",
+                N_("`old_text` is missing: what is to be replaced by `new_text`?"),
+                N_("To write a whole file, use `content`."),
             )
         if given.old_text and given.old_text == given.new_text:
-            raise ToolError("`old_text` and `new_text` are the same: nothing would change.")
+            raise ToolError(N_("`old_text` and `new_text` are the same: nothing would change."))
         return EditRequest(self._bench, given, self._bench.folder(), call_id)
 
 
@@ -163,8 +165,9 @@ class EditRequest(RequestBase):
             self._is_real = file.is_in_playground or not found.can_wrap
             if not file.may_be_written():
                 raise ToolError(
-                    f"ERROR: {plain(given.path)} is not in the project.",
-                    "Files can be changed in the project and below `playground/`.",
+                    N_("ERROR: {name} is not in the project."),
+                    N_("Files can be changed in the project and below `playground/`."),
+                    name=plain(given.path),
                 )
             if bench.ask_every_command or not found.can_wrap:
                 self._verdict = await asking.ask(bench, watcher, self._question(file.path, found))
@@ -193,19 +196,31 @@ class EditRequest(RequestBase):
                 document = self._document(said.rest[: int(size)])
                 self._old = document.text if document else None
             case ["missing"] if given.old_text:
-                raise ToolError(f"ERROR: There is no file {name}.", "To make one, use `content`.")
+                raise ToolError(
+                    N_("ERROR: There is no file {name}."),
+                    N_("To make one, use `content`."),
+                    name=name,
+                )
             case ["missing"]:
                 document = None
             case ["folder"]:
-                raise ToolError(f"ERROR: {name} is a folder.")
+                raise ToolError(N_("ERROR: {name} is a folder."), name=name)
             case ["large", size]:
-                raise ToolError(f"ERROR: {name} is too large to be edited: {int(size):,} bytes.")
+                raise ToolError(
+                    N_("ERROR: {name} is too large to be edited: {size:,} bytes."),
+                    name=name,
+                    size=int(size),
+                )
             case ["closed"]:
-                raise ToolError(f"ERROR: {name} cannot be written: permission denied.")
+                raise ToolError(
+                    N_("ERROR: {name} cannot be written: permission denied."), name=name
+                )
             case ["nowhere"]:
-                raise ToolError(f"ERROR: {name} is a link that leads nowhere.")
+                raise ToolError(N_("ERROR: {name} is a link that leads nowhere."), name=name)
             case _:
-                raise ToolError(f"ERROR: {name} is a pipe, a socket or a device, not a file.")
+                raise ToolError(
+                    N_("ERROR: {name} is a pipe, a socket or a device, not a file."), name=name
+                )
         document = document or Document("")
         if given.old_text:
             old, new = (document.with_text(t).text for t in (given.old_text, given.new_text))
@@ -224,8 +239,9 @@ class EditRequest(RequestBase):
             if not self._given.old_text:
                 return None
             raise ToolError(
-                f"ERROR: {plain(self._given.path)} is not UTF-8 text.",
-                "Change it with a command, or write it whole with `content`.",
+                N_("ERROR: {name} is not UTF-8 text."),
+                N_("Change it with a command, or write it whole with `content`."),
+                name=plain(self._given.path),
             ) from error
 
     def _told(self, recorder: Recorder) -> Outcome:
@@ -237,7 +253,8 @@ class EditRequest(RequestBase):
         told = changes_text(report, self._project)
         if not told and not self._is_real:
             raise ToolError(
-                f"ERROR: {name} leads out of the project; what was written there is not kept."
+                N_("ERROR: {name} leads out of the project; what was written there is not kept."),
+                name=name,
             )
         told = told or f"{name} was written; this is not recorded."
         diff = harmless(difference(self._old or "", self._new))

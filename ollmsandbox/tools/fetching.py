@@ -19,7 +19,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NewConnectionError
 
-from .. import __version__
+from .. import N_, __version__
+from ..errors import Sentence
 from .addresses import Address
 from .base import ToolError
 
@@ -71,7 +72,7 @@ class Fetch:
             async with asyncio.timeout(seconds):
                 return await in_thread(lambda: self._fetch(until, wanted))
         except TimeoutError as error:
-            raise ToolError(f"ERROR: {self._address.host} took too long.") from error
+            raise ToolError(N_("ERROR: {host} took too long."), host=self._address.host) from error
         finally:
             self.give_up()
 
@@ -105,9 +106,13 @@ class Fetch:
                 ) as response:
                     return self._read(response, until, wanted)
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-                raise ToolError(f"ERROR: {self._address.host}: {_why(error)}") from error
+                raise ToolError(
+                    N_("ERROR: {host}: {why}"), host=self._address.host, why=_why(error)
+                ) from error
             except (ValueError, zlib.error) as error:
-                raise ToolError(f"ERROR: {self._address.host} sent a broken answer.") from error
+                raise ToolError(
+                    N_("ERROR: {host} sent a broken answer."), host=self._address.host
+                ) from error
 
     def _read(
         self, response: requests.Response, until: float, wanted: Callable[[str], bool]
@@ -122,12 +127,15 @@ class Fetch:
         if location or not wanted(kind):
             return answer
         if packed not in ("", "identity", *_PACKED):
-            raise ToolError(f"ERROR: The page is packed in a way that is not known: {packed[:20]}.")
+            raise ToolError(
+                N_("ERROR: The page is packed in a way that is not known: {kind}."),
+                kind=packed[:20],
+            )
         unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if packed in _PACKED else None
         body = bytearray()
         while len(body) <= MOST:
             if time.monotonic() > until or self._given_up:
-                raise ToolError(f"ERROR: {self._address.host} took too long.")
+                raise ToolError(N_("ERROR: {host} took too long."), host=self._address.host)
             data = response.raw.read1(_CHUNK) if _HAS_READ1 else response.raw.read(_CHUNK)
             if not data:
                 break
@@ -225,16 +233,16 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await done
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception) -> Sentence:
     """In words; the library's own name the objects it is made of."""
     if isinstance(error, requests.exceptions.SSLError):
-        return "the connection is not secure (its certificate was not accepted)."
+        return Sentence(N_("the connection is not secure (its certificate was not accepted)."))
     if isinstance(error, requests.exceptions.Timeout | TimeoutError):
-        return "it took too long."
+        return Sentence(N_("it took too long."))
     if isinstance(error, requests.exceptions.ProxyError):
-        return "the proxy could not be reached, or refused."
+        return Sentence(N_("the proxy could not be reached, or refused."))
     if isinstance(error, requests.exceptions.ConnectionError):
-        return "no connection, or it broke off."
+        return Sentence(N_("no connection, or it broke off."))
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema):
-        return "the address, or that of the proxy, cannot be used."
-    return "the answer broke off or makes no sense."
+        return Sentence(N_("the address, or that of the proxy, cannot be used."))
+    return Sentence(N_("the answer broke off or makes no sense."))

@@ -11,7 +11,8 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence
 from ..project.recorder import Mode, Recorder, Report, linked_roots
 from ..sandbox.bubble import Bubble
 from ..sandbox.host import below, in_any
@@ -72,7 +73,7 @@ class Inside:
     def _find(self, given: str) -> str:
         """As a full path, named as it is on this machine."""
         if not given.strip():
-            raise ToolError("`path` is empty.", "Name a file.")
+            raise ToolError(N_("`path` is empty."), N_("Name a file."))
         home = self._bench.paths.real_home
         # Without a sandbox the playground is where it really is.
         playground = f"{home}/playground"
@@ -114,7 +115,7 @@ class Inside:
     def _check_place(self) -> None:
         """What was approved is what is read and written."""
         if os.path.realpath(self.path) != self.path:
-            raise ToolError("ERROR: A link was put there while the question waited. Try again.")
+            raise ToolError(N_("ERROR: A link was put there while the question waited. Try again."))
 
     async def read(self, script: str, arguments: Sequence[str], limit: int) -> Said:
         said = Said(limit)
@@ -277,10 +278,11 @@ async def _finish(
 
 def _check(result: Result, said: Said) -> None:
     if result.stop is not None:
-        raise OllmSandboxError(f"It was ended: {result.stop.value}")
+        raise OllmSandboxError(N_("It was ended: {why}"), why=Sentence(result.stop.value))
     if result.exit_code != 0 or not said.words:
-        why = harmless(result.stderr.text).strip() or f"it ended with {result.exit_code}"
-        raise OllmSandboxError(f"ERROR: {why}")
+        ended = Sentence(N_("it ended with {status}"), status=result.exit_code)
+        why = harmless(result.stderr.text).strip() or ended
+        raise OllmSandboxError(N_("ERROR: {what}"), what=why)
 
 
 def _write(descriptor: int, data: bytes) -> None:

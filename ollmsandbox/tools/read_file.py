@@ -87,7 +87,7 @@ class ReadFile(Tool):
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ReadRequest:
         given = self._parameters.read(arguments)
         if not given.path.strip():
-            raise ToolError("`path` is empty.", "Name a file.")
+            raise ToolError(N_("`path` is empty."), N_("Name a file."))
         return ReadRequest(self._bench, given, self._bench.folder(), call_id)
 
 
@@ -141,13 +141,16 @@ def _told(given: Given, said: Said) -> str:
         case ["file", size, lines]:
             return _file(given, name, said.rest, int(size), int(lines))
         case ["closed"]:
-            raise ToolError(f"ERROR: {name} cannot be read: permission denied.")
+            raise ToolError(N_("ERROR: {name} cannot be read: permission denied."), name=name)
         case ["special"]:
-            raise ToolError(f"ERROR: {name} is a pipe, a socket or a device, not a file.")
+            raise ToolError(
+                N_("ERROR: {name} is a pipe, a socket or a device, not a file."), name=name
+            )
         case _:
             raise ToolError(
-                f"ERROR: There is no file {name} here.",
-                "Look at the folder around it: read_file lists folders.",
+                N_("ERROR: There is no file {name} here."),
+                N_("Look at the folder around it: read_file lists folders."),
+                name=name,
             )
 
 
@@ -167,13 +170,15 @@ def _folder(name: str, rest: bytes) -> str:
 def _file(given: Given, name: str, data: bytes, size: int, lines: int) -> str:
     if b"\0" in data:
         raise ToolError(
-            f"ERROR: {name} is not a text file; it has {size:,} bytes.",
-            "Look at it with a command, such as `file` or `xxd`.",
+            N_("ERROR: {name} is not a text file; it has {size:,} bytes."),
+            N_("Look at it with a command, such as `file` or `xxd`."),
+            name=name,
+            size=size,
         )
     text = harmless(data.decode("utf-8", "replace").removeprefix("\ufeff"))
     if not text:
         if given.first_line > 1 and size:
-            raise ToolError(f"ERROR: {name} has only {lines:,} lines.")
+            raise ToolError(N_("ERROR: {name} has only {lines:,} lines."), name=name, lines=lines)
         return f"{name} is empty."
     shown: list[str] = []
     room = _MOST

@@ -13,9 +13,9 @@ from gettext import gettext as _
 from gettext import pgettext
 
 from .. import N_
-from ..errors import DeniedError, OllmSandboxError
+from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
 from ..permission.request import Fact, PermissionRequest, Verdict
-from ..project.recorder import Recorder
+from ..project.recorder import Recorder, needs_care
 from ..sandbox.bubble import Bubble
 from ..sandbox.inner import InnerRunner, NotHandedOnError
 from ..sandbox.plain import PlainRunner
@@ -120,7 +120,7 @@ class RunCommand(Tool):
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RunRequest:
         given = self._parameters.read(arguments)
         if not given.command.strip():
-            raise ToolError("The command is empty.", "Name a command to run.")
+            raise ToolError(N_("The command is empty."), N_("Name a command to run."))
         return RunRequest(self._bench, given, self._bench.folder(), call_id)
 
 
@@ -162,6 +162,11 @@ class RunRequest(RequestBase):
             return self._denied(f"Writing to {root}")
         if root:
             await asyncio.to_thread(agree, bench, self._project, root)
+        if needs_care(bench.paths):
+            # Something kept an earlier one from being finished, a full disk, perhaps.
+            from ..project.settling import recover
+
+            await asyncio.to_thread(recover, bench.paths)
         recorder = Recorder(
             self._project,
             bench.paths,
@@ -189,8 +194,8 @@ class RunRequest(RequestBase):
             return self._denied("The command with network" if given.network else "The command")
         if list(bubble.overlay.roots) != recorder.roots():
             # What was approved is what runs, and nothing else does.
-            text = "ERROR: What waits for review changed while the question waited. Try again."
-            return Outcome(text, ok=False, verdict=self._verdict)
+            text = N_("ERROR: What waits for review changed while the question waited. Try again.")
+            return Outcome(Sentence(text), ok=False, verdict=self._verdict)
         sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan))
         # Who watches knows the project by its own path; the model by the one that it has in there.
         seen = nullcontext(sinks) if rootfs is None else renamed(sinks, self._project)
@@ -218,9 +223,9 @@ class RunRequest(RequestBase):
         try:
             return await self._in_flatpak(watcher)
         except NotHandedOnError as error:
-            why = error.message
+            why = error.message.translated(_)
         except PortalError as error:
-            return await self._plainly(watcher, error.message)
+            return await self._plainly(watcher, error.message.translated(_))
         if not self._given.network:
             # What cannot be had either is asked about as without a portal.
             with suppress(PortalError):
@@ -348,7 +353,7 @@ class RunRequest(RequestBase):
         return Outcome(asking.denial(self._verdict, what), ok=False, verdict=self._verdict)
 
     def _told(self, result: Result | None, recorder: Recorder, *notices: str) -> Outcome:
-        text = together(
+        text = in_lines(
             output_text(result) if result else "",
             changes_text(recorder.report, self._project),
             *notices,

@@ -12,7 +12,7 @@ from gettext import gettext as _
 from gettext import pgettext
 
 from .. import N_
-from ..errors import OllmSandboxError
+from ..errors import OllmSandboxError, Sentence
 from ..permission.request import Fact, Verdict
 from ..sandbox.output import harmless
 from . import asking
@@ -114,7 +114,9 @@ class FetchRequest(RequestBase):
                 return await self._told(address, answer)
             came_from = address.host
             address = address.leads_to(answer.location)
-        raise ToolError(f"ERROR: The address leads on more than {_REDIRECTS} times.")
+        raise ToolError(
+            N_("ERROR: The address leads on more than {number} times."), number=_REDIRECTS
+        )
 
     async def _ask(self, watcher: Watcher, address: Address, came_from: str) -> None:
         if address.target in self._allowed:
@@ -146,7 +148,7 @@ class FetchRequest(RequestBase):
     async def _fetch(self, address: Address, seconds: float) -> Answer:
         bench = self.bench
         proxy = proxy_for(address, bench.environ)
-        late = ToolError(f"ERROR: {address.host} took too long.")
+        late = ToolError(N_("ERROR: {host} took too long."), host=address.host)
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         try:
@@ -181,7 +183,7 @@ class FetchRequest(RequestBase):
             lines.append(f"Characters {self.offset:,} to {last:,} of {len(text):,}.{more}")
         body = "\n".join([*lines, "", part or "The page has no text."])
         if answer.status >= 400:
-            raise ToolError(f"ERROR: {body}")
+            raise ToolError(N_("ERROR: {what}"), what=body)
         return body
 
 
@@ -195,11 +197,16 @@ def _as_text(answer: Answer, address: Address) -> str:
     body = answer.body
     is_wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not _is_text(answer.kind) or (b"\0" in body and not is_wide):
-        kind = plain(answer.kind.partition(";")[0].strip()[:80]) or "of unknown type"
-        size = f"{answer.size:,} bytes" if answer.size is not None else "of unknown size"
+        kind = plain(answer.kind.partition(";")[0].strip()[:80]) or Sentence(N_("of unknown type"))
+        size = Sentence(N_("of unknown size"))
+        if answer.size is not None:
+            size = Sentence(N_("{number:,} bytes"), number=answer.size)
         raise ToolError(
-            f"ERROR: {address.text} is not text: {kind}, {size}.",
-            "To download a file, use run_command with `network`.",
+            N_("ERROR: {address} is not text: {kind}, {size}."),
+            N_("To download a file, use run_command with `network`."),
+            address=address.text,
+            kind=kind,
+            size=size,
         )
     text = body.decode(_charset(answer), "replace")
     is_html = _HTML.match(answer.kind.strip()) or (

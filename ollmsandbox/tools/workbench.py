@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..permission.request import PermissionRequest, Verdict
@@ -48,7 +49,7 @@ class Workbench:
     def folder(self) -> str:
         """The project, links resolved."""
         if not self.project:
-            raise ToolError("No project is open, so there is nothing to work on.")
+            raise ToolError(N_("No project is open, so there is nothing to work on."))
         try:
             return find_project(self.project, self.paths)
         except OllmSandboxError as error:

@@ -7,6 +7,7 @@ import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
 
+from ... import N_
 from .base import ProviderError
 
 # Some servers have their interface elsewhere than below /v1.
@@ -52,7 +53,8 @@ def _clean(text: str, default_port: int | None = None) -> str:
     if parts.username is not None or parts.password is not None:
         # It would be shown wherever the address is.
         raise ProviderError(
-            "An address cannot hold a name and password.", "Give the key on its own instead."
+            N_("An address cannot hold a name and password."),
+            N_("Give the key on its own instead."),
         )
     if parts.scheme not in ("http", "https") or not _is_host(parts) or parts.query:
         raise _wrong(text)
@@ -70,5 +72,7 @@ def _is_host(parts: SplitResult) -> bool:
 
 def _wrong(text: str) -> ProviderError:
     return ProviderError(
-        f"{text[:200]!r} is not the address of a server.", "It looks like http://localhost:11434."
+        N_("{text} is not the address of a server."),
+        N_("It looks like http://localhost:11434."),
+        text=repr(text[:200]),
     )

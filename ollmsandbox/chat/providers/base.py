@@ -19,11 +19,13 @@ class ProviderError(OllmSandboxError):
         self,
         message: str,
         remedy: str = "",
+        /,
         *,
         can_retry: bool = False,
         again_after: float | None = None,
+        **fields: object,
     ) -> None:
-        super().__init__(message, remedy)
+        super().__init__(message, remedy, **fields)
         self.can_retry = can_retry
         self.again_after = again_after
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
+from ... import N_
 from .base import Piece, ProviderError
 from .failures import from_status, from_words, not_a_model_server, server_words
 from .http import Exchange, Request, Timeouts
@@ -77,7 +78,8 @@ class Client:
         key = await self._key() if self._key else ""
         if key and not (key.isascii() and key.isprintable() and " " not in key):
             raise ProviderError(
-                "The API key has characters that no key has.", "Store it again, on one line."
+                N_("The API key has characters that no key has."),
+                N_("Store it again, on one line."),
             )
         self.mask = Mask(key)
         headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ...errors import OllmSandboxError
+from ... import N_
+from ...errors import OllmSandboxError, Sentence
 from ...paths import Paths, write_atomically
 from .address import is_loopback
 from .base import ProviderError, Server
@@ -36,8 +37,14 @@ _MOST = 1 << 20
 
 class ConnectionStore:
     def __init__(
-        self, paths: Paths, environ: Mapping[str, str] | None = None, keys: Keys | None = None
+        self,
+        paths: Paths,
+        environ: Mapping[str, str] | None = None,
+        keys: Keys | None = None,
+        say: Callable[[str], str] = str,
     ) -> None:
+        """`say`: how the tour speaks."""
+        self._say = say
         self._file = paths.config / "connections.yaml"
         self._keys = keys or Keys(paths, os.environ if environ is None else environ)
         # What the person should know.
@@ -54,7 +61,12 @@ class ConnectionStore:
         found = {connection.name: connection for connection in (*self.all(), TOUR)}
         if name not in found:
             choice = ", ".join(found)
-            raise ProviderError(f"There is no connection {name!r}.", f"Choose one of: {choice}.")
+            raise ProviderError(
+                N_("There is no connection {name}."),
+                N_("Choose one of: {choice}."),
+                name=repr(name),
+                choice=choice,
+            )
         return found[name]
 
     def default(self) -> Connection | None:
@@ -80,7 +92,8 @@ class ConnectionStore:
                 await self._forget(connection.name, place)
             place = new
             if key and address.startswith("http:") and not is_loopback(address):
-                self.notices.append(f"The key goes to {address} unencrypted; https would hide it.")
+                notice = N_("The key goes to {address} unencrypted; https would hide it.")
+                self.notices.append(Sentence(notice, address=address))
         connection = replace(connection, address=address, key=place)
         with self._changing() as listing:
             names = [c.name for c in listing.connections]
@@ -98,7 +111,7 @@ class ConnectionStore:
     async def remove(self, name: str) -> None:
         connection = self.find(name)
         if connection.kind is Kind.TOUR:
-            raise ProviderError("The tour cannot be removed.")
+            raise ProviderError(N_("The tour cannot be removed."))
         with self._changing() as listing:
             rest = tuple(c for c in listing.connections if c.name != name)
             default = "" if listing.default == name else listing.default
@@ -118,7 +131,7 @@ class ConnectionStore:
     def server(self, connection: Connection, key: str | None = None) -> Server:
         """With a key it is this one, and not the stored one."""
         if connection.kind is Kind.TOUR:
-            return TourServer()
+            return TourServer(self._say)
         known: list[str] = [] if key is None else [key]
 
         async def find_key() -> str:
@@ -141,7 +154,8 @@ class ConnectionStore:
         try:
             await self._keys.remove(name, place)
         except ProviderError as error:
-            self.notices.append(f"The key of {name} is still where it was. {error.message}")
+            notice = N_("The key of {name} is still where it was. {why}")
+            self.notices.append(Sentence(notice, name=name, why=error.message))
 
     @contextmanager
     def _changing(self) -> Iterator[Listing]:
@@ -156,11 +170,13 @@ class ConnectionStore:
         except FileNotFoundError:
             return Listing()
         except UnicodeDecodeError:
-            return self._set_aside("it is not text.")
+            return self._set_aside(Sentence(N_("it is not text.")))
         except FileError as error:
             return self._set_aside(error.message)
         except OSError as error:
-            raise OllmSandboxError(f"{self._file} cannot be read: {error.strerror}.") from error
+            raise OllmSandboxError(
+                N_("{file} cannot be read: {why}."), file=self._file, why=error.strerror
+            ) from error
 
     def _set_aside(self, why: str) -> Listing:
         stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -170,15 +186,19 @@ class ConnectionStore:
         except FileNotFoundError:
             return Listing()  # another program was faster
         except OSError as error:
-            raise OllmSandboxError(f"{self._file}: {why} Mend it.") from error
-        self.notices.append(
-            f"{self._file}: {why} It is kept as {aside.name}; mend it and give it its old name to "
-            "have it back."
+            raise OllmSandboxError(
+                N_("{file}: {why} Mend it."), file=self._file, why=why
+            ) from error
+        notice = N_(
+            "{file}: {why} It is kept as {aside}; mend it and give it its old name to have it back."
         )
+        self.notices.append(Sentence(notice, file=self._file, why=why, aside=aside.name))
         return Listing()
 
     def _write(self, listing: Listing) -> None:
         try:
             write_atomically(self._file, write(listing), durably=True)
         except OSError as error:
-            raise OllmSandboxError(f"{self._file} cannot be written: {error.strerror}.") from error
+            raise OllmSandboxError(
+                N_("{file} cannot be written: {why}."), file=self._file, why=error.strerror
+            ) from error

@@ -9,6 +9,8 @@ from enum import Enum
 
 import yaml
 
+from ... import N_
+from ...errors import sentence
 from .address import ollama_root, openai_root
 from .base import ProviderError
 from .keys import Place
@@ -71,9 +73,11 @@ class _Reader:
                 for name, entry in self._mapping(value, key).items():
                     connections.append(self._connection(name, entry))
             else:
-                raise self._wrong(value, key, "there is no such key")
+                raise self._wrong(value, key, N_("there is no such key."))
         if default and default not in (TOUR.name, *(c.name for c in connections)):
-            raise FileError(f"key default: there is no connection {default!r}.")
+            raise FileError(
+                N_("key default: there is no connection {default}."), default=repr(default)
+            )
         return Listing(tuple(connections), default)
 
     def _connection(self, name: str, node: yaml.Node) -> Connection:
@@ -82,32 +86,32 @@ class _Reader:
         try:
             check_name(name)
         except ProviderError as error:
-            raise self._wrong(node, where, error.message.rstrip(".")) from None
+            raise self._wrong(node, where, error.message) from None
         given: dict[str, str] = {}
         for key, value in entries.items():
             if key not in ("kind", "address", "model", "key", "room", "idle"):
-                raise self._wrong(value, f"{where}.{key}", "there is no such key")
+                raise self._wrong(value, f"{where}.{key}", N_("there is no such key."))
             given[key] = self._text(value, f"{where}.{key}")
         for key in ("kind", "address"):
             if key not in given:
-                raise self._wrong(node, where, f"{key!r} is missing")
+                raise self._wrong(node, where, N_("{name} is missing."), name=repr(key))
 
-        def fail(key: str, what: str) -> FileError:
-            return self._wrong(entries[key], f"{where}.{key}", what)
+        def fail(key: str, why: str) -> FileError:
+            return self._wrong(entries[key], f"{where}.{key}", why)
 
         if given["kind"] not in ("ollama", "openai"):
-            raise fail("kind", "expected ollama or openai")
+            raise fail("kind", N_("expected ollama or openai."))
         if given.get("key", "none") not in [place.value for place in Place]:
-            raise fail("key", "expected none, keyring or file")
+            raise fail("key", N_("expected none, keyring or file."))
         if not _is_number(given.get("room", "1024"), 1024, 1 << 24):
-            raise fail("room", "expected a number of tokens, at least 1024")
+            raise fail("room", N_("expected a number of tokens, at least 1024."))
         if not _is_number(given.get("idle", "1"), 1, 86400):
-            raise fail("idle", "expected a number of seconds, at most 86400")
+            raise fail("idle", N_("expected a number of seconds, at most 86400."))
         kind = Kind(given["kind"])
         try:
             address = normal_address(kind, given["address"])
         except ProviderError as error:
-            raise fail("address", error.message.rstrip(".")) from None
+            raise fail("address", error.message) from None
         return Connection(
             name,
             kind,
@@ -120,23 +124,28 @@ class _Reader:
 
     def _mapping(self, node: yaml.Node | None, where: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            raise self._wrong(node, where, "expected keys with values")
+            raise self._wrong(node, where, N_("expected keys with values."))
         entries: dict[str, yaml.Node] = {}
         for key_node, value in node.value:
             key = self._text(key_node, where)
             if key in entries:
-                raise self._wrong(key_node, where, f"{key!r} stands here twice")
+                raise self._wrong(key_node, where, N_("{name} stands here twice."), name=repr(key))
             entries[key] = value
         return entries
 
     def _text(self, node: yaml.Node, where: str) -> str:
         if not isinstance(node, yaml.ScalarNode) or node.tag.endswith(":null"):
-            raise self._wrong(node, where, "expected a text")
+            raise self._wrong(node, where, N_("expected a text."))
         return str(node.value)
 
-    def _wrong(self, node: yaml.Node | None, where: str, what: str) -> FileError:
+    def _wrong(self, node: yaml.Node | None, where: str, why: str, **fields: object) -> FileError:
         line = node.start_mark.line + 1 if node is not None else 1
-        return FileError(f"line {line}{f', key {where}' if where else ''}: {what}.")
+        return FileError(
+            N_("line {line}, key {key}: {why}") if where else N_("line {line}: {why}"),
+            line=line,
+            key=where,
+            why=sentence(why, **fields),
+        )
 
 
 def read(text: str) -> Listing:
@@ -145,9 +154,9 @@ def read(text: str) -> Listing:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise FileError(f"line {line}: {error.problem}.") from error
+        raise FileError(N_("line {line}: {problem}."), line=line, problem=error.problem) from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise FileError("it is not YAML.") from error
+        raise FileError(N_("it is not YAML.")) from error
     if root is None or root.tag.endswith(":null"):
         return Listing()
     return _Reader().listing(root)
@@ -175,8 +184,9 @@ def _entry(connection: Connection) -> dict[str, object]:
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name == TOUR.name:
         raise ProviderError(
-            f"{name[:80]!r} cannot be the name of a connection.",
-            "Use letters, digits, spaces and - _ . up to 64 of them, and not the word tour.",
+            N_("{name} cannot be the name of a connection."),
+            N_("Use letters, digits, spaces and - _ . up to 64 of them, and not the word tour."),
+            name=repr(name[:80]),
         )
 
 

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
+from ... import N_
+from ...errors import Sentence
 from .base import NoToolsError, ProviderError, TooLongError
 
 # A server that asks for more patience than this gets none: the person is told instead.
@@ -47,62 +49,80 @@ def from_exception(error: Exception, url: str, idle: float) -> ProviderError:
 
     if among(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
         return ProviderError(
-            f"The proxy on the way to {where} does not answer.",
-            "Check the proxy settings (http_proxy, https_proxy, no_proxy).",
+            N_("The proxy on the way to {where} does not answer."),
+            N_("Check the proxy settings (http_proxy, https_proxy, no_proxy)."),
             can_retry=True,
+            where=where,
         )
     if among(ssl.SSLCertVerificationError):
         return ProviderError(
-            f"{where} does not prove who it is: its certificate is not trusted.",
-            "If the certificate is your own, name its file in REQUESTS_CA_BUNDLE.",
+            N_("{where} does not prove who it is: its certificate is not trusted."),
+            N_("If the certificate is your own, name its file in REQUESTS_CA_BUNDLE."),
+            where=where,
         )
     if among(ssl.SSLError, requests.exceptions.SSLError):
         return ProviderError(
-            f"No secure connection to {where} is possible.",
-            "Perhaps the address begins with http, not https.",
+            N_("No secure connection to {where} is possible."),
+            N_("Perhaps the address begins with http, not https."),
+            where=where,
         )
     if among(socket.gaierror, urllib3.exceptions.NameResolutionError):
         return ProviderError(
-            f"There is no {urlsplit(url).hostname!r} on the network.",
-            "Check the address, and whether you are online.",
+            N_("There is no {host} on the network."),
+            N_("Check the address, and whether you are online."),
             can_retry=True,
+            host=repr(urlsplit(url).hostname),
         )
     if among(ConnectionRefusedError):
         return ProviderError(
-            f"Nothing answers at {where}.", "Is the server started?", can_retry=True
+            N_("Nothing answers at {where}."),
+            N_("Is the server started?"),
+            can_retry=True,
+            where=where,
         )
     if among(urllib3.exceptions.NewConnectionError):
         # Refused in another way: no route, not permitted, ...
         reason = next((c.strerror for c in causes if isinstance(c, OSError) and c.strerror), "")
         return ProviderError(
-            f"{where} cannot be reached{f': {reason}' if reason else ''}.",
-            "Check the address, and whether you are online.",
+            N_("{where} cannot be reached: {why}.") if reason else N_("{where} cannot be reached."),
+            N_("Check the address, and whether you are online."),
             can_retry=True,
+            where=where,
+            why=reason,
         )
     if among(requests.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError):
         return ProviderError(
-            f"{where} did not answer in time.",
-            "Check the address, and whether the server is reachable.",
+            N_("{where} did not answer in time."),
+            N_("Check the address, and whether the server is reachable."),
             can_retry=True,
+            where=where,
         )
     if among(requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError, TimeoutError):
         return ProviderError(
-            f"{where} said nothing for too long.",
-            f"The server may be overloaded or stuck; the limit is {_seconds(idle)}.",
+            N_("{where} said nothing for too long."),
+            # Translators: {limit} is a time, such as "5 seconds".
+            N_("The server may be overloaded or stuck; the limit is {limit}."),
             can_retry=True,
+            where=where,
+            limit=_seconds(idle),
         )
     if among(
         requests.exceptions.InvalidURL,
         requests.exceptions.InvalidSchema,
         urllib3.exceptions.LocationParseError,
     ):
-        return ProviderError(f"{where} cannot be reached: {_short(str(causes[-1]))}")
+        return ProviderError(
+            N_("{where} cannot be reached: {why}"), where=where, why=_short(str(causes[-1]))
+        )
     return broke_off(url)
 
 
 def broke_off(url: str) -> ProviderError:
     return ProviderError(
-        f"The connection to {_where(url)} broke off.", can_retry=True, again_after=0.2
+        N_("The connection to {where} broke off."),
+        can_retry=True,
+        again_after=0.2,
+        where=_where(url),
     )
 
 
@@ -112,56 +132,88 @@ def from_status(
     """`body` must be masked already."""
     where = _where(url)
     said = server_words(body)
-    says = f" It says: {said}" if said else ""
+    # Translators: stands after another sentence, hence the space.
+    says = Sentence(N_(" It says: {said}"), said=said) if said else ""
     if known := _known(said, model):
         return known
     if status in (401, 403):
-        return ProviderError(f"{where} does not accept the key.{says}", "Check the API key.")
+        return ProviderError(
+            N_("{where} does not accept the key.{says}"),
+            N_("Check the API key."),
+            where=where,
+            says=says,
+        )
     if status == 404:
         if model and said and "model" in said.lower():
             return ProviderError(
-                f"{where} has no model {model!r}.{says}", "Choose another model, or fetch it first."
+                N_("{where} has no model {model}.{says}"),
+                N_("Choose another model, or fetch it first."),
+                where=where,
+                model=repr(model),
+                says=says,
             )
         return ProviderError(
-            f"{where} answers, but not to this.{says}",
-            "Check the address, and whether the kind of server is right.",
+            N_("{where} answers, but not to this.{says}"),
+            N_("Check the address, and whether the kind of server is right."),
+            where=where,
+            says=says,
         )
     if status in (429, 503):
         wait = _retry_after(headers)
         again = 1.0 if wait is None else wait
         return ProviderError(
-            f"{where} has too much to do ({status}).{says}",
-            f"Try again in {_seconds(wait)}." if wait else "Try again in a moment.",
+            N_("{where} has too much to do ({status}).{says}"),
+            # Translators: {wait} is a time, such as "5 seconds".
+            N_("Try again in {wait}.") if wait else N_("Try again in a moment."),
             can_retry=True,
             again_after=again if again <= LONGEST_WAIT else None,
+            where=where,
+            status=status,
+            says=says,
+            wait=_seconds(wait),
         )
     if 300 <= status < 400:
-        target = _short(headers.get("location", "")) or "elsewhere"
+        # Translators: in place of an address: "… sends us to elsewhere, …"
+        target = _short(headers.get("location", "")) or Sentence(N_("elsewhere"))
         return ProviderError(
-            f"{where} sends us to {target}, where nothing is sent without you.",
-            "Use that address if it is right.",
+            N_("{where} sends us to {target}, where nothing is sent without you."),
+            N_("Use that address if it is right."),
+            where=where,
+            target=target,
         )
     if status >= 500:
         return ProviderError(
-            f"{where} failed ({status}).{says}", "Its log may say more.", can_retry=True
+            N_("{where} failed ({status}).{says}"),
+            N_("Its log may say more."),
+            can_retry=True,
+            where=where,
+            status=status,
+            says=says,
         )
     if _is_page(headers, body):
         return not_a_model_server(url)
-    return ProviderError(f"{where} refused the request ({status}).{says}")
+    return ProviderError(
+        N_("{where} refused the request ({status}).{says}"), where=where, status=status, says=says
+    )
 
 
 def from_words(words: str, url: str, model: str = "") -> ProviderError:
     """An error in the middle of an answer, or in place of one."""
-    said = _short(words) or "it does not say why"
+    said = _short(words) or Sentence(N_("it does not say why"))
     return _known(said, model) or ProviderError(
-        f"{_where(url)} failed: {said}", "Its log may say more.", can_retry=True
+        N_("{where} failed: {said}"),
+        N_("Its log may say more."),
+        can_retry=True,
+        where=_where(url),
+        said=said,
     )
 
 
 def not_a_model_server(url: str) -> ProviderError:
     return ProviderError(
-        f"What answers at {_where(url)} is not a model server of this kind.",
-        "Check the address and the kind of server.",
+        N_("What answers at {where} is not a model server of this kind."),
+        N_("Check the address and the kind of server."),
+        where=_where(url),
     )
 
 
@@ -187,14 +239,19 @@ def _known(said: str, model: str) -> ProviderError | None:
     lower = said.lower()
     if any(words in lower for words in _NO_TOOLS):
         return NoToolsError(
-            f"{model or 'This model'} cannot call tools as its server runs it. It says: {said}",
-            "Choose a model with tools, or start its server with them.",
+            N_("{model} cannot call tools as its server runs it. It says: {said}"),
+            N_("Choose a model with tools, or start its server with them."),
+            # Translators: in place of a model's name, at the beginning of a sentence.
+            model=model or Sentence(N_("This model")),
+            said=said,
         )
     if any(words in lower for words in _TOO_LONG):
         return TooLongError(
-            f"The conversation is longer than {model or 'the model'} can take. "
-            f"Its server says: {said}",
-            "Begin a new session, or give the model more room.",
+            N_("The conversation is longer than {model} can take. Its server says: {said}"),
+            N_("Begin a new session, or give the model more room."),
+            # Translators: in place of a model's name.
+            model=model or Sentence(N_("the model")),
+            said=said,
         )
     return None
 
@@ -237,6 +294,6 @@ def _short(text: str) -> str:
     return plain if len(plain) <= _MOST_SHOWN else f"{plain[:_MOST_SHOWN]}…"
 
 
-def _seconds(seconds: float | None) -> str:
+def _seconds(seconds: float | None) -> Sentence:
     number = max(1, round(seconds or 0))
-    return f"{number} second{'' if number == 1 else 's'}"
+    return Sentence(N_("{number} second") if number == 1 else N_("{number} seconds"), number=number)

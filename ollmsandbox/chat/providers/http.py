@@ -14,7 +14,7 @@ from types import TracebackType
 import requests
 import urllib3
 
-from ... import __version__
+from ... import N_, __version__
 from .base import ProviderError
 from .failures import broke_off, from_exception
 from .line import CutError, Line, open_session
@@ -96,8 +96,9 @@ class Exchange:
         self._read += len(item)
         if self._read > self._most:
             raise ProviderError(
-                f"The server's answer was cut off after {self._most >> 20} MiB.",
-                "The model may be repeating itself.",
+                N_("The server's answer was cut off after {size} MiB."),
+                N_("The model may be repeating itself."),
+                size=self._most >> 20,
             )
         return item
 

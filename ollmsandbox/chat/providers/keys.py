@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import yaml
 
+from ... import N_
 from ...paths import Paths, write_atomically
 from .base import ProviderError
 from .locked import locked
@@ -51,7 +52,9 @@ class Keys:
             found = await self._ask_keyring(lambda cancel: _look_up(name, cancel))
             if not found:
                 raise ProviderError(
-                    f"The keyring has no key for {name!r}.", "Store the key once more."
+                    N_("The keyring has no key for {name}."),
+                    N_("Store the key once more."),
+                    name=repr(name),
                 )
             return found
         return self._read().get(name, "") if place is Place.FILE else ""
@@ -87,7 +90,9 @@ class Keys:
         if not isinstance(found, dict):
             # Said out here, without the cause: that would repeat what is in the file.
             raise ProviderError(
-                f"{self._file} cannot be read.", "Mend it, or remove it and store the keys again."
+                N_("{file} cannot be read."),
+                N_("Mend it, or remove it and store the keys again."),
+                file=self._file,
             )
         return {str(name): key for name, key in found.items() if isinstance(key, str)}
 
@@ -102,7 +107,9 @@ class Keys:
                 # Made for its owner alone from the first moment.
                 write_atomically(self._file, f"# API keys. Keep this file to yourself.\n{text}")
             except OSError as error:
-                raise ProviderError(f"{self._file} cannot be written: {error.strerror}.") from error
+                raise ProviderError(
+                    N_("{file} cannot be written: {why}."), file=self._file, why=error.strerror
+                ) from error
 
     async def _ask_keyring(self, ask: Callable[[Gio.Cancellable], T]) -> T:
         if not _has_bus(self._environ):
@@ -163,7 +170,9 @@ def _has_bus(environ: Mapping[str, str]) -> bool:
 
 
 def _no_keyring() -> ProviderError:
-    return ProviderError("The keyring does not answer.", "Unlock it, or store the key once more.")
+    return ProviderError(
+        N_("The keyring does not answer."), N_("Unlock it, or store the key once more.")
+    )
 
 
 def _look_up(name: str, cancel: Gio.Cancellable) -> str:

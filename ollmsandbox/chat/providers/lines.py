@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from ... import N_
 from .base import ProviderError
 
 _LONGEST = 4 << 20
@@ -50,8 +51,9 @@ class LineReader:
             self._rest += lines.pop()
         if len(self._rest) > self._longest or any(len(line) > self._longest for line in lines):
             raise ProviderError(
-                f"The server sent a line of more than {self._longest >> 20} MiB.",
-                "It may not be a model server.",
+                N_("The server sent a line of more than {size} MiB."),
+                N_("It may not be a model server."),
+                size=self._longest >> 20,
             )
         # Taken from the end.
         self._lines = [line.rstrip(b"\r\n") for line in reversed(lines)]

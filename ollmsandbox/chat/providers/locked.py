@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from ... import N_
 from ...errors import OllmSandboxError
 from ...paths import make_folder
 
@@ -20,5 +21,7 @@ def locked(file: Path) -> Iterator[None]:
         try:
             fcntl.flock(held.enter_context(open(lock, "w")), fcntl.LOCK_EX)
         except OSError as error:
-            raise OllmSandboxError(f"{lock} cannot be opened: {error.strerror}.") from error
+            raise OllmSandboxError(
+                N_("{file} cannot be opened: {why}."), file=lock, why=error.strerror
+            ) from error
         yield

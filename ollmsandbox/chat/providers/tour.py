@@ -9,13 +9,16 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ... import N_
+from ...errors import Sentence
 from ..messages import Message, Role, ToolCall, ToolSpec
 from .base import Called, Finished, ModelInfo, Piece, Text, Thinking
 from .tour_sample import MARK, RIGHT, WRONG, make_sample, unused_folder
 
 __all__ = ["NAME", "TourModel", "TourServer", "make_sample", "unused_folder"]
 
-NAME = "Tour (scripted, no AI)"
+NAME = N_("Tour (scripted, no AI)")
+_THOUGHT = Sentence(N_("I am a script, so there is not much to think about."))
 
 _FIX = r"sed -i 's/for item in basket)/for item, number in basket.items())/; "
 _FIX += r"s/sum(prices\[item\] for/sum(prices[item] * number for/' basket.py"
@@ -25,7 +28,7 @@ _OUTSIDE = "echo 'The tour was here.' > ~/ollm-tour.txt && echo 'It was written.
 @dataclass(frozen=True)
 class _Step:
     # What is said, given what the step before brought.
-    say: Callable[[str], str]
+    say: Callable[[str], Sentence]
     calls: tuple[tuple[str, Mapping[str, object]], ...] = ()
 
 
@@ -41,78 +44,131 @@ def _denied(result: str) -> bool:
     return lower.startswith("error") and ("denied" in lower or "not allowed" in lower)
 
 
-def _hello(_result: str) -> str:
-    return (
-        "Hello! I am the tour: a script, not an AI. I show you how an agent works here.\n\n"
-        "This is a small sample project, so nothing can break. First I look around. The command "
-        "runs in a sandbox and needs no permission: it can read this machine, but not your "
-        "secrets, and it has no network."
+def _hello(_result: str) -> Sentence:
+    return Sentence(
+        N_(
+            "Hello! I am the tour: a script, not an AI. I show you how an agent works here.\n\n"
+            "This is a small sample project, so nothing can break. First I look around. The "
+            "command runs in a sandbox and needs no permission: it can read this machine, but not "
+            "your secrets, and it has no network."
+        )
     )
 
 
-def _read(_result: str) -> str:
-    return "A small shop. I read the code and its tests; these two commands run side by side."
+def _hello_asked(_result: str) -> Sentence:
+    return Sentence(
+        N_(
+            "Hello! I am the tour: a script, not an AI. I show you how an agent works here.\n\n"
+            "This is a small sample project, so nothing can break. First I look around. The "
+            "program cannot make a sandbox here, so you are asked before each command, and before "
+            "a file is read or changed."
+        )
+    )
 
 
-def _test(_result: str) -> str:
-    return "Now I run the tests."
+def _read_asked(_result: str) -> Sentence:
+    return Sentence(N_("A small shop. I read the code and its tests."))
 
 
-def _fix(result: str) -> str:
-    found = "One test fails" if "FAILED" in result else "That did not show me a failing test"
-    return (
-        f"{found}: `total` forgets how many there are of each item. I correct that line in "
+def _read(_result: str) -> Sentence:
+    return Sentence(
+        N_("A small shop. I read the code and its tests; these two commands run side by side.")
+    )
+
+
+def _test(_result: str) -> Sentence:
+    return Sentence(N_("Now I run the tests."))
+
+
+def _fix(result: str) -> Sentence:
+    found = N_("That did not show me a failing test")
+    if "FAILED" in result:
+        found = N_("One test fails")
+    text = N_(
+        "{found}: `total` forgets how many there are of each item. I correct that line in "
         "`basket.py`. You will see the change below, line by line, and can undo it."
     )
+    return Sentence(text, found=Sentence(found))
 
 
-def _test_again(result: str) -> str:
+def _test_again(result: str) -> Sentence:
     if _denied(result):
-        return "You did not want that, which is fine: the file is as it was. I run the tests again."
-    return "And the tests once more."
+        return Sentence(
+            N_(
+                "You did not want that, which is fine: the file is as it was. I run the tests "
+                "again."
+            )
+        )
+    return Sentence(N_("And the tests once more."))
 
 
-def _try_outside(result: str) -> str:
-    tests = "they fail, as before" if "FAILED" in result else "all tests pass"
-    return (
-        f"This time {tests}.\n\nNow something an agent should not do: I try to write a file into "
+def _try_outside(result: str) -> Sentence:
+    failed = "FAILED" in result
+    # Translators: both stand in "This time {tests}."
+    tests = N_("they fail, as before") if failed else N_("all tests pass")
+    text = N_(
+        "This time {tests}.\n\nNow something an agent should not do: I try to write a file into "
         "your home folder, outside the project."
     )
+    return Sentence(text, tests=Sentence(tests))
 
 
-def _ask_network(result: str) -> str:
+def _ask_network(result: str) -> Sentence:
     if "It was written." in result:
-        outside = (
-            "It was written, because there is no sandbox on this machine: `ollmsandbox doctor` "
-            "says what is missing. You can delete `~/ollm-tour.txt`."
+        outside = N_(
+            "It was written, because the program cannot make a sandbox here: `ollmsandbox doctor` "
+            "says why. If you find `~/ollm-tour.txt`, you can delete it."
         )
     elif _denied(result):
-        outside = "You said no, so nothing ran."
+        outside = N_("You said no, so nothing ran.")
     else:
-        outside = "Refused: outside the project everything is read-only. Nothing was written."
-    return (
-        f"{outside}\n\nNext I ask for the network, to look up one name. That needs your "
+        outside = N_("Refused: outside the project everything is read-only. Nothing was written.")
+    text = N_(
+        "{outside}\n\nNext I ask for the network, to look up one name. That needs your "
         "permission, every time; try Deny or Allow as you like."
     )
+    return Sentence(text, outside=Sentence(outside))
 
 
-def _delete(result: str) -> str:
+def _about_network(result: str) -> Sentence:
     if _denied(result):
-        network = "You said no, and nothing ran. That is fine: an agent has to live with it."
+        network = N_("You said no, and nothing ran. That is fine: an agent has to live with it.")
     elif re.search(r"example\.org", result):
-        network = "Thank you: with your permission, the command reached the network."
+        network = N_("Thank you: with your permission, the command reached the network.")
     else:
-        network = "The command was allowed, but the network did not answer. Never mind."
-    return (
-        f"{network}\n\nLast, I delete an old file. Deletions are always listed first, and the file "
+        network = N_("The command was allowed, but the network did not answer. Never mind.")
+    return Sentence(network)
+
+
+def _delete(result: str) -> Sentence:
+    text = N_(
+        "{network}\n\nLast, I delete an old file. Deletions are always listed first, and the file "
         "is kept so that you can have it back."
     )
+    return Sentence(text, network=_about_network(result))
 
 
-def _goodbye(result: str) -> str:
-    last = "You kept the old file. " if _denied(result) else ""
-    return (
-        f"{last}That was all. What I did:\n\n"
+def _delete_asked(result: str) -> Sentence:
+    text = N_("{network}\n\nLast, I delete an old file. Here that cannot be undone.")
+    return Sentence(text, network=_about_network(result))
+
+
+def _goodbye_asked(result: str) -> Sentence:
+    # Translators: another sentence follows, hence the space.
+    last = Sentence(N_("You kept the old file. ") if _denied(result) else "")
+    text = N_(
+        "{last}That was all. Where the program can make a sandbox, commands run without a "
+        "question, cannot write outside the project, and what they change can be undone.\n\n"
+        "To work on a project of your own, connect a model and open the project."
+    )
+    return Sentence(text, last=last)
+
+
+def _goodbye(result: str) -> Sentence:
+    # Translators: another sentence follows, hence the space.
+    last = Sentence(N_("You kept the old file. ") if _denied(result) else "")
+    text = N_(
+        "{last}That was all. What I did:\n\n"
         "- corrected `basket.py`, so that the tests pass\n"
         "- tried to write outside the project\n"
         "- asked for the network\n"
@@ -120,22 +176,34 @@ def _goodbye(result: str) -> str:
         "Look at the changes: each can be reviewed and undone, file by file or all at once. To "
         "work on a project of your own, connect a model and open the project."
     )
+    return Sentence(text, last=last)
 
 
-def _afterwards(_result: str) -> str:
-    return (
-        "The tour is over, and I am only a script, so I cannot answer that. Connect a model to "
-        "go on, or begin the tour anew with a new sample project."
+def _afterwards(_result: str) -> Sentence:
+    return Sentence(
+        N_(
+            "The tour is over, and I am only a script, so I cannot answer that. Connect a model "
+            "to go on, or begin the tour anew with a new sample project."
+        )
     )
 
 
-def _not_here(result: str) -> str:
+def _not_here(result: str) -> Sentence:
     if _denied(result):
-        return "You did not let me look around, so the tour ends here. You can begin it anew."
-    return (
-        "I only know my way around the sample project, and this is another one, so I do not touch "
-        "anything. Take the tour from the start page, or connect a model to work here."
+        return Sentence(
+            N_("You did not let me look around, so the tour ends here. You can begin it anew.")
+        )
+    return Sentence(
+        N_(
+            "I only know my way around the sample project, and this is another one, so I do not "
+            "touch anything. Take the tour from the start page, or connect a model to work here."
+        )
     )
+
+
+def _is_asked(tools: Sequence[ToolSpec]) -> bool:
+    """It is told, as any model is, where there is no sandbox."""
+    return any("There is no sandbox" in tool.description for tool in tools)
 
 
 def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
@@ -145,22 +213,29 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
     else:
         fix = _run(_FIX)
     tests = "python3 -B -m unittest"
+    asked = _is_asked(tools)
+    reading = (_run("cat basket.py"), _run("cat test_basket.py prices.csv"))
     return [
-        _Step(_hello, (_run("ls -l; cat README.md"),)),
-        _Step(_read, (_run("cat basket.py"), _run("cat test_basket.py prices.csv"))),
+        _Step(_hello_asked if asked else _hello, (_run("ls -l; cat README.md"),)),
+        _Step(_read_asked if asked else _read, reading),
         _Step(_test, (_run(tests),)),
         _Step(_fix, (fix,)),
         _Step(_test_again, (_run(f"{tests} --verbose"),)),
         _Step(_try_outside, (_run(_OUTSIDE),)),
         _Step(_ask_network, (_run("getent hosts example.org", network=True),)),
-        _Step(_delete, (_run("rm old-notes.txt"),)),
-        _Step(_goodbye),
+        _Step(_delete_asked if asked else _delete, (_run("rm old-notes.txt"),)),
+        _Step(_goodbye_asked if asked else _goodbye),
     ]
 
 
 class TourServer:
+    """`say` is how a text is said: in the person's language where a window asks."""
+
     # Seconds between two words, as if somebody thought about them.
     delay = 0.02
+
+    def __init__(self, say: Callable[[str], str] = str) -> None:
+        self._say = say
 
     @property
     def address(self) -> str:
@@ -170,14 +245,15 @@ class TourServer:
         return [ModelInfo(NAME, can_call_tools=True, is_loaded=True)]
 
     def model(self, name: str) -> TourModel:
-        return TourModel(delay=self.delay)
+        return TourModel(delay=self.delay, say=self._say)
 
 
 class TourModel:
     """Knows where it is from what was said, and from nothing else: it goes on after a restart."""
 
-    def __init__(self, *, delay: float) -> None:
+    def __init__(self, *, delay: float, say: Callable[[str], str] = str) -> None:
         self._delay = delay
+        self._say = say
 
     @property
     def name(self) -> str:
@@ -191,8 +267,8 @@ class TourModel:
     ) -> AsyncGenerator[Piece, None]:
         number, step, result = _next_step(messages, _steps(tools))
         if number == 0:
-            yield Thinking("I am a script, so there is not much to think about.")
-        for word in re.findall(r"\s*\S+", step.say(result)):
+            yield Thinking(_THOUGHT.translated(self._say))
+        for word in re.findall(r"\s*\S+", step.say(result).translated(self._say)):
             await asyncio.sleep(self._delay)
             yield Text(word)
         used = {call.id for message in messages for call in message.calls}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
+from ... import N_
 from ...errors import ProjectError
 from ...paths import Paths
 
@@ -85,12 +86,16 @@ def make_sample(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise ProjectError(
-                f"{folder} is not empty.", "The sample project needs a folder of its own."
+                N_("{folder} is not empty."),
+                N_("The sample project needs a folder of its own."),
+                folder=folder,
             )
         for name, text in _FILES.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ProjectError(
-            f"The sample project cannot be made in {folder}: {error.strerror}."
+            N_("The sample project cannot be made in {folder}: {why}."),
+            folder=folder,
+            why=error.strerror,
         ) from error
     return folder
