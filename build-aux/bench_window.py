@@ -2,7 +2,10 @@
 """Whether the window stays alive while much happens: the real window, its real loop, and a heart
 that beats in it. Beside it a bare window with a heart of its own, at the same time: what a machine
 with much to do lets wait shows there, too. And what it costs to open it, against a bare window in
-the same run."""
+the same run.
+
+`build-aux/bench window beat` is about the heart only, `build-aux/bench window beat files tokens`
+about these parts of it: tokens, output, files, messages."""
 
 from __future__ import annotations
 
@@ -16,13 +19,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "build-aux")]
 
 from bench_heart import Heart, Neighbour, open_bare  # noqa: E402  where the path says it is
+
+if TYPE_CHECKING:
+    from ollmsandbox.chat.conversation import Conversation
+    from ollmsandbox.chat.desk import Desk
+    from ollmsandbox.ui.application import Application
+    from ollmsandbox.ui.window import Window
 
 WORDS = (
     "A paragraph of some length, with **strong** words, `code` and [a link](https://example.org).",
@@ -62,6 +72,10 @@ def numbers(count: int) -> str:
 def talking(count: int) -> object:
     from ollmsandbox.chat.providers.base import Finished, Piece, Text
 
+    tokens = re.findall(r"\s*\S+|\s+$", numbers(count // 12 + 1))
+    while len(tokens) < count:
+        tokens += tokens
+
     class Talker:
         """As a quick server does: some words at a time."""
 
@@ -71,9 +85,6 @@ def talking(count: int) -> object:
             return None
 
         async def reply(self, messages: Sequence[object], tools: object) -> AsyncIterator[Piece]:
-            tokens = re.findall(r"\s*\S+|\s+$", numbers(count // 12 + 1))
-            while len(tokens) < count:
-                tokens += tokens
             for start in range(0, count, 10):
                 for token in tokens[start : start + 10]:
                     yield Text(token)
@@ -83,13 +94,11 @@ def talking(count: int) -> object:
     return Talker()
 
 
-def long_session(desk: object, project: str) -> str:
-    from ollmsandbox.chat.desk import Desk
+def long_session(desk: Desk, project: str) -> str:
     from ollmsandbox.chat.history import new_session_id
     from ollmsandbox.chat.messages import Message, Role
     from ollmsandbox.chat.stored import Entry, SessionInfo
 
-    assert isinstance(desk, Desk)
     id_, now = new_session_id(), time.time()
     desk.history.create(SessionInfo(id_, "A long one", project, "m", "c", now, now))
     with desk.manager.store.transaction():
@@ -100,10 +109,7 @@ def long_session(desk: object, project: str) -> str:
     return id_
 
 
-async def play(application: object) -> None:
-    from ollmsandbox.ui.application import Application
-
-    assert isinstance(application, Application)
+async def play(application: Application, parts: Sequence[str]) -> None:
     window = application.window
     assert window is not None
     await until(lambda: window.is_ready, "ready")
@@ -111,29 +117,38 @@ async def play(application: object) -> None:
     project.mkdir()
     window.open_project(str(project))
     await until(lambda: window.chat.session is not None, "a session")
-    session = window.chat.session
-    assert session is not None
     beside = Neighbour()
     await asyncio.sleep(4)
     with Heart(beside) as heart:
         await asyncio.sleep(3)
     heart.tell("nothing happens")
+    for name in parts or PARTS:
+        await PARTS[name](application, window, beside)
+    beside.end()
+    window.close_at_once()
 
-    session.conversation.use_model(talking(TOKENS), "bench")  # type: ignore[arg-type]
+
+async def listen(_application: Application, window: Window, beside: Neighbour) -> None:
+    conversation = _conversation(window)
+    conversation.use_model(talking(TOKENS), "bench")  # type: ignore[arg-type]
     with Heart(beside) as heart:
-        await session.conversation.say("Talk to me.")
+        await conversation.say("Talk to me.")
         await asyncio.sleep(1)
     heart.tell(f"{TOKENS} tokens stream in")
 
+
+async def print_much(_application: Application, window: Window, beside: Neighbour) -> None:
     with Heart(beside) as heart:
-        await session.conversation.run(
+        await _conversation(window).run(
             f"yes 'a line of output as long as lines of output often are' | head -c {MEGABYTES}M"
         )
         await asyncio.sleep(1)
     heart.tell(f"a command prints {MEGABYTES} MB")
 
+
+async def change_files(_application: Application, window: Window, beside: Neighbour) -> None:
     with Heart(beside) as heart:
-        await session.conversation.run(
+        await _conversation(window).run(
             f"mkdir d; i=0; while [ $i -lt {FILES} ]; do echo $i > d/$i; i=$((i+1)); done"
         )
         await asyncio.sleep(1)
@@ -141,11 +156,13 @@ async def play(application: object) -> None:
     with Heart(beside) as heart:
         window.flap.set_reveal_flap(True)
         window.changes.refresh()
-        await until(lambda: window.changes.count > 100, "shown")
+        await until(lambda: window.changes.count > FILES, "shown")
         await asyncio.sleep(3)
     heart.tell(f"{FILES} changed files are shown")
     window.flap.set_reveal_flap(False)
 
+
+async def open_long(application: Application, window: Window, beside: Neighbour) -> None:
     id_ = await asyncio.to_thread(long_session, application.desk, "")
     # Once before: what is loaded for the first session stays, and is not what is asked about.
     for measured in (False, True):
@@ -168,8 +185,19 @@ async def play(application: object) -> None:
         f"when it was closed: {after / before:.2f} times (to reach: 1.10): {word}",
         flush=True,
     )
-    beside.end()
-    window.close_at_once()
+
+
+def _conversation(window: Window) -> Conversation:
+    assert window.chat.session is not None
+    return window.chat.session.conversation
+
+
+PARTS: dict[str, Callable[[Application, Window, Neighbour], Awaitable[None]]] = {
+    "tokens": listen,
+    "output": print_much,
+    "files": change_files,
+    "messages": open_long,
+}
 
 
 # --- what it costs to open ------------------------------------------------------------------------
@@ -210,10 +238,12 @@ def report_first_frame(window: object, is_ready: Callable[[], bool]) -> None:
 def open_program() -> None:
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
+    from ollmsandbox.ui.smoothness import keep_smooth
     from ollmsandbox.ui.translations import speak
 
     speak()
     application = Application(dict(os.environ))
+    keep_smooth(application.count_frames)
 
     def activated(_application: object) -> None:
         window = application.window
@@ -257,17 +287,19 @@ def compare_opening(rounds: int) -> None:
         )
 
 
-def run_loop() -> None:
+def run_loop(parts: Sequence[str]) -> None:
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
+    from ollmsandbox.ui.smoothness import keep_smooth
     from ollmsandbox.ui.translations import speak
 
     speak()
     application = Application(dict(os.environ))
+    keep_smooth(application.count_frames)
 
     async def guarded() -> None:
         try:
-            await play(application)
+            await play(application, parts)
         finally:
             # Closed in order it is gone by now.
             application.quit()
@@ -288,7 +320,7 @@ def main() -> int:
     elif which == "program":
         open_program()
     elif which == "loop":
-        run_loop()
+        run_loop(sys.argv[2:])
     elif "BENCH_DISPLAY" not in os.environ:
         # Everything once more, with a display and a home folder that nobody else has.
         with tempfile.TemporaryDirectory(prefix="bench") as home:
@@ -299,7 +331,8 @@ def main() -> int:
         print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         if which != "beat":
             compare_opening(3)
-        return subprocess.run([sys.executable, "-I", __file__, "loop"], check=False).returncode
+        command = [sys.executable, "-I", __file__, "loop", *sys.argv[2:]]
+        return subprocess.run(command, check=False).returncode
     return 0
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from gi.repository import GdkPixbuf, GLib, Graphene, Gsk, Gtk
+import ollmsandbox.ui  # noqa: F401  isort: skip  names the versions of what comes now
+from gi.repository import Gdk, GdkPixbuf, GLib, Graphene, Gtk
 
-import ollmsandbox.ui  # noqa: F401  names Gtk's version
 from ollmsandbox.chat.providers.connections import TOUR
 from ollmsandbox.chat.providers.tour import make_sample
 from ollmsandbox.loop import run_application
@@ -57,15 +57,7 @@ class Photographer:
         window.set_default_size(*size)
         await until(lambda: (window.get_width(), window.get_height()) == size, f"{size}")
         await asyncio.sleep(REST)
-        paintable = Gtk.WidgetPaintable.new(window)
-        # Nothing, while the window is about to be drawn anew.
-        await until(lambda: self._drawn(paintable, size), "drawn")
-        node = self._drawn(paintable, size)
-        assert node is not None
-        area = Graphene.Rect().init(0, 0, *size)
-        renderer = window.get_renderer()
-        assert renderer is not None
-        texture = renderer.render_texture(node, area)
+        texture = await self._painted(size)
         loader = GdkPixbuf.PixbufLoader()
         loader.write_bytes(texture.save_to_png_bytes())
         loader.close()
@@ -73,11 +65,43 @@ class Photographer:
         assert pixbuf is not None
         pixbuf.savev(str(self._folder / f"{name}.png"), "png", ["compression"], ["9"])
 
-    @staticmethod
-    def _drawn(paintable: Gtk.WidgetPaintable, size: tuple[int, int]) -> Gsk.RenderNode | None:
-        snapshot = Gtk.Snapshot()
-        paintable.snapshot(snapshot, *size)
-        return snapshot.to_node()
+    async def _painted(self, size: tuple[int, int]) -> Gdk.Texture:
+        """In a frame in which it was laid out. A paintable draws whenever something changes, before
+        all has its place even, of which GTK warns: so there is one for that moment only."""
+        window = self._window
+        surface, renderer = window.get_surface(), window.get_renderer()
+        assert surface is not None and renderer is not None
+        clock = surface.get_frame_clock()
+        area = Graphene.Rect().init(0, 0, *size)
+        laid_out: set[int] = set()
+        painted: list[Gdk.Texture] = []
+
+        def note(*_args: object) -> None:
+            laid_out.add(clock.get_frame_counter())
+
+        def paint(_clock: Gdk.FrameClock) -> None:
+            if clock.get_frame_counter() not in laid_out or painted:
+                return
+            snapshot = Gtk.Snapshot()
+            Gtk.WidgetPaintable.new(window).snapshot(snapshot, *size)
+            if (node := snapshot.to_node()) is not None:
+                painted.append(renderer.render_texture(node, area))
+
+        def drawn() -> bool:
+            if not painted:
+                window.queue_resize()
+            return bool(painted)
+
+        handlers = (
+            (surface, surface.connect("layout", note)),
+            (clock, clock.connect("paint", paint)),
+        )
+        try:
+            await until(drawn, "drawn")
+        finally:
+            for source, handler in handlers:
+                source.disconnect(handler)
+        return painted[0]
 
 
 async def until(condition: Callable[[], object], what: str) -> None:

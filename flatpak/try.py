@@ -130,7 +130,9 @@ def try_window(app: str) -> None:
     path = f"/{app.replace('.', '/')}/window/1"
     kept = Path.home() / ".var/app" / app / "data"
     with tempfile.TemporaryFile("w+") as said:
-        window = subprocess.Popen(flatpak(app), stderr=said)
+        # Where preferences are kept is up to the Flatpak, not to the one who tests it.
+        argv = flatpak(app, options=("--unset-env=GSETTINGS_BACKEND",))
+        window = subprocess.Popen(argv, stderr=said)
         try:
             name = ["xdotool", "search", "--onlyvisible", "--name", "OLLM Sandbox"]
             wait_until(lambda: output(name), "the window is there", window)
@@ -151,6 +153,8 @@ def try_window(app: str) -> None:
             window.wait(PATIENCE)
         said.seek(0)
         complaints = said.read()
+        preferences = kept.parent / "config/glib-2.0/settings/keyfile"
+        check(preferences.is_file(), "preferences are kept in the Flatpak's own folder")
         check("CRITICAL" not in complaints, "and GTK has nothing to complain of", complaints)
 
 

@@ -11,6 +11,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import N_
 from .errors import ProjectError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -133,8 +134,9 @@ def open_root(root: str) -> int:
 
 def _is_elsewhere(root: str) -> ProjectError:
     return ProjectError(
-        f"{root} is not the folder that it was: it is gone, or a link leads elsewhere now.",
-        "Put the folder back and try again.",
+        N_("{root} is not the folder that it was: it is gone, or a link leads elsewhere now."),
+        N_("Put the folder back and try again."),
+        root=root,
     )
 
 

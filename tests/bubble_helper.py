@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Person, cli_argv, make_person
+from conftest import Person, make_person
 
 from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.probe import Capabilities, probe
+from ollmsandbox.sandbox.probe import Capabilities
 
 IS_ROOT = os.getuid() == 0
 
@@ -22,7 +22,7 @@ def ways_of_this_machine() -> list[OverlayWay]:
     """Without any overlay it must work everywhere."""
     with tempfile.TemporaryDirectory() as folder:
         person = make_person(Path(folder))
-        found = probe(person.paths, person.environ)
+        found = person.capabilities()
     ways = [OverlayWay.UNSHARE] if found.namespaces else []
     if any(finding.key == "overlay-bwrap" and finding.ok for finding in found.findings):
         ways.append(OverlayWay.BWRAP)
@@ -37,7 +37,7 @@ each_overlay = pytest.mark.parametrize("way", OVERLAYS, ids=lambda way: way.valu
 
 
 def by(person: Person, way: OverlayWay) -> Capabilities:
-    return replace(probe(person.paths, person.environ), overlay=way)
+    return replace(person.capabilities(), overlay=way)
 
 
 def with_profile(person: Person, text: str, name: str = "mine") -> None:
@@ -48,13 +48,13 @@ def with_profile(person: Person, text: str, name: str = "mine") -> None:
 def run_beside(
     person: Person, before: list[str], *arguments: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*before, *cli_argv(*arguments)],
-        cwd=person.home,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return person.cli(*arguments, around=before, cwd=person.home)
+
+
+def in_mounts(script: str, *words: str | Path) -> list[str]:
+    """How to start a command that has mounts of its own: they are gone with it."""
+    begin = ["unshare", "-m"] if IS_ROOT else ["unshare", "-Urm"]
+    back = [] if IS_ROOT else ["unshare", "-U", f"--map-user={os.getuid()}"]
+    back += [] if IS_ROOT else [f"--map-group={os.getgid()}"]
+    ready = f'set -e; {script}; shift {len(words)}; exec "$@"'
+    return [*begin, "sh", "-c", ready, "sh", *map(str, words), *back]

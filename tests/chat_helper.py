@@ -202,6 +202,17 @@ def allow(card: ChatPermission, answer: Answer = Answer.ALLOW) -> None:
     button.emit("clicked")
 
 
+def _is_laid_out(widget: Gtk.Widget | None) -> bool:
+    """A text view finds out how high its lines are when there is time for it."""
+    if not isinstance(widget, Gtk.TextView):
+        return True
+    place = widget.get_buffer().get_start_iter()
+    while widget.get_line_yrange(place)[1]:
+        if not place.forward_line():
+            return True
+    return False
+
+
 def scroll_to_end(scroller: Gtk.ScrolledWindow) -> None:
     """As far as it goes, also if it turns out to go further."""
     adjustment = scroller.get_vadjustment()
@@ -210,7 +221,7 @@ def scroll_to_end(scroller: Gtk.ScrolledWindow) -> None:
         end = adjustment.get_upper() - adjustment.get_page_size()
         there = adjustment.get_value() >= end - 1
         adjustment.set_value(end)
-        return there
+        return there and _is_laid_out(scroller.get_child())
 
     draw_frames(scroller)
     spin_until(is_there)

@@ -7,6 +7,9 @@ import subprocess
 import time
 from collections.abc import Callable
 
+# Starts what follows in a folder that is gone.
+WITHOUT_FOLDER = ("sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh")
+
 
 def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     end = time.monotonic() + seconds

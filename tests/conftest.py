@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import ready_cli
+from ready_cli import Started
 
 import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports it
 from ollmsandbox import loop
@@ -21,11 +22,13 @@ from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox import profile_file
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.host import mount_table
-from ollmsandbox.sandbox.probe import kept_answer, probe
+from ollmsandbox.sandbox.probe import Capabilities, kept_answer, probe
 from ollmsandbox.sandbox.result import Result
 
 if TYPE_CHECKING:
     from ui_helper import Screen
+
+    from ollmsandbox.sandbox.rootfs_store import Installed
 
 ROOT = Path(__file__).parent.parent
 
@@ -90,10 +93,13 @@ class Person:
 
     def cli(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """The command line, as a process of its own; one started by Python anew where anything is
-        special about how it is started."""
-        if arguments[:1] in (("run",), ("agent",), ("tour",)) and "--help" not in arguments:
+        special about how it is started. `around` it may be other words, which start it."""
+        around: Sequence[str] = options.pop("around", ())
+        needs_machine = arguments[:1] in (("run",), ("agent",), ("tour",))
+        # What is around it may make another machine of this one.
+        if needs_machine and "--help" not in arguments and not around:
             self._tell_machine()
-        if options.keys() <= {"cwd", "input"}:
+        if options.keys() <= {"cwd", "input"} and not around:
             given = str(options.get("input", "")).encode()
             folder = os.fspath(options.get("cwd", self.project))
             code, *said = ready_cli.server().run(arguments, folder, self.environ, given)
@@ -103,7 +109,7 @@ class Person:
         if "input" not in options:
             options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.run(
-            cli_argv(*arguments),
+            [*around, *cli_argv(*arguments)],
             capture_output=True,
             text=True,
             errors="replace",
@@ -111,6 +117,16 @@ class Person:
             check=False,
             **options,
         )
+
+    def start(self, *arguments: str, **options: Any) -> Started:
+        """The command line, left to run; `options` as for a process that Python starts."""
+        self._tell_machine()
+        return ready_cli.server().start(arguments, str(self.project), self.environ, **options)
+
+    def capabilities(self) -> Capabilities:
+        """What the machine can do."""
+        self._tell_machine()
+        return probe(self.paths, self.environ)
 
     def _tell_machine(self) -> None:
         """What a machine can do takes ten programs to find out, as long as a whole test does. It is
@@ -167,7 +183,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start(person: Person) -> Iterator[Start]:
-    """Starts the command line and lets it run; ends what is left at the end."""
+    """Starts the command line, by Python anew, and lets it run; ends what is left at the end."""
     started = []
 
     def starter(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
@@ -192,6 +208,14 @@ def start(person: Person) -> Iterator[Start]:
 def somebody(tmp_path_factory: pytest.TempPathFactory) -> Person:
     """One person for all tests of a file that leave nothing behind."""
     return make_person(tmp_path_factory.mktemp("somebody"))
+
+
+@pytest.fixture(scope="session")
+def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """A small system that is like Alpine: nobody can write to it."""
+    from rootfs_helper import built  # here, because most tests know nothing of it
+
+    return built(tmp_path_factory)
 
 
 def make_person(folder: Path, environ: Mapping[str, str] | None = None) -> Person:

@@ -12,9 +12,11 @@ from pathlib import Path
 from conftest import Person, make_person
 from tool_helper import Agent
 
+from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.sandbox.mounts import PROJECT, Unrecorded
 from ollmsandbox.sandbox.probe import kept_answer, probe
+from ollmsandbox.ui.flatpak_state import look
 from ollmsandbox.ui.note_words import note
 from ollmsandbox.ui.permission_words import lasting, question
 from ollmsandbox.ui.project_state import sections_of
@@ -42,12 +44,15 @@ def told(person: Person) -> dict[str, object]:
     [(_pid, plan)] = agent.looking.starts
     assert plan is not None
     unrecorded = Unrecorded("/elsewhere", PROJECT, "/workspace")
+    in_flatpak = {**person.environ, "FLATPAK_ID": "some.program"}
+    state = loop.run(look(str(person.project), "standard", person.paths, in_flatpak))
     found = probe(person.paths, {**person.environ, "PATH": "/nowhere"}, fresh=True)
     return {
         "cards": [card(request) for request in asked],
         "recorded": [request.question for request in asked],
         "model": [outcome.text for outcome in outcomes],
         "badge": {section.title: list(section.sentences) for section in sections_of(plan)},
+        "badge in a Flatpak": {item.title: list(item.sentences) for item in state.sections},
         "unrecorded": [unrecorded.describe(), unrecorded.notice()],
         "missing": [asdict(found.told(miss)) for miss in found.misses],
         "kept": [asdict(miss) for miss in found.misses],

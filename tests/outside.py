@@ -30,6 +30,10 @@ _ASIDE = ("1590", "1190")
 Condition = Callable[[], object]
 
 
+def is_not(condition: Condition) -> bool:
+    return not condition()
+
+
 @dataclass
 class Outside:
     """Looks anew at each question: what was seen a moment ago may be gone. Whatever it does, it

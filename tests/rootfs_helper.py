@@ -74,6 +74,10 @@ class Entry:
     link: str = ""
 
 
+# Python, as far as it is looked for.
+PYTHON = Entry("./usr/bin/python3", b"#!/bin/sh\necho Python 3.0.1\n", 0o755)
+
+
 def folder(name: str, mode: int = 0o755) -> Entry:
     return Entry(name, mode=mode, type=tarfile.DIRTYPE)
 
@@ -267,6 +271,17 @@ def mirror() -> Iterator[Mirror]:
             server.shutdown()
 
 
+@contextmanager
+def quick_mirror(tier: int, repository: str) -> Iterator[Mirror]:
+    """With packages that are quick to install."""
+    with mirror() as served:
+        served.has(VERSION, system())
+        for name in TIERS[tier].packages:
+            small = [PYTHON] if name == "python3" else [Entry(f"./usr/share/{name}", b"x")]
+            served.files[f"/v3.99/{repository}/{name}.tar.gz"] = tarball(small)
+        yield served
+
+
 def prepare(person: Person, served: Mirror, **options: Any) -> Prepared:
     settings = options.pop("settings", served.settings)
     given = {name: options.pop(name) for name in ("room", "largest") if name in options}
@@ -275,18 +290,12 @@ def prepare(person: Person, served: Mirror, **options: Any) -> Prepared:
     return loop.run(rootfs.prepare(**options))
 
 
-_built: list[Installed] = []
-
-
 def built(factory: pytest.TempPathFactory) -> Installed:
-    """One for all tests of this process: nobody can write to it."""
-    if not _built:
-        person = make_person(factory.mktemp("alpine"))
-        with mirror() as served:
-            served.has(VERSION, system())
-            served.has_packages(VERSION)
-            _built.append(prepare(person, served).installed)
-    return _built[0]
+    person = make_person(factory.mktemp("alpine"))
+    with mirror() as served:
+        served.has(VERSION, system())
+        served.has_packages(VERSION)
+        return prepare(person, served).installed
 
 
 def install(person: Person, made: Installed) -> Installed:

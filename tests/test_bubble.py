@@ -27,7 +27,6 @@ from conftest import Person
 from ollmsandbox import loop
 from ollmsandbox.errors import ProjectError, SandboxError
 from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.probe import probe
 from ollmsandbox.sandbox.result import Result
 
 # --- how a command ends --------------------------------------------------------------------------
@@ -254,7 +253,7 @@ def test_a_project_that_goes_away_is_an_error_and_nothing_runs(person: Person) -
 
 
 def test_a_bwrap_that_is_gone_is_an_error_with_its_reason(person: Person) -> None:
-    found = replace(probe(person.paths, person.environ), bwrap=f"{person.home}/gone")
+    found = replace(person.capabilities(), bwrap=f"{person.home}/gone")
     with pytest.raises(SandboxError) as caught:
         person.run("touch ran", capabilities=found)
     assert "the command did not run" in str(caught.value)

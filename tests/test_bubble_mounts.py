@@ -5,24 +5,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from bubble_helper import (
-    IS_ROOT,
-    run_beside,
-)
+import pytest
+from bubble_helper import IS_ROOT, in_mounts, run_beside, with_profile
 from conftest import Person
 
 # --- where something is mounted ------------------------------------------------------------------
-
-
-def in_mounts(script: str, *words: str | Path) -> list[str]:
-    """How to start a command that has mounts of its own: they are gone with it."""
-    begin = ["unshare", "-m"] if IS_ROOT else ["unshare", "-Urm"]
-    back = [] if IS_ROOT else ["unshare", "-U", f"--map-user={os.getuid()}"]
-    back += [] if IS_ROOT else [f"--map-group={os.getgid()}"]
-    ready = f'set -e; {script}; shift {len(words)}; exec "$@"'
-    return [*begin, "sh", "-c", ready, "sh", *map(str, words), *back]
 
 
 READ_ONLY = 'mount -t tmpfs none "$1"; echo seen >"$1/file"; mount -o remount,bind,ro "$1"'
@@ -161,6 +153,39 @@ def test_in_another_sandbox_a_command_runs_in_one_of_its_own_or_not_at_all(perso
         assert "not written" in done.stdout
         assert ".ssh" not in done.stdout
         assert (person.project / "ran").exists()
+
+
+@pytest.fixture
+def stranger() -> Iterator[Path]:
+    """A folder of somebody else's, with two others in it."""
+    if not IS_ROOT:
+        yield Path("/usr/share")
+        return
+    folder = Path(tempfile.mkdtemp(dir="/opt"))
+    for name in ("doc", "man"):
+        (folder / name).mkdir()
+        (folder / name / "file").touch()
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755)
+        os.chown(path, 12345, 12345)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_root_of_a_user_namespace_hides_what_a_stranger_has(person: Person, stranger: Path) -> None:
+    """It has no number for the owner of that folder, and cannot give anything to them."""
+    with_profile(person, f"masks: ['{stranger}/doc']")
+    # Layers are kept there, and one that is there already is not made again.
+    layers = person.home.with_name("run")
+    layers.mkdir(mode=0o700)
+    person.environ["XDG_RUNTIME_DIR"] = str(layers)
+    done = run_beside(
+        person,
+        ["unshare", "--user", "--map-root-user"],
+        *("run", "--profile", "mine", "--project", str(person.project), "-c"),
+        f"ls -A {stranger}/doc; ls -d {stranger}/man",
+    )
+    assert (done.returncode, done.stdout) == (0, f"{stranger}/man\n"), done.stderr
 
 
 def test_in_our_own_sandbox_none_can_start_and_that_is_told(person: Person) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from cli_here import cli_here
 from conftest import Person
 from replay import Stall
@@ -15,6 +16,8 @@ from ollmsandbox.chat.history import History
 from ollmsandbox.cli.agent_json import JsonPrinter
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.tools.base import Stream
+
+pytestmark = pytest.mark.anybody
 
 
 def test_one_turn_prints_the_answer_alone_and_stores_the_session(person: Person) -> None:

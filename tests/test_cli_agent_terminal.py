@@ -27,6 +27,8 @@ from ollmsandbox.permission.request import PermissionRequest
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.manager import ProjectManager
 
+pytestmark = pytest.mark.anybody
+
 ENDS = "(Enter: deny) "
 PROMPT = "> "
 BELL = "\a"

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 
 import pytest
+from cli_helper import WITHOUT_FOLDER
 from conftest import Person, cli_argv
 
 import ollmsandbox
@@ -103,15 +104,7 @@ def test_doctor_works_from_a_folder_that_can_be_no_project(person: Person, folde
 def test_doctor_works_from_a_folder_that_is_gone(person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()
-    done = subprocess.run(
-        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *cli_argv("doctor")],
-        cwd=gone,
-        env=person.environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = person.cli("doctor", around=WITHOUT_FOLDER, cwd=gone)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -9,18 +9,11 @@ import subprocess
 import pytest
 from conftest import Person, cli_argv
 
+pytestmark = pytest.mark.anybody
+
 
 def redirected(person: Person, streams: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["sh", "-c", f'exec "$@" {streams}', "sh", *cli_argv(*arguments)],
-        cwd=person.project,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return person.cli(*arguments, around=["sh", "-c", f'exec "$@" {streams}', "sh"])
 
 
 @pytest.mark.parametrize("streams", ["<&-", "2>&-", "<&- 2>&-"])

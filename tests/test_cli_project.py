@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cli_helper import failed
-from conftest import Person, cli_argv
+from cli_helper import WITHOUT_FOLDER, failed
+from conftest import Person
 
 # --- the project ---------------------------------------------------------------------------------
 
@@ -81,33 +81,15 @@ def test_the_home_folder_is_not_taken_for_a_project(person: Person) -> None:
 def test_a_current_folder_that_is_gone_is_told(person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()
-    done = subprocess.run(
-        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *cli_argv("run", "--", "true")],
-        cwd=gone,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = person.cli("run", "--", "true", around=WITHOUT_FOLDER, cwd=gone)
     failed(done, "The current folder does not exist any more.", "Go to another one.")
 
 
 def test_a_project_can_be_named_from_a_folder_that_is_gone(person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()
-    argv = cli_argv("run", "--project", str(person.project), "--", "pwd")
-    done = subprocess.run(
-        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *argv],
-        cwd=gone,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    named = ("--project", str(person.project))
+    done = person.cli("run", *named, "--", "pwd", around=WITHOUT_FOLDER, cwd=gone)
     assert (done.returncode, done.stdout) == (0, f"{person.project}\n")
 
 

@@ -66,3 +66,13 @@ def test_a_session_that_is_open_is_not_deleted(person: Person) -> None:
     missing = cli_here(person, "sessions", "show", "nothing")
     assert missing.returncode != 0
     assert "sessions list" in missing.stderr
+
+
+@pytest.mark.parametrize("action", [["show"], ["export"], ["delete"], ["rename"]])
+def test_an_empty_id_is_told(person: Person, action: list[str]) -> None:
+    begin(person, "20250101-aa", "A talk", "words")
+    more = ["A better name"] if action == ["rename"] else []
+    done = cli_here(person, "sessions", *action, "", *more)
+    assert done.returncode == 125
+    assert "The id of the session is empty." in done.stderr
+    assert "20250101-aa" in cli_here(person, "sessions", "list").stdout

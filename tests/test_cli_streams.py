@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from conftest import Person, Start, cli_argv
 
+pytestmark = pytest.mark.anybody
+
 # --- output --------------------------------------------------------------------------------------
 
 
@@ -238,28 +240,16 @@ def test_a_terminal_is_not_passed_on(person: Person) -> None:
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-"])
 def test_without_any_input_stream_a_command_runs(person: Person, closed: str) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", *cli_argv("run", "-c", "cat; echo ran")],
-        cwd=person.project,
-        env=person.environ,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"ran\n", b"")
+    around = ("sh", "-c", f'exec "$@" {closed}', "sh")
+    done = person.cli("run", "-c", "cat; echo ran", around=around)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_without_any_output_stream_a_command_runs_or_an_error_is_the_end(
     person: Person, closed: str
 ) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", *cli_argv("run", "-c", "echo x; touch ran")],
-        cwd=person.project,
-        env=person.environ,
-        stderr=subprocess.PIPE,
-        timeout=60,
-        check=False,
-    )
-    assert b"Traceback" not in done.stderr
+    around = ("sh", "-c", f'exec "$@" {closed}', "sh")
+    done = person.cli("run", "-c", "echo x; touch ran", around=around)
+    assert "Traceback" not in done.stderr
     assert (done.returncode == 0) == (person.project / "ran").exists()

@@ -22,6 +22,8 @@ from ollmsandbox.chat.stored import INTERRUPTED, Entry, StoredSession
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.manager import ProjectManager
 
+pytestmark = pytest.mark.anybody
+
 _TALK = """
 import asyncio, sys
 sys.path[:0] = sys.argv[1:3]

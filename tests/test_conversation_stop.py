@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
 from agent_helper import Scene, opened, with_words
 from conftest import Person
 from scripted import ScriptedModel, SlowModel, call
@@ -31,6 +32,8 @@ from ollmsandbox.chat.events import (
 from ollmsandbox.chat.limits import Limits
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.tools.base import Outcome
+
+pytestmark = pytest.mark.anybody
 
 # The figure is 0.2 seconds; a machine that is busy with other things must not fail the test.
 CEILING = 5.0

@@ -21,6 +21,8 @@ from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.recorder import Mode
 from ollmsandbox.tools.workbench import Workbench
 
+pytestmark = pytest.mark.anybody
+
 
 def test_a_command_runs_is_recorded_and_belongs_to_its_call(person: Person) -> None:
     async def main() -> None:

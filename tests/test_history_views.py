@@ -24,6 +24,8 @@ from ollmsandbox.project.review import Review
 from ollmsandbox.project.settings import KEEP_DAYS
 from ollmsandbox.project.versions import Version, Versions
 
+pytestmark = pytest.mark.anybody
+
 
 @pytest.fixture
 def review(person: Person) -> Iterator[Review]:

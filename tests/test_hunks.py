@@ -16,6 +16,8 @@ from ollmsandbox.project.recorder import Mode
 from ollmsandbox.project.records import read_changes
 from ollmsandbox.project.review import Review
 
+pytestmark = pytest.mark.anybody
+
 OLD = "".join(f"line {number}\n" for number in range(30))
 NEW = OLD.replace("line 3\n", "changed 3\n").replace("line 15\n", "").replace("line 28\n", "a\nb\n")
 

@@ -15,7 +15,6 @@ from conftest import Person
 
 from ollmsandbox.sandbox.mounts import OverlayWay
 from ollmsandbox.sandbox.overlay import Overlay, Root, clock_offset, leftovers
-from ollmsandbox.sandbox.probe import probe
 
 
 def left_in(cache: Path) -> list[str]:
@@ -39,7 +38,7 @@ def test_of_a_run_that_wrote_nothing_nothing_is_left(person: Person) -> None:
 
 @pytest.mark.parametrize("way", [OverlayWay.NONE, OverlayWay.UNSHARE], ids=lambda way: way.value)
 def test_nothing_is_left_however_it_was_mounted(person: Person, way: OverlayWay) -> None:
-    found = replace(probe(person.paths, person.environ), overlay=way)
+    found = replace(person.capabilities(), overlay=way)
     assert person.run("true", capabilities=found).exit_code == 0
     assert not left_in(person.paths.cache)
 

@@ -30,6 +30,8 @@ from ollmsandbox.sandbox.portal import PortalError
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.result import Result, Stop
 
+pytestmark = pytest.mark.anybody
+
 PORTAL = ROOT / "tests" / "flatpak_portal.py"
 
 

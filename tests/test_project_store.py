@@ -73,7 +73,8 @@ def test_a_new_database_is_for_the_person_alone(person: Person) -> None:
             file.name: stat.S_IMODE(file.stat().st_mode) for file in person.paths.data.iterdir()
         }
         assert store.notices == []
-    assert modes == {f"ollmsandbox.db{suffix}": 0o600 for suffix in ("", "-wal", "-shm")}
+    made = [f"ollmsandbox.db{suffix}" for suffix in ("", "-wal", "-shm")]
+    assert modes == dict.fromkeys([*made, "reserve"], 0o600)
 
 
 def test_a_connection_has_the_settings_it_needs(person: Person) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_here import cli_here
 from conftest import Person
 
 from ollmsandbox import loop
@@ -87,7 +88,7 @@ def test_a_dry_run_is_told_and_dropped(person: Person) -> None:
     document = run(person, "echo new > file", "--apply", "never")
     assert shown(document) == [("added", "file", "discarded")]
     assert files(person.project) == {}
-    assert person.cli("changes").returncode == 125
+    assert cli_here(person, "changes").returncode == 125
 
 
 def test_undo_and_redo_of_a_run_and_of_single_files(person: Person) -> None:
@@ -100,15 +101,15 @@ def test_undo_and_redo_of_a_run_and_of_single_files(person: Person) -> None:
 
     assert person.cli("undo").stdout == "3 changes undone.\n"
     assert files(person.project) == before
-    assert person.cli("apply").stdout == "3 changes applied.\n"
+    assert cli_here(person, "apply").stdout == "3 changes applied.\n"
     assert files(person.project) == after
 
-    done = person.cli("undo", first["run_id"], "sub")
+    done = cli_here(person, "undo", first["run_id"], "sub")
     assert done.stdout == "1 change undone.\n"
     assert files(person.project) == {"sub/one": "old", "three": "new\n"}
     # From inside a folder a path counts from there.
-    done = person.cli("apply", first["run_id"], "one", cwd=person.project / "sub")
-    assert done.stdout == "1 change applied.\n"
+    below = person.cli("apply", first["run_id"], "one", cwd=person.project / "sub")
+    assert below.stdout == "1 change applied.\n"
     assert files(person.project) == after
 
 
@@ -116,10 +117,10 @@ def test_runs_can_be_undone_one_after_the_other(person: Person) -> None:
     (person.project / "file").write_text("0")
     ids = [run(person, f"echo {number} > file")["run_id"] for number in (1, 2, 3)]
     for run_id, content in zip(reversed(ids), ("2\n", "1\n", "0"), strict=True):
-        assert person.cli("undo", run_id).returncode == 0
+        assert cli_here(person, "undo", run_id).returncode == 0
         assert (person.project / "file").read_text() == content
     for run_id, content in zip(ids, ("1\n", "2\n", "3\n"), strict=True):
-        assert person.cli("apply", run_id).returncode == 0
+        assert cli_here(person, "apply", run_id).returncode == 0
         assert (person.project / "file").read_text() == content
 
 
@@ -127,11 +128,11 @@ def test_an_older_run_is_not_undone_over_a_later_one_unless_it_is_named(person: 
     (person.project / "file").write_text("0")
     first = run(person, "echo 1 > file")["run_id"]
     run(person, "echo 2 > file")
-    done = person.cli("undo", first)
+    done = cli_here(person, "undo", first)
     assert (done.returncode, done.stdout.splitlines()[0]) == (1, "0 changes undone.")
     assert "changed in the meantime" in done.stdout
     assert (person.project / "file").read_text() == "2\n"
-    assert person.cli("undo", first, "file").returncode == 0
+    assert cli_here(person, "undo", first, "file").returncode == 0
     assert (person.project / "file").read_text() == "0"
 
 
@@ -143,20 +144,20 @@ def test_what_waits_is_seen_by_the_next_command_and_not_on_disk(person: Person) 
     second = run(person, "echo more >> file; echo 3 > third", "--apply", "review")
     assert shown(second) == [("modified", "file", "pending"), ("added", "third", "pending")]
 
-    assert person.cli("discard", first["run_id"], "old").returncode == 0
+    assert cli_here(person, "discard", first["run_id"], "old").returncode == 0
     assert run(person, "cat old")["stdout"] == "old"
-    assert person.cli("apply", second["run_id"]).returncode == 0
+    assert cli_here(person, "apply", second["run_id"]).returncode == 0
     assert files(person.project) == {"old": "old", "file": "new\nmore\n", "third": "3\n"}
     assert not person.paths.pending(str(person.project)).exists()
 
 
 def test_all_that_waits_is_shown_discarded_and_applied_at_once(person: Person) -> None:
     run(person, "echo 0 > undone")
-    assert person.cli("undo").returncode == 0
+    assert cli_here(person, "undo").returncode == 0
     for number in (1, 2, 3):
         run(person, f"echo {number} > file{number}; echo {number} >> all", "--apply", "review")
-    assert len(json.loads(person.cli("changes", "--all", "--json").stdout)) == 3
-    assert person.cli("apply", "--all").returncode == 0
+    assert len(json.loads(cli_here(person, "changes", "--all", "--json").stdout)) == 3
+    assert cli_here(person, "apply", "--all").returncode == 0
     assert files(person.project) == {
         "all": "1\n2\n3\n",
         "file1": "1\n",
@@ -164,11 +165,11 @@ def test_all_that_waits_is_shown_discarded_and_applied_at_once(person: Person) -
         "file3": "3\n",
     }
     run(person, "rm all", "--apply", "review")
-    assert person.cli("discard", "--all").stdout == "1 change discarded.\n"
-    assert person.cli("apply", "--all").stdout == "0 changes applied.\n"
+    assert cli_here(person, "discard", "--all").stdout == "1 change discarded.\n"
+    assert cli_here(person, "apply", "--all").stdout == "0 changes applied.\n"
     assert "all" in files(person.project)
     assert not person.paths.pending(str(person.project)).exists()
-    assert person.cli("apply", "2026", "--all").returncode == 125
+    assert cli_here(person, "apply", "2026", "--all").returncode == 125
 
 
 def test_one_deletion_out_of_a_deleted_folder_can_be_taken_back(person: Person) -> None:
@@ -176,9 +177,9 @@ def test_one_deletion_out_of_a_deleted_folder_can_be_taken_back(person: Person) 
     for name in ("a", "b", "deep/c", "deep/d"):
         (person.project / "folder" / name).write_text(name)
     run_id = run(person, "rm -r folder", "--apply", "review")["run_id"]
-    assert person.cli("discard", run_id, "folder/deep/c").returncode == 0
+    assert cli_here(person, "discard", run_id, "folder/deep/c").returncode == 0
     assert run(person, "find folder -type f")["stdout"] == "folder/deep/c\n"
-    done = person.cli("apply", run_id)
+    done = cli_here(person, "apply", run_id)
     # The folders around it cannot go.
     assert done.returncode == 0, done.stdout
     assert files(person.project) == {"folder/deep/c": "deep/c"}
@@ -190,7 +191,7 @@ def test_a_diff_shows_text_names_the_rest_and_does_nothing_to_a_terminal(person:
         person,
         "echo three >> text; printf '\\033[31mred' > evil; printf '\\0\\1' > binary; mkdir f",
     )
-    done = person.cli("changes", "--diff")
+    done = cli_here(person, "changes", "--diff")
     assert "--- a/text\n+++ b/text\n@@ -1,2 +1,3 @@\n one\n two\n+three\n" in done.stdout
     assert "Not text: 0 bytes before, 2 bytes after" in done.stdout
     assert "added f (folder)" in done.stdout
@@ -203,7 +204,7 @@ def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
     run(person, "echo new > file")
     for kept in person.paths.versions.glob("*/*"):
         kept.unlink()
-    done = person.cli("undo")
+    done = cli_here(person, "undo")
     assert (done.returncode, "no longer kept" in done.stdout) == (1, True)
     assert (person.project / "file").read_text() == "new\n"
 
@@ -211,7 +212,7 @@ def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
 def test_what_only_a_terminal_would_see_is_seen_in_a_diff(person: Person) -> None:
     (person.project / "file").write_text("one\ftwo\nthree\n")
     run(person, "printf 'one\\ftwo\\nthr\\033[0mee\\n' > file")
-    shown = person.cli("changes", "--diff").stdout
+    shown = cli_here(person, "changes", "--diff").stdout
     assert " one\\x0ctwo\n-three\n+thr\\x1b[0mee\n" in shown
 
 
@@ -236,9 +237,9 @@ def test_what_acts_later_is_marked_and_what_git_runs_waits(person: Person) -> No
     assert flags["tool"] == (["executable"], "applied")
     assert flags["out"] == (["leaves-project"], "applied")
     assert not (person.project / ".git" / "hooks" / "pre-commit").exists()
-    done = person.cli("changes")
+    done = cli_here(person, "changes")
     assert "waits for your yes" in done.stdout
-    assert person.cli("apply").stdout == "1 change applied.\n"
+    assert cli_here(person, "apply").stdout == "1 change applied.\n"
     assert (person.project / ".git" / "hooks" / "pre-commit").exists()
 
 
@@ -254,18 +255,18 @@ def test_a_linked_folder_is_written_only_once_the_person_agreed(person: Person) 
     (person.project / "link").symlink_to(outside)
     command = "echo new > link/file"
     assert "Read-only file system" in run(person, command)["stderr"]
-    assert "(linked, but commands cannot change it)" in person.cli("roots", "list").stdout
+    assert "(linked, but commands cannot change it)" in cli_here(person, "roots", "list").stdout
 
-    assert person.cli("roots", "add", str(outside)).returncode == 0
+    assert cli_here(person, "roots", "add", str(outside)).returncode == 0
     document = run(person, command)
     assert shown(document) == [("added", f"{outside}/file", "applied")]
     assert files(outside) == {"file": "new\n"}
-    assert person.cli("undo").returncode == 0
+    assert cli_here(person, "undo").returncode == 0
     assert files(outside) == {}
 
-    assert person.cli("roots", "remove", str(outside)).returncode == 0
+    assert cli_here(person, "roots", "remove", str(outside)).returncode == 0
     assert "Read-only file system" in run(person, command)["stderr"]
-    done = person.cli("roots", "add", str(person.home))
+    done = cli_here(person, "roots", "add", str(person.home))
     assert done.returncode == 125
     assert "cannot be opened to commands" in done.stderr
 
@@ -274,10 +275,10 @@ def test_a_hidden_folder_is_refused_when_it_is_to_be_opened(person: Person) -> N
     keys = person.home / ".ssh" / "keys"
     keys.mkdir(parents=True)
     for folder in (keys, keys.parent):
-        done = person.cli("roots", "add", str(folder))
+        done = cli_here(person, "roots", "add", str(folder))
         assert done.returncode == 125
         assert f"they may not see {keys.parent}" in done.stderr
-    assert str(keys.parent) not in person.cli("roots", "list").stdout
+    assert str(keys.parent) not in cli_here(person, "roots", "list").stdout
     assert run(person, "echo > file")["exit_code"] == 0
 
 
@@ -358,39 +359,39 @@ def test_what_is_not_ours_among_the_backups_does_no_harm(person: Person) -> None
 
 
 def test_settings_are_shown_set_and_refused(person: Person) -> None:
-    assert "keep-runs-days = 30" in person.cli("settings").stdout
-    assert person.cli("settings", "keep-runs-days", "7").returncode == 0
-    assert person.cli("settings", "keep-runs-days").stdout == "7\n"
+    assert "keep-runs-days = 30" in cli_here(person, "settings").stdout
+    assert cli_here(person, "settings", "keep-runs-days", "7").returncode == 0
+    assert cli_here(person, "settings", "keep-runs-days").stdout == "7\n"
     for bad in ("-1", "x", "1e3", ""):
-        assert person.cli("settings", "keep-runs-days", "--", bad).returncode == 125
-    assert "There is no setting" in person.cli("settings", "colour").stderr
+        assert cli_here(person, "settings", "keep-runs-days", "--", bad).returncode == 125
+    assert "There is no setting" in cli_here(person, "settings", "colour").stderr
 
 
 @pytest.mark.parametrize("command", ["changes", "apply", "discard", "undo"])
 def test_an_unknown_run_or_path_is_named(person: Person, command: str) -> None:
-    done = person.cli(command)
+    done = cli_here(person, command)
     assert done.returncode == 125
     assert "No command has changed anything in this project yet." in done.stderr
     run_id = run(person, "echo > file")["run_id"]
-    done = person.cli(command, "2099")
+    done = cli_here(person, command, "2099")
     assert (done.returncode, "There is no run 2099" in done.stderr) == (125, True)
-    done = person.cli(command, "file")
+    done = cli_here(person, command, "file")
     assert (done.returncode, "file is not the id of a run." in done.stderr) == (125, True)
     if command != "changes":
         assert f"Name the run first: {run_id} file" in done.stderr
-        done = person.cli(command, run_id, "other")
+        done = cli_here(person, command, run_id, "other")
         assert (done.returncode, "did not change" in done.stderr) == (125, True)
 
 
 def test_the_history_lists_runs_with_their_states(person: Person) -> None:
     run(person, "echo > one; exit 3")
     run(person, "echo > two; echo > three", "--apply", "review")
-    found = json.loads(person.cli("history", "--json").stdout)
+    found = json.loads(cli_here(person, "history", "--json").stdout)
     assert [(item["apply"], item["exit_code"], item["states"]) for item in found] == [
         ("review", 0, {"pending": 2}),
         ("auto", 3, {"applied": 1}),
     ]
-    text = person.cli("history").stdout
+    text = cli_here(person, "history").stdout
     assert "echo > one; exit 3" in text
     assert "2 pending" in text
 

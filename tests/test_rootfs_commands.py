@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Person
-from rootfs_helper import VERSION, built, install
+from rootfs_helper import VERSION, install
 
 from ollmsandbox.errors import RootfsError, WorkingDirError
 from ollmsandbox.project.apply import State
@@ -24,11 +24,6 @@ from ollmsandbox.sandbox.mounts import ReadOnly
 from ollmsandbox.sandbox.result import Result
 from ollmsandbox.sandbox.rootfs_places import Places, find_working_dir_inside, folder_in
 from ollmsandbox.sandbox.rootfs_store import Installed
-
-
-@pytest.fixture(scope="session")
-def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return built(tmp_path_factory)
 
 
 def run(person: Person, alpine: Installed, command: str | list[str], **options: object) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Person
-from rootfs_helper import VERSION, Mirror, built, install, mirror, system
+from rootfs_helper import VERSION, Mirror, install, mirror, system
 from tool_helper import Agent
 
 from ollmsandbox import loop
@@ -21,11 +21,6 @@ from ollmsandbox.sandbox.rootfs_output import Renamed
 from ollmsandbox.sandbox.rootfs_store import Installed, find
 from ollmsandbox.tools.base import Stream
 from ollmsandbox.tools.run_command import RunCommand
-
-
-@pytest.fixture(scope="session")
-def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return built(tmp_path_factory)
 
 
 @pytest.fixture

@@ -19,15 +19,15 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Person
 from rootfs_helper import (
+    PYTHON,
     VERSION,
     Entry,
     Mirror,
-    built,
     folder,
     install,
-    mirror,
     packages,
     prepare,
+    quick_mirror,
     system,
     tarball,
 )
@@ -44,23 +44,11 @@ from ollmsandbox.sandbox.rootfs_settings import RootfsSettings
 from ollmsandbox.sandbox.rootfs_store import Installed, Store, find, is_rootfs_ready, need
 from ollmsandbox.sandbox.rootfs_work import Progress, Step
 
-PYTHON = Entry("./usr/bin/python3", b"#!/bin/sh\necho Python 3.0.1\n", 0o755)
-
 
 @pytest.fixture
 def served() -> Iterator[Mirror]:
-    """With packages that are quick to install."""
-    with mirror() as running:
-        running.has(VERSION, system())
-        for name in TIERS[2].packages:
-            small = [PYTHON] if name == "python3" else [Entry(f"./usr/share/{name}", b"x")]
-            running.files[f"/v3.99/community/{name}.tar.gz"] = tarball(small)
+    with quick_mirror(2, "community") as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return built(tmp_path_factory)
 
 
 def names(person: Person) -> list[str]:

@@ -251,3 +251,10 @@ def test_a_mistake_in_the_settings_is_told_with_the_file(tmp_path: Path, text: s
     (tmp_path / "rootfs.yaml").write_text(text)
     with pytest.raises(RootfsError, match=r"rootfs\.yaml"):
         rootfs_settings.load(tmp_path)
+
+
+def test_settings_that_cannot_be_read_are_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "rootfs.yaml").mkdir()
+    with pytest.raises(RootfsError) as caught:
+        rootfs_settings.load(tmp_path)
+    assert caught.value.message == f"{tmp_path}/rootfs.yaml cannot be read: Is a directory."

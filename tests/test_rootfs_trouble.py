@@ -18,12 +18,11 @@ from rootfs_helper import (
     Entry,
     Mirror,
     base,
-    built,
     folder,
     install,
     link,
-    mirror,
     prepare,
+    quick_mirror,
     system,
     tarball,
 )
@@ -32,25 +31,13 @@ from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError, RootfsError
 from ollmsandbox.sandbox.host import Host
 from ollmsandbox.sandbox.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs_packages import TIERS
 from ollmsandbox.sandbox.rootfs_store import Installed, Store, need
-
-PYTHON = Entry("./usr/bin/python3", b"#!/bin/sh\necho Python 3.0.1\n", 0o755)
 
 
 @pytest.fixture
 def served() -> Iterator[Mirror]:
-    with mirror() as running:
-        running.has(VERSION, system())
-        for name in TIERS[1].packages:
-            small = [PYTHON] if name == "python3" else [Entry(f"./usr/share/{name}", b"x")]
-            running.files[f"/v3.99/main/{name}.tar.gz"] = tarball(small)
+    with quick_mirror(1, "main") as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return built(tmp_path_factory)
 
 
 # --- a line that is dead ------------------------------------------------------------------------

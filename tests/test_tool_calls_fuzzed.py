@@ -20,6 +20,8 @@ from ollmsandbox.tools.edits import Document, difference, replace_text
 from ollmsandbox.tools.parameters import parse
 from ollmsandbox.tools.workbench import all_tools
 
+pytestmark = pytest.mark.anybody
+
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=20),
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=5), inner),

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from conftest import Person
 from provider_helper import TOOL, ask, called, said
+from tool_helper import Agent
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import Finished, Text
 from ollmsandbox.chat.providers.tour import NAME, TourModel, make_sample, unused_folder
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.sandbox.places import find_project
+from ollmsandbox.tools.run_command import RunCommand
 
 EDIT = ToolSpec("edit_file", "Edits.")
 MODEL = TourModel(delay=0)
@@ -130,7 +132,19 @@ def test_it_takes_any_answer_about_the_network(network: str, words: str) -> None
 def test_where_there_is_no_wall_it_says_so() -> None:
     session = Session(sample_tool(outside="It was written."))
     session.play()
-    assert "no sandbox on this machine" in session.words()
+    assert "the program cannot make a sandbox here" in session.words()
+
+
+def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> None:
+    bench = Agent(person, environ={"FLATPAK_ID": "org.example.App"}).bench
+    tool = RunCommand(bench)
+    session = Session(sample_tool(), ToolSpec(tool.name, tool.description, tool.parameters))
+    session.play()
+    words = session.words()
+    assert "you are asked before each command" in words
+    assert "That was all." in words
+    for promise in ("needs no permission", "side by side", "have it back", "reviewed and undone"):
+        assert promise not in words
 
 
 @pytest.mark.anybody

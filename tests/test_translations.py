@@ -124,6 +124,20 @@ def test_the_badge_sorts_its_sentences_in_any_language(german: dict[str, Any]) -
     assert badge["Netzwerk"] == ["Das Netzwerk ist nicht erreichbar."]
 
 
+def test_the_badge_tells_in_that_language_what_a_flatpak_cannot_do(german: dict[str, Any]) -> None:
+    assert german["badge in a Flatpak"] == {
+        "Fragt jedes Mal": [
+            "In einem Flatpak fragt jeder Befehl, bevor er läuft.",
+            "Ein Ja gilt nur für diesen einen Befehl.",
+        ],
+        "Ohne Sandbox": [
+            "Ein Befehl kann alles, was dieses Flatpak darf.",
+            "Es gibt keinen Sitzungsbus und damit kein Flatpak-Portal.",
+        ],
+        "Netzwerk": ["Es ist offen und lässt sich hier nicht abschalten."],
+    }
+
+
 def test_what_a_machine_lacks_is_told_in_that_language(german: dict[str, Any]) -> None:
     [miss] = german["missing"]
     assert miss["title"] == "Bubblewrap ist installiert"

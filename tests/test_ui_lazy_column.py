@@ -350,3 +350,43 @@ def test_nothing_of_it_stays_when_it_is_gone(screen: Screen, maker: Maker) -> No
         return sorted(gone) == ["column", "row"]
 
     spin_until(freed)
+
+
+def test_a_new_width_is_for_what_is_in_sight_and_then_for_the_rest(screen: Screen) -> None:
+    given: list[tuple[str, int]] = []
+
+    class Wide(Gtk.Widget):
+        __gtype_name__ = "OllmTestWide"
+
+        def __init__(self, item: Item) -> None:
+            super().__init__()
+            self.item = item
+
+        def do_measure(
+            self, orientation: Gtk.Orientation, _for_size: int
+        ) -> tuple[int, int, int, int]:
+            size = self.item.height if orientation is Gtk.Orientation.VERTICAL else 100
+            return size, size, -1, -1
+
+        def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
+            given.append((self.item.name, width))
+
+    column: LazyColumn[Item] = LazyColumn(Wide)
+    many = items(60)
+    column.set_items(many)
+    window = screen.show(column, 400, 400)
+    settle(column)
+    column.scroll_to(many[30])
+    settle(column)
+    in_sight = {item.name for item in seen(column)}
+    before = place(column, many[30])
+    built = [item.name for item in many if column.row_of(item)]
+    assert len(in_sight) < len(built)
+    given.clear()
+    screen.resize(window, 330, 400)
+    spin_until(lambda: set(built) <= {name for name, width in given if width == 330})
+    settle(column)
+    order = [name for name, width in given if width == 330]
+    first_out_of_sight = min(order.index(name) for name in built if name not in in_sight)
+    assert all(order.index(name) < first_out_of_sight for name in in_sight)
+    assert place(column, many[30]) == before

@@ -238,3 +238,39 @@ def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
         return bool(gone)
 
     spin_until(freed)
+
+
+def test_what_is_being_written_is_never_higher_than_its_text(screen: Screen) -> None:
+    view = MarkdownView("")
+    scroller = Gtk.ScrolledWindow(child=view)
+    screen.show(scroller, 400, 300)
+    heights: list[float] = []
+    adjustment = scroller.get_vadjustment()
+    adjustment.connect("changed", lambda one: heights.append(one.get_upper()))
+    view.append("Some words that fill a few lines, no more than that. " * 6)
+    spin_until(lambda: all_of(view, Gtk.TextView) and all_of(view, Gtk.TextView)[0].get_height())
+    draw_frames(scroller, 3)
+    assert max(heights, default=0) <= 300
+
+
+def test_a_text_is_taken_down_piece_by_piece_and_freed(screen: Screen) -> None:
+    gone: list[bool] = []
+
+    def use() -> Gtk.Widget:
+        view = MarkdownView(TEXT * 20)
+        spin_until(lambda: view.is_settled)
+        view.weak_ref(lambda: gone.append(True))
+        column = view.get_child()
+        assert column is not None
+        view.take_down()
+        assert column.get_first_child() is not None
+        return column
+
+    column = use()
+
+    def freed() -> bool:
+        gc.collect()
+        return bool(gone)
+
+    spin_until(freed)
+    assert column.get_first_child() is None

@@ -3,12 +3,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from conftest import Person
 from gi.repository import Gtk
 from ui_helper import Screen, texts
-from window_helper import card_that, finish, press, program, says, wait_until, window_of
+from window_helper import (
+    allow_once,
+    buttons,
+    card_that,
+    finish,
+    press,
+    program,
+    says,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.open_session import OpenSession
@@ -50,7 +61,8 @@ def test_a_command_of_ones_own_needs_no_model(screen: Screen, person: Person) ->
         window = window_of(application)
         window.open_project(str(person.project))
         wait_until(lambda: window.chat.session is not None)
-        assert says(window.chat, "!commands work without one.")
+        assert says(window.chat, "commands work without one.")
+        assert says(window.chat, "Commands run in a sandbox.")
         window.chat.composer.text = "!echo new > here; echo done"
         window.chat.composer.send_button.emit("clicked")
         done = card_that(window, lambda card: card.entry.stage is Stage.DONE)
@@ -88,6 +100,21 @@ def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> 
         assert _popover_says(window.badge, "10 minutes")
 
 
+def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        window.open_project(str(person.project))
+        wait_until(lambda: window.chat.session is not None)
+        waiting = "until [ -e ~/playground/go ]; do sleep 0.05; done"
+        talk = _session(window).conversation
+        running = asyncio.get_event_loop().create_task(talk.run(waiting, network=True))
+        allow_once(window)
+        wait_until(lambda: "Sandboxed, network on" in texts(window.badge))
+        (person.playground / "go").touch()
+        finish(asyncio.wait_for(running, 60))
+        wait_until(lambda: "Sandboxed, no network" in texts(window.badge))
+
+
 def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()
@@ -109,7 +136,8 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         wait_until(lambda: not window.chat.missing.get_reveal_child())
         gone.rmdir()
         finish(_session(window).conversation.run("true"))
-        wait_until(window.chat.missing.get_reveal_child)
+        # What is being revealed is there a moment later.
+        wait_until(lambda: "Remove From List" in buttons(window.chat.missing))
         press(window.chat.missing, "Remove From List")
         wait_until(lambda: window.chat.session is None)
         wait_until(lambda: not says(window.sidebar, "The folder is not there"))

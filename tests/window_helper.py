@@ -17,6 +17,7 @@ from ui_helper import all_of, descendants, texts
 from ollmsandbox.chat.providers.tour import TourServer
 from ollmsandbox.loop import end, new_loop
 from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.settings import SCHEMA
 from ollmsandbox.ui.tool_card import ToolCard
 from ollmsandbox.ui.window import Window
@@ -122,6 +123,17 @@ def card_that(window: Window, condition: Callable[[ToolCard], object]) -> ToolCa
     return next(card for card in cards(window) if condition(card))
 
 
+def allow_once(window: Window) -> ToolCard:
+    """Waits for a question, and until it can be answered: a click that was meant for what stood
+    there before answers nothing."""
+    card = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
+    question = card.question
+    assert question is not None
+    wait_until(lambda: button(question, "Allow Once").get_sensitive())
+    press(question, "Allow Once")
+    return card
+
+
 def says(widget: Gtk.Widget, part: str) -> bool:
     return any(part in text for text in texts(widget))
 
@@ -134,6 +146,7 @@ def accessible_name(widget: Gtk.Widget) -> str:
 
 __all__ = [
     "accessible_name",
+    "allow_once",
     "button",
     "card_that",
     "cards",

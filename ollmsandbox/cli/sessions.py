@@ -14,6 +14,7 @@ from pathlib import Path
 from ..chat.export import as_json, as_markdown
 from ..chat.history import History
 from ..chat.open_lock import OpenLock
+from ..chat.stored import SessionInfo
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..permission.visible import visible_line
@@ -30,13 +31,21 @@ def sessions(given: argparse.Namespace) -> int:
         if given.action in ("show", "export"):
             return _write(history, given)
         if given.action == "rename":
-            history.rename(history.find(given.session).id, given.title)
+            history.rename(_find(history, given.session).id, given.title)
             return 0
         return _delete(history, given.session)
     finally:
         for notice in manager.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         manager.close()
+
+
+def _find(history: History, name: str) -> SessionInfo:
+    if not name:
+        raise OllmSandboxError(
+            "The id of the session is empty.", "See which there are: ollmsandbox sessions list"
+        )
+    return history.find(name)
 
 
 def _list(history: History, given: argparse.Namespace) -> int:
@@ -57,7 +66,7 @@ def _list(history: History, given: argparse.Namespace) -> int:
 
 def _write(history: History, given: argparse.Namespace) -> int:
     make = as_json if given.json else as_markdown
-    text = make(history, history.find(given.session).id)
+    text = make(history, _find(history, given.session).id)
     if given.action == "export" and given.output is not None:
         try:
             # Never over something that is there.
@@ -72,7 +81,7 @@ def _write(history: History, given: argparse.Namespace) -> int:
 
 
 def _delete(history: History, names: list[str]) -> int:
-    chosen = [history.find(name) for name in names]
+    chosen = [_find(history, name) for name in names]
     for info in chosen:
         lock = OpenLock(history.manager.paths, info.id)
         try:

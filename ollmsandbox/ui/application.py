@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ from .asking import WindowAsker
 from .model_choice import ModelChoice
 from .sessions import Sessions
 from .settings import SCHEMA, Settings
+from .smoothness import keep_smooth
 from .template import icons, stylesheet
 from .window import Window
 
@@ -40,6 +40,7 @@ _SHORTCUTS = {
     "win.show-help-overlay": ["<Control>question"],
     "win.toggle-changes": ["F9", "<Control><Shift>c"],
     "win.back": ["<Alt>Left"],
+    "win.undo-delete": ["<Control>z"],
     "win.stop": ["<Control>period"],
     "win.compose": ["<Control>l"],
     "win.next-question": ["<Control>j"],
@@ -75,7 +76,7 @@ class Application(Adw.Application):
         _find_icons(display)
         paths = Paths.from_environ(self._environ)
         self.settings = Settings(paths)
-        self.desk = Desk(paths, self._environ, self.asker)
+        self.desk = Desk(paths, self._environ, self.asker, _)
         self.choice = ModelChoice(self.desk.connections)
         self.sessions = Sessions(self.desk, self.choice, self.settings)
         quit_ = Gio.SimpleAction.new("quit", None)
@@ -160,6 +161,11 @@ class Application(Adw.Application):
         notification.add_button_with_target(_("Show the Question"), "app.show-question", target)
         self.send_notification(request.id, notification)
 
+    def count_frames(self) -> int:
+        """Of the window, so far."""
+        clock = self.window.get_frame_clock() if self.window is not None else None
+        return clock.get_frame_counter() if clock is not None else 0
+
     def _on_window_action(self, action: Gio.SimpleAction, _target: None) -> None:
         self._present().activate_action(f"win.{action.get_name()}", None)
 
@@ -178,10 +184,9 @@ def main(arguments: Sequence[str], application_id: str = "") -> int:
         print("ollmsandbox: There is no display to open a window on.", file=sys.stderr)
         print("Use a sub-command (`ollmsandbox --help`), or build-aux/run.", file=sys.stderr)
         return 1
-    # What is loaded now stays: to look through it again and again would hold up the window.
-    gc.freeze()
     try:
         application = Application(dict(os.environ), application_id or SCHEMA)
+        keep_smooth(application.count_frames)
         return run_application(application, arguments)
     except OllmSandboxError as error:
         print(f"ollmsandbox: {error}", file=sys.stderr)

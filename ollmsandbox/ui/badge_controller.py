@@ -7,6 +7,7 @@ import asyncio
 
 from ..chat.desk import Desk
 from ..sandbox.probe import Capabilities
+from . import flatpak_state
 from .open_session import OpenSession
 from .project_state import ProjectState, look, of_machine, wall_now
 from .sandbox_badge import SandboxBadge, Section, Wall
@@ -24,9 +25,15 @@ class BadgeController:
         self._wall = Wall.UNKNOWN
         self._sections: tuple[Section, ...] = ()
 
+    @property
+    def _in_flatpak(self) -> bool:
+        return bool(self._desk.environ.get("FLATPAK_ID"))
+
     def show_capabilities(self, found: Capabilities) -> None:
         """Without a session it is known what the machine can do, and no more."""
-        if self._session is None:
+        if self._session is None and self._in_flatpak:
+            self._show(flatpak_state.of_flatpak())
+        elif self._session is None:
             self._show(of_machine(can_wrap=found.can_wrap))
 
     def show_session(self, session: OpenSession | None) -> None:
@@ -43,10 +50,11 @@ class BadgeController:
         self._badge.show(wall_now(self._wall, self._session), self._sections)
 
     async def _look(self, project: str) -> None:
-        profile = self._settings.text("profile")
-        state = await asyncio.to_thread(
-            look, project, profile, self._desk.paths, self._desk.environ
-        )
+        given = (project, self._settings.text("profile"), self._desk.paths, self._desk.environ)
+        if self._in_flatpak:
+            state = await flatpak_state.look(*given)
+        else:
+            state = await asyncio.to_thread(look, *given)
         if self._session is not None and self._session.project == project:
             self._show(state)
 

@@ -58,10 +58,10 @@ def _files_last(manager: ProjectManager, run: object) -> list[Recorded]:
 class RunItem(GObject.Object):
     __gtype_name__ = "OllmRunItem"
 
-    def __init__(self, data: RunData) -> None:
+    def __init__(self, data: RunData, *, is_open: bool = False) -> None:
         super().__init__()
         self.data = data
-        self.is_open = False
+        self.is_open = is_open
 
 
 class FileItem(GObject.Object):

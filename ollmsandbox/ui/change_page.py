@@ -87,6 +87,7 @@ class ChangePage(Gtk.Box):
         self.path.set_label(visible_line(item.change.path))
         self.about.set_label(words.about(item))
         self.conflict.set_visible(item.state is State.CONFLICT)
+        had_focus = self.verbs.get_focus_child() is not None
         self.verbs.clear()
         for verb, label in words.file_verbs(item.state):
             button = Gtk.Button(label=label)
@@ -94,6 +95,8 @@ class ChangePage(Gtk.Box):
                 button.add_css_class("suggested-action")
             button.connect("clicked", weakly(self._on_verb), verb)
             self.verbs.add_group([button])
+        if had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD):
+            self.focus()
 
     def _show_versions(self, shown: Shown) -> None:
         item = shown.recorded
@@ -133,17 +136,14 @@ class ChangePage(Gtk.Box):
             done = await asyncio.to_thread(
                 partial(act_on_part, self._manager, verb, shown, self.run, part)
             )
-            for problem in done.problems:
-                self._tasks.tell(problem)
+            self._tasks.tell(words.done(verb, done.count, list(done.problems)))
             self.emit("changed")
             await self.look()
 
         self._tasks.start(work())
 
     def _on_verb(self, _button: Gtk.Button, verb: str) -> None:
-        self.verbs.set_sensitive(False)
         self.emit("act", verb)
-        self.verbs.set_sensitive(True)
 
     def _on_restored(self, _versions: EarlierVersions) -> None:
         self.emit("changed")

@@ -15,27 +15,36 @@ from .change_items import FileItem, RunItem
 from .lines import Lines
 
 Act = Callable[[str, RunItem], None]
-_MOST_READ = 500
+Fold = Callable[[RunItem], None]
+_MOST_READ = 200
 _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warning"}
 
 
 class RunRow(Gtk.Box):
     __gtype_name__ = "OllmRunRow"
 
-    def __init__(self, item: RunItem, act: Act) -> None:
+    def __init__(self, item: RunItem, act: Act, fold: Fold) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=3)
         for side in ("top", "bottom"):
             getattr(self, f"set_margin_{side}")(6)
         run = item.data
         top = Gtk.Box(spacing=6)
-        arrow = "pan-down-symbolic" if item.is_open else "pan-end-symbolic"
-        top.append(Gtk.Image.new_from_icon_name(arrow))
+        # The keyboard never gets to a row of a list that has buttons in it, only to them.
+        self.arrow = Gtk.Button(
+            icon_name="pan-down-symbolic" if item.is_open else "pan-end-symbolic",
+            css_classes=["flat", "fold-button"],
+            valign=Gtk.Align.CENTER,
+        )
+        self.arrow.connect("clicked", lambda _button: fold(item))
+        top.append(self.arrow)
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
         command = _line(visible_line(run.command))
         command.add_css_class("monospace")
         told = words.run_about(run)
         # For a screen reader.
         self.name = f"{visible_line(run.command)[:_MOST_READ]}. {told}"
+        self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [self.name])
+        self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(item.is_open)])
         about = _line(told)
         about.add_css_class("caption")
         about.add_css_class("warning" if run.waiting else "dim-label")
@@ -43,7 +52,7 @@ class RunRow(Gtk.Box):
         text.append(about)
         top.append(text)
         states = set(run.states) - {State.CONFLICT}
-        buttons: list[Gtk.Widget] = []
+        buttons: list[Gtk.Button] = []
         verbs = words.verbs(states)
         for name, label in verbs:
             button = Gtk.Button(label=label)
@@ -52,7 +61,8 @@ class RunRow(Gtk.Box):
                 button.add_css_class("suggested-action")
             button.connect("clicked", lambda _button, name=name: act(name, item))
             button.update_property(
-                [Gtk.AccessibleProperty.LABEL], [f"{label}: {visible_line(run.command)}"]
+                [Gtk.AccessibleProperty.LABEL],
+                [f"{label}: {visible_line(run.command)[:_MOST_READ]}"],
             )
             buttons.append(button)
         self.append(top)
@@ -65,7 +75,11 @@ class RunRow(Gtk.Box):
         elif buttons:
             buttons[0].set_valign(Gtk.Align.CENTER)
             top.append(buttons[0])
+        self._buttons = buttons
         self.set_tooltip_text(visible_line(run.command)[:500])
+
+    def focus(self, *, verbs: bool) -> None:
+        (self._buttons[0] if verbs and self._buttons else self.arrow).grab_focus()
 
 
 class FileRow(Gtk.Box):

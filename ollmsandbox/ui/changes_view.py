@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from gettext import gettext as _
 from gettext import ngettext
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gio, GLib, GObject, Gtk
+from gi.repository import Adw, GLib, GObject, Gtk
 
 from ..project.manager import ProjectManager
 from ..project.review import Review
 from . import change_words as words
 from .change_items import FileItem, RunData, RunItem, load
+from .change_list import ChangeList
 from .change_rows import FileRow, RunRow
 from .dialogs import Choice, choose
 from .lines import Lines
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # Without a filter; with one all are looked through.
 _NEWEST = 40
 _MOST = 500
-# Items that are put into the list at once; and of how many a list view makes rows.
-_CHUNK, _FEW, _ROWS = 400, 20, 240
+# Seconds between two pieces of the list.
+_PAUSE = 0.01
 _PULSE = 100
 
 
@@ -70,17 +70,17 @@ class ChangesView(Gtk.Box):
         self._counts: LineCounts | None = None
         self._project: str | None = None
         self._wanted_run = ""
+        # Whose row gets the keyboard when it is made anew, and whether its verbs do.
+        self._focus_run: tuple[str, bool] | None = None
         self._open_runs: set[str] = set()
         self._seen: set[str] = set()
         self._loading: asyncio.Task[object] | None = None
         self._runs: list[RunData] = []
-        # All of them are in the list.
-        self._is_filled = False
-        self._store = Gio.ListStore.new(GObject.Object)
+        self._list = ChangeList()
         factory = Gtk.SignalListItemFactory()
         factory.connect("bind", weakly(self._on_bind))
         factory.connect("unbind", lambda _factory, item: item.set_child(None))
-        self.list_view.set_model(Gtk.NoSelection.new(self._store))
+        self.list_view.set_model(Gtk.NoSelection.new(self._list))
         self.list_view.set_factory(factory)
         self.list_view.connect("activate", weakly(self._on_activate))
         self.filter.connect("search-changed", weakly(self._on_filter))
@@ -101,11 +101,11 @@ class ChangesView(Gtk.Box):
     @property
     def items(self) -> list[GObject.Object]:
         """Of the list, from top to bottom."""
-        return list(self._store)
+        return list(self._list)
 
     @property
     def count(self) -> int:
-        return self._store.get_n_items()
+        return self._list.get_n_items()
 
     def refresh(self) -> None:
         """Reads them anew; the last call counts."""
@@ -113,8 +113,18 @@ class ChangesView(Gtk.Box):
             self._loading.cancel()
         self._loading = self._tasks.start(self._load())
 
+    def focus(self) -> None:
+        """For the keyboard: where it was in here, or at the beginning."""
+        if self.page is not None:
+            self.page.focus()
+        elif self.count:
+            self.list_view.grab_focus()
+        else:
+            self.filter.grab_focus()
+
     def select_run(self, run_id: str) -> None:
         self._wanted_run = run_id
+        self._focus_run = (run_id, False)
         self._open_runs.add(run_id)
         self.filter.set_text("")
         self.show_list()
@@ -128,8 +138,7 @@ class ChangesView(Gtk.Box):
     # --- the list ------------------------------------------------------------------------------
 
     async def _load(self) -> None:
-        before = self._runs if self._is_filled else None
-        project, text = self._project, self.filter.get_text().strip()
+        before, project, text = self._runs, self._project, self.filter.get_text().strip()
 
         def read() -> tuple[list[RunData], bool]:
             limit = _MOST if text else _NEWEST
@@ -147,38 +156,24 @@ class ChangesView(Gtk.Box):
         self._show_waiting()
         # What is the same stays as it is, where the person has scrolled to.
         if not is_same or self._wanted_run:
-            items = (item for run in runs for item in self._items_of(run))
-            await self._fill(0, self._store.get_n_items(), items)
+            self._list.show(runs, self._open_runs)
+        await self._grow()
         self.empty.set_title(_("Nothing Found") if text else _("No Changes Yet"))
         self.lists.set_visible_child_name("runs" if runs else "empty")
         self._go_to_wanted()
 
-    def _items_of(self, run: RunData) -> Iterator[GObject.Object]:
-        item = RunItem(run)
-        item.is_open = run.id in self._open_runs
-        yield item
-        if item.is_open:
-            yield from (FileItem(run, recorded) for recorded in run.items)
-
-    async def _fill(self, place: int, old: int, items: Iterator[GObject.Object]) -> None:
-        """In pieces: a run may have changed very many files. Of the first of them rows are made at
-        once, more than can be seen, which takes longer than the rest."""
-        self._is_filled = False
-        count = 0
-        while (piece := list(islice(items, _FEW if count < _ROWS else _CHUNK))) or old:
-            self._store.splice(place + count, old, piece)
-            count, old = count + len(piece), 0
-            await asyncio.sleep(0.01)
-        self._is_filled = True
+    async def _grow(self) -> None:
+        more = True
+        while more:
+            await asyncio.sleep(_PAUSE)
+            more = self._list.grow()
 
     def _go_to_wanted(self) -> None:
         wanted, self._wanted_run = self._wanted_run, ""
-        for place in range(self._store.get_n_items() if wanted else 0):
-            item = self._store.get_item(place)
-            if isinstance(item, RunItem) and item.data.id == wanted:
-                target = GLib.Variant.new_uint32(place)
-                self.list_view.activate_action("list.scroll-to-item", target)
-                return
+        place = self._list.place_of(wanted) if wanted else None
+        if place is not None:
+            target = GLib.Variant.new_uint32(place)
+            self.list_view.activate_action("list.scroll-to-item", target)
 
     def _show_waiting(self) -> None:
         count = sum(run.waiting for run in self._runs)
@@ -191,7 +186,10 @@ class ChangesView(Gtk.Box):
         shown = item.get_item()
         row: RunRow | FileRow
         if isinstance(shown, RunItem):
-            row = RunRow(shown, weakly(self._act_on_run))
+            row = RunRow(shown, weakly(self._act_on_run), weakly(self._fold))
+            if self._focus_run is not None and shown.data.id == self._focus_run[0]:
+                row.connect("map", _focus_on, self._focus_run[1])
+                self._focus_run = None
         else:
             assert isinstance(shown, FileItem)
             row = FileRow(shown)
@@ -209,22 +207,24 @@ class ChangesView(Gtk.Box):
         self._counts.show(row)
 
     def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
-        item = self._store.get_item(place)
+        item = self._list.get_item(place)
         if isinstance(item, FileItem):
             self._open_file(item)
         elif isinstance(item, RunItem):
             self._toggle(item, place)
 
+    def _fold(self, item: RunItem) -> None:
+        place = self._list.place_of(item.data.id)
+        if place is not None:
+            self._focus_run = (item.data.id, False)
+            self._toggle(item, place)
+
     def _toggle(self, item: RunItem, place: int) -> None:
-        run = item.data
-        old = 1 + (len(run.items) if item.is_open else 0)
-        (self._open_runs.discard if item.is_open else self._open_runs.add)(run.id)
-        is_quiet = self._loading is None or self._loading.done()
-        if self._is_filled and is_quiet:
-            self._loading = self._tasks.start(self._fill(place, old, self._items_of(run)))
-        else:
-            # It is still coming in, and places are not what they will be.
-            self.refresh()
+        run = item.data.id
+        (self._open_runs.discard if item.is_open else self._open_runs.add)(run)
+        self._list.fold(place)
+        if self._loading is None or self._loading.done():
+            self._loading = self._tasks.start(self._grow())
 
     def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
         self.refresh()
@@ -236,7 +236,7 @@ class ChangesView(Gtk.Box):
         from .change_page import ChangePage
 
         page = ChangePage(self._manager, self._settings, item.run, item.recorded, self._tasks)
-        page.connect("back", weakly(self._on_back))
+        page.connect("back", weakly(self.leave_file))
         page.connect("act", weakly(self._on_page_act))
         page.connect("changed", weakly(self._on_page_changed))
         self.page = page
@@ -244,8 +244,9 @@ class ChangesView(Gtk.Box):
         self.pages.set_visible_child_name("file")
         page.focus()
 
-    def _on_back(self, _page: ChangePage) -> None:
+    def leave_file(self, *_args: object) -> None:
         self.show_list()
+        self.focus()
 
     def _on_page_changed(self, _page: ChangePage) -> None:
         self.refresh()
@@ -264,6 +265,7 @@ class ChangesView(Gtk.Box):
     # --- verbs -----------------------------------------------------------------------------------
 
     def _act_on_run(self, verb: str, item: RunItem) -> None:
+        self._focus_run = (item.data.id, True)
         self._tasks.start(self._do(verb, partial(self._act, verb, item.data)))
 
     def _act(self, verb: str, run: RunData, *paths: str) -> Done:
@@ -329,6 +331,14 @@ class ChangesView(Gtk.Box):
                 await self._do("discard", partial(self._all, "discard"))
 
         self._tasks.start(discard())
+
+
+def _focus_on(row: RunRow, verbs: bool) -> None:
+    """Unless the person went elsewhere meanwhile."""
+    window = row.get_root()
+    focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+    if focus is None or focus.is_ancestor(row.get_ancestor(ChangesView) or row):
+        row.focus(verbs=verbs)
 
 
 def _name_around(row: RunRow | FileRow) -> None:

@@ -11,6 +11,7 @@ from gi.repository import Adw, Gio, Gtk
 
 from ..chat.messages import Role
 from ..permission.request import Answer
+from ..sandbox.probe import Capabilities
 from .accessible import name_buttons
 from .composer import Composer
 from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
@@ -59,10 +60,6 @@ class ChatView(Gtk.Box):
         self._empty = Adw.StatusPage(
             icon_name="user-available-symbolic",
             title=_("What Shall Be Done?"),
-            description=_(
-                "Commands run in a sandbox. What they change in the project is shown here, "
-                "and can be undone."
-            ),
             vexpand=True,
         )
         self._empty.add_css_class("compact")
@@ -127,6 +124,14 @@ class ChatView(Gtk.Box):
             )
         )
 
+    def show_capabilities(self, found: Capabilities) -> None:
+        sandboxed = _(
+            "Commands run in a sandbox. What they change in the project is shown here, "
+            "and can be undone."
+        )
+        asking = _("Each command asks before it runs. What it changes is changed at once.")
+        self._empty.set_description(sandboxed if found.can_wrap else asking)
+
     def show(self, session: OpenSession | None) -> None:  # type: ignore[override]
         if session is self.session:
             return
@@ -154,7 +159,8 @@ class ChatView(Gtk.Box):
 
     def set_can_send(self, why_not: str) -> None:
         self.composer.set_can_send(why_not)
-        self._why_not.set_label(why_not)
+        # The sign of a command is not left behind at the end of a line.
+        self._why_not.set_label(why_not.replace("!", "!\N{WORD JOINER}"))
         self._without.set_visible(bool(why_not))
 
     def focus_composer(self, *_args: object) -> None:

@@ -49,10 +49,18 @@ class ConnectionDialog(Adw.Window):
         self.kind.connect("notify::selected", weakly(self._on_kind))
         for row in (self.name, self.address):
             row.connect("changed", weakly(self._on_changed))
+        for row in (self.name, self.address, self.key):
+            row.connect("entry-activated", weakly(self._on_enter))
+        escape = Gtk.ShortcutTrigger.parse_string("Escape")
+        keys = Gtk.ShortcutController()
+        keys.add_shortcut(Gtk.Shortcut.new(escape, Gtk.NamedAction.new("window.close")))
+        self.add_controller(keys)
         self.cancel_button.connect("clicked", weakly(self._on_cancel))
         self.save_button.connect("clicked", weakly(self._on_save))
         self.test_button.connect("clicked", weakly(self._on_test))
+        self.connect("close-request", weakly(self._on_close))
         self._on_changed(None)
+        self.address.grab_focus()
 
     def _given(self) -> Connection:
         return replace(
@@ -80,6 +88,7 @@ class ConnectionDialog(Adw.Window):
     async def _test(self) -> None:
         self.result.remove_css_class("error")
         self.result.set_subtitle(_("Asking…"))
+        had_focus = self.test_button.has_focus()
         self.test_button.set_sensitive(False)
         try:
             server = self._store.server(self._given(), key=self._new_key())
@@ -89,6 +98,8 @@ class ConnectionDialog(Adw.Window):
             self.result.set_subtitle(text if count else _("It answers, but has no models."))
         finally:
             self.test_button.set_sensitive(True)
+            if had_focus:
+                self.test_button.grab_focus()
 
     async def _save(self) -> None:
         self.save_button.set_sensitive(False)
@@ -114,6 +125,13 @@ class ConnectionDialog(Adw.Window):
     def _on_save(self, _button: Gtk.Button) -> None:
         self._tasks.start(self._save())
 
+    def _on_enter(self, _row: Adw.EntryRow) -> None:
+        if self.save_button.get_sensitive():
+            self._tasks.start(self._save())
+
     def _on_cancel(self, _button: Gtk.Button) -> None:
-        self._tasks.cancel()
         self.close()
+
+    def _on_close(self, _dialog: Gtk.Window) -> bool:
+        self._tasks.cancel()
+        return False

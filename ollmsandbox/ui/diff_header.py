@@ -34,7 +34,7 @@ class Folded:
                 row.remove(button)
 
 
-def fill_header(
+def add_buttons(
     row: Gtk.Box,
     hunk: Hunk,
     actions: Sequence[tuple[str, str]],
@@ -42,10 +42,8 @@ def fill_header(
     *,
     is_last: bool,
 ) -> None:
-    """Only the last column has the buttons. The other is as high as that."""
-    start = hunk.new_start if is_last else hunk.old_start
-    words = _("Line {number}").format(number=start + 1)
-    row.append(Gtk.Label(label=words, css_classes=["caption", "dim-label"]))
+    """Only the last column has them, first in the row: they are to be seen however narrow it is.
+    The other is as high as that."""
     for name, label in actions:
         button = Gtk.Button(label=label, css_classes=["caption"])
         button.connect("clicked", act, hunk.index, name)
@@ -56,3 +54,9 @@ def fill_header(
             button.set_sensitive(False)
             button.set_can_target(False)
         row.append(button)
+
+
+def add_line(row: Gtk.Box, hunk: Hunk, *, is_last: bool) -> None:
+    start = hunk.new_start if is_last else hunk.old_start
+    words = _("Line {number}").format(number=start + 1)
+    row.append(Gtk.Label(label=words, css_classes=["caption", "dim-label"]))

@@ -68,6 +68,10 @@ class DiffPane:
         self._numbers = GtkSource.GutterRendererText(xalign=1.0, xpad=6)
         self._numbers.connect("query-data", weakly(self._fill_margin))
         self._numbers.add_css_class("numeric")
+        # Code is written from left to right, whatever the language of the window: the numbers of
+        # the old and the new line and the sign stand in this order before it.
+        for part in (self.view, self._numbers):
+            part.set_direction(Gtk.TextDirection.LTR)
         gutter = self.view.get_gutter(Gtk.TextWindowType.LEFT)
         gutter.insert(self._numbers, 0)
         self._digits = digits
@@ -100,6 +104,7 @@ class DiffPane:
         start = self.buffer.get_iter_at_offset(offset)
         end = self.buffer.get_iter_at_offset(offset + 2)
         self.buffer.apply_tag(self.tags.header, start, end)
+        widget.set_direction(Gtk.TextDirection.LTR)
         self.view.add_child_at_anchor(widget, anchor)
 
     def remove(self, at: int) -> None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from gi.repository import Adw, Gdk, GLib, GObject, Gtk
 
-from .diff_header import Folded, fill_header
+from .diff_header import Folded, add_buttons, add_line
 from .diff_model import Diff, Fold, Hunk, Line, compare, pairs
 from .diff_pane import DiffPane, side, unified
 from .diff_syntax import Syntax
@@ -251,6 +251,10 @@ class DiffView(Gtk.Box):
         folded = Folded(fold) if fold else None
         for column in self._columns:
             row = Gtk.Box(spacing=6, css_classes=["hunk"])
+            is_last = column is self._columns[-1]
+            act = weakly(self._act)
+            if hunk and is_last:
+                add_buttons(row, hunk, self._actions, act, is_last=True)
             if folded:
                 button = Gtk.Button(css_classes=["flat", "caption", "fold"])
                 button.set_tooltip_text(_("Show them"))
@@ -258,9 +262,9 @@ class DiffView(Gtk.Box):
                 folded.buttons.append(button)
                 row.append(button)
             if hunk:
-                is_last = column is self._columns[-1]
-                act = weakly(self._act)
-                fill_header(row, hunk, self._actions, act, is_last=is_last)
+                add_line(row, hunk, is_last=is_last)
+            if hunk and not is_last:
+                add_buttons(row, hunk, self._actions, act, is_last=False)
             column.insert_widget(at, row)
         buffer = self._columns[-1].buffer
         mark = buffer.create_mark(None, buffer.get_iter_at_line(at)[1], left_gravity=False)

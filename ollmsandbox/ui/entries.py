@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from gettext import gettext as _
 from pathlib import Path
 
 from gi.repository import GObject
@@ -188,6 +189,13 @@ class CallEntry(Entry):
         return self.asked[-1].request if self.asked else None
 
     @property
+    def has_network(self) -> bool:
+        """Without a plan of ours, a command runs as it was asked about."""
+        if self.plan is not None:
+            return self.plan.network
+        return self.request is not None and self.request.network
+
+    @property
     def report(self) -> Report | None:
         return self.outcome.report if self.outcome else None
 
@@ -297,7 +305,7 @@ class CallEntry(Entry):
         try:
             self._store = new_store()
         except OSError as error:
-            self.output_note = f"The output could not be kept: {error.strerror}."
+            self.output_note = _("The output could not be kept: {why}.").format(why=error.strerror)
             return
         self.output_file = self._store.path
         self._store.write(self.kept_output())

@@ -18,8 +18,9 @@ T = TypeVar("T")
 
 # Built besides what is in sight: so many pages above and below. More than twice that is dropped.
 _MARGIN = 0.75
-# Seconds in each frame for making rows. The first of a frame is made in any case.
-_SLICE = 0.010
+# Seconds at a time for making rows, and milliseconds of pause, in which a frame is drawn. The first
+# row is made in any case.
+_SLICE, _PAUSE = 0.010, 8
 # A row is in view if so many pixels of it are.
 _IN_VIEW = 40
 _AROUND_FOCUS = 12
@@ -41,7 +42,7 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         self._layout.connect("map", weakly(self._on_map))
         self._layout.connect("unmap", weakly(self._on_unmap))
         self.set_child(self._layout)
-        self._tick = 0
+        self._source = 0
         self._root: Gtk.Root | None = None
         self._focus_handler = 0
 
@@ -122,7 +123,7 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         return row.widget is not None and seen >= min(_IN_VIEW, bottom - top)
 
     def look_again(self) -> None:
-        """In the next frame, `scrolled` is told in any case."""
+        """Before the next frame, `scrolled` is told in any case."""
         self._look_soon()
 
     # --- what exists -----------------------------------------------------------------------------
@@ -132,22 +133,20 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         self._look_soon()
 
     def _look_soon(self, *_args: object) -> None:
-        """In the next frame, before its layout; a column that is not shown has no frames."""
-        if not self._tick and self._layout.get_mapped():
-            look = weakly(self._look)
-            self._tick = self._layout.add_tick_callback(lambda *_: bool(look()))
+        """Before the next frame, and not as a part of it, which takes its time as it is. A column
+        that is not shown needs no rows."""
+        if not self._source and self._layout.get_mapped():
+            self._source = GLib.idle_add(  # type: ignore[call-arg]  # it has the argument
+                weakly(self._look), priority=GLib.PRIORITY_HIGH_IDLE
+            )
 
-    def _look(self, *_args: object) -> bool:
+    def _look(self) -> bool:
         end = time.monotonic() + _SLICE
-        more = self._build_missing(end)
-        if not more:
-            more = self._drop_far(end)
+        more = self._build_missing(end) or self._drop_far(end) or self._layout.fit_rows(end)
+        self._source = GLib.timeout_add(_PAUSE, weakly(self._look)) if more else 0
         if self.at_end != self._layout.following:
             self.at_end = self._layout.following
         self.emit("scrolled")
-        if more:
-            return GLib.SOURCE_CONTINUE
-        self._tick = 0
         return GLib.SOURCE_REMOVE
 
     def _near(self, pages: float) -> Iterable[Row]:
@@ -155,7 +154,7 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         return self._layout.rows.between(value - pages * height, value + (1 + pages) * height)
 
     def _build_missing(self, end: float) -> bool:
-        """Whether some are left for the next frame."""
+        """Whether some are left for the next time."""
         if not self._layout.get_width():
             return True
         pinned = [row for row in self._layout.rows.rows if row.pinned]
@@ -208,9 +207,9 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         self._look_soon()
 
     def _on_unmap(self, _layout: Gtk.Widget) -> None:
-        if self._tick:
-            self._layout.remove_tick_callback(self._tick)
-            self._tick = 0
+        if self._source:
+            GLib.source_remove(self._source)
+            self._source = 0
         if self._root is not None:
             self._root.disconnect(self._focus_handler)
             self._root = None

@@ -8,6 +8,8 @@ it is. Or the anchor is the end, for as long as the person is there.
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
 
 from gi.repository import GObject, Graphene, Gsk, Gtk
 
@@ -16,6 +18,8 @@ from .weakly import weakly
 
 # So near to the end, downwards, is at the end.
 _NEAR = 24
+# Seconds after which a width has come to rest.
+_REST = 0.1
 
 
 class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject has both
@@ -39,6 +43,8 @@ class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject h
         self._above = 0.0  # how much of the anchor is over the edge
         self._last_value = 0.0
         self._laying_out = False
+        self._width = 0
+        self._width_since = 0.0
         self.connect("destroy", _unparent_all)
 
     @GObject.Signal
@@ -119,20 +125,50 @@ class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject h
         least = max((size[0] for size in sizes), default=0)
         return least, max((size[1] for size in sizes), default=0), -1, -1
 
-    def measure_row(self, row: Row, width: int) -> int:
-        """Its height, which is remembered."""
+    def measure_row(self, row: Row, width: int) -> None:
+        """Its size, which is remembered."""
         assert row.widget is not None
-        least = row.widget.measure(Gtk.Orientation.HORIZONTAL, -1)[0]
-        height = row.widget.measure(Gtk.Orientation.VERTICAL, max(width, least))[1]
-        self.rows.set_height(row, height)
-        return max(width, least)
+        row.given = width
+        row.width = max(width, row.widget.measure(Gtk.Orientation.HORIZONTAL, -1)[0])
+        self.rows.set_height(row, row.widget.measure(Gtk.Orientation.VERTICAL, row.width)[1])
+
+    def fit_rows(self, end: float) -> bool:
+        """Those out of sight, too, once the width has come to rest; whether some are left at the
+        `end`."""
+        if time.monotonic() < self._width_since + _REST:
+            return any(True for _row in self._misfits())
+        for row in self._misfits():
+            self.measure_row(row, self._width)
+            self.queue_allocate()
+            if time.monotonic() >= end:
+                return True
+        return False
+
+    def _misfits(self) -> Iterator[Row]:
+        return (r for r in self.rows.rows if r.widget is not None and r.given != self._width)
+
+    def _measure(self, width: int, height: int) -> None:
+        """While a pane slides in, each frame has another width: what is out of sight keeps the one
+        it had."""
+        for row in self.rows.rows:
+            if row.widget is not None:
+                self.measure_row(row, row.given or width)
+        # What is in sight is known when what is there has its height.
+        while misfits := [row for row in self._in_sight(height) if row.given != width]:
+            for row in misfits:
+                self.measure_row(row, width)
+
+    def _in_sight(self, height: int) -> Iterator[Row]:
+        value = self._wanted(max(0, self.rows.total - height))
+        return (row for row in self.rows.between(value, value + height) if row.widget is not None)
 
     def do_size_allocate(self, width: int, height: int, _baseline: int) -> None:
         if self._vadjustment is None:
             return
         self._laying_out = True
-        built = [row for row in self.rows.rows if row.widget is not None]
-        widths = [self.measure_row(row, width) for row in built]
+        if width != self._width:
+            self._width, self._width_since = width, time.monotonic()
+        self._measure(width, height)
         total = self.rows.total
         end = max(0, total - height)
         value = self._wanted(end)
@@ -143,22 +179,22 @@ class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject h
         if self.hadjustment is not None:
             self.hadjustment.configure(0, 0, width, width * 0.1, width * 0.9, width)
         tops = self.rows.tops
-        place = 0
+        is_built = all(
+            row.widget is not None for row in self.rows.between(value, value + height - 1)
+        )
+        is_fit = True
         for index, row in enumerate(self.rows.rows):
             if row.widget is None:
                 continue
             point = Graphene.Point().init(0, round(tops[index] - value))
             transform = Gsk.Transform.new().translate(point)
-            row.widget.allocate(widths[place], self.rows.height(row), -1, transform)
-            place += 1
-        complete = all(
-            row.widget is not None for row in self.rows.between(value, value + height - 1)
-        )
-        if complete and not self.following:
+            row.widget.allocate(row.width, self.rows.height(row), -1, transform)
+            is_fit &= row.given == width
+        if is_built and not self.following:
             self.following = value >= end - 1
             self._hold_what_is_seen()
         self._laying_out = False
-        if not complete or before != (value, max(total, height), height):
+        if not is_built or not is_fit or before != (value, max(total, height), height):
             self.emit("moved")
 
     def do_snapshot(self, snapshot: Gtk.Snapshot) -> None:

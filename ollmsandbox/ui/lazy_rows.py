@@ -19,8 +19,10 @@ _FIRST_GUESS = 96
 class Row(Generic[T, W]):
     item: T
     widget: W | None = None
-    # As measured last, if ever.
+    # As measured last, if ever; for the width that there was, and the one that it takes.
     height: int | None = None
+    given: int = 0
+    width: int = 0
     pinned: bool = False
 
 

@@ -36,6 +36,13 @@ class MarkdownColumn(Gtk.Box):
         self._blocks.remove(widget)
         self.remove(widget)
 
+    def take_last(self) -> bool:
+        """Whether there was one."""
+        if self._blocks:
+            self.remove(self._blocks.pop())
+            return True
+        return False
+
     def clear(self) -> None:
         for widget in self._blocks:
             self.remove(widget)

@@ -20,14 +20,15 @@ from .markdown_blocks import build
 from .markdown_column import MarkdownColumn
 from .markdown_inline import clean
 from .markdown_stream import Splitter
+from .turns import is_late
 from .weakly import weakly
 
 # Pieces that come within this time are shown together.
 _COALESCE = 30
 # So long at a time, and then a pause, in which frames are drawn and keys are heard. In seconds and
 # milliseconds.
-_SLICE = 0.006
-_PAUSE = 8
+_SLICE = 0.004
+_PAUSE = 6
 # A message that takes no longer is there at once, with its height.
 _AT_ONCE = 0.012
 
@@ -80,6 +81,20 @@ class MarkdownView(Adw.Bin):
         self._finished = True
         self._schedule(0)
 
+    def take_down(self) -> None:
+        """It is shown no more. To free hundreds of widgets takes time, too."""
+        if self._source:
+            GLib.source_remove(self._source)
+        # It lives for as long as that takes.
+        self._source = GLib.timeout_add(_PAUSE, self._take_down)
+
+    def _take_down(self) -> bool:
+        end = time.monotonic() + _SLICE / 2
+        while not is_late() and self._column.take_last():
+            if time.monotonic() >= end:
+                return GLib.SOURCE_CONTINUE
+        return self._column.get_first_child() is not None
+
     def _start(self) -> None:
         self._pieces: list[str] = []
         self._splitter = Splitter()
@@ -96,7 +111,7 @@ class MarkdownView(Adw.Bin):
 
     def _turn(self) -> bool:
         self._source = 0
-        if self._work(_SLICE):
+        if is_late() or self._work(_SLICE):
             self._schedule(_PAUSE)
         return GLib.SOURCE_REMOVE
 
@@ -109,6 +124,9 @@ class MarkdownView(Adw.Bin):
                 return True
         self._show_tail()
         if self._finished:
+            if self._tail is not None:
+                self._column.take(self._tail)
+                self._tail = None
             self._settled = True
             self.emit("settled")
         return False
@@ -144,14 +162,11 @@ class MarkdownView(Adw.Bin):
             text = ""
         else:
             text = clean(self._splitter.tail).strip("\n")
-        if not text:
-            if self._tail is not None:
-                self._column.take(self._tail)
-                self._tail = None
-            return
         if self._tail is None:
-            self._tail = _tail_view()
-            self._column.add(self._tail)
+            if not text:
+                return
+            self._tail = self._add_tail()
+        self._tail.set_visible(bool(text))
         buffer = self._tail.get_buffer()
         start, end = buffer.get_bounds()
         shown = buffer.get_text(start, end, include_hidden_chars=True)
@@ -160,10 +175,20 @@ class MarkdownView(Adw.Bin):
         else:
             buffer.set_text(text)
 
+    def _add_tail(self) -> Gtk.TextView:
+        tail = _tail_view()
+        self._column.add(tail)
+        # A text view breaks lines for the width it had last. Before it had any that is one pixel,
+        # and for a moment it would be as high as several pages.
+        if width := self._column.get_width():
+            tail.measure(Gtk.Orientation.HORIZONTAL, -1)
+            tail.allocate(width, tail.measure(Gtk.Orientation.VERTICAL, width)[1], -1, None)
+        return tail
+
     def _show_code(self, language: str, code: str) -> None:
         if self._code is None:
             self._code = CodeBlock(clean(language))
-            self._column.add(self._code)
+            self._column.add(self._code, before=self._tail)
         # The last line may become the fence that closes it.
         lines, _newline, last = code.rpartition("\n")
         if last.strip(" `~"):

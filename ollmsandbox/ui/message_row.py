@@ -6,11 +6,12 @@ from __future__ import annotations
 import time
 from gettext import gettext as _
 
-from gi.repository import Gtk, Pango
+from gi.repository import GObject, Gtk, Pango
 
 from ..chat.messages import Role
 from .entries import MessageEntry
 from .markdown_view import MarkdownView
+from .model_words import shown_model
 from .plain_text import set_plain, without_hyphens
 from .signals import signals
 from .weakly import weakly
@@ -64,10 +65,12 @@ class MessageRow(Gtk.Box):
         for handler in self._handlers:
             self.entry.disconnect(handler)
         self._handlers = []
+        if self._body is not None:
+            self._body.take_down()
 
     def _heading(self) -> Gtk.Widget:
         entry = self.entry
-        who = _("You") if entry.role is Role.USER else entry.model or _("Agent")
+        who = _("You") if entry.role is Role.USER else shown_model(entry.model) or _("Agent")
         self.update_property([Gtk.AccessibleProperty.LABEL], [who])
         box = Gtk.Box(spacing=6)
         name = Gtk.Label(label=who, xalign=0, ellipsize=Pango.EllipsizeMode.END)
@@ -94,6 +97,10 @@ class MessageRow(Gtk.Box):
             view.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
             self._thoughts = view.get_buffer()
             self._thinking = Gtk.Expander(label=_("Thinking"), child=view)
+            # The Tab key would lead into it even while it is folded, and is in no window.
+            self._thinking.bind_property(
+                "expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE
+            )
             self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
             self._thinking.add_css_class("dim-label")
             self.insert_child_after(self._thinking, self.get_first_child())

@@ -17,7 +17,7 @@ from .weakly import weakly
 class MissingBar(Gtk.Revealer):
     __gtype_name__ = "OllmMissingBar"
 
-    __gsignals__ = signals({"open-other": (), "remove": ()})
+    __gsignals__ = signals({"open-other": (), "remove": (), "locate": ()})
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,6 +32,7 @@ class MissingBar(Gtk.Revealer):
         for label, name in (
             (_("_Remove From List"), "remove"),
             (_("_Open a Project"), "open-other"),
+            (_("_Locate…"), "locate"),
         ):
             button = Gtk.Button(label=label, use_underline=True)
             button.connect("clicked", weakly(self._on_clicked), name)

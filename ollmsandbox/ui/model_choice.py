@@ -13,6 +13,7 @@ from ..chat.providers.connections import TOUR, Connection, ConnectionStore
 from ..errors import OllmSandboxError
 from .model_chooser import ConnectionItem, Link
 from .signals import signals
+from .spoken import spoken
 
 
 class ModelChoice(GObject.Object):
@@ -92,6 +93,6 @@ class ModelChoice(GObject.Object):
             item = ConnectionItem(connection.name, Link.READY, tuple(m.name for m in models))
         except OllmSandboxError as error:
             kept = (connection.model,) if connection.model else ()
-            item = ConnectionItem(connection.name, Link.FAILED, kept, error.message)
+            item = ConnectionItem(connection.name, Link.FAILED, kept, spoken(error.message))
         self._items[connection.name] = item
         self.emit("changed")

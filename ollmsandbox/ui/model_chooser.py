@@ -11,6 +11,7 @@ from gettext import gettext as _
 from gi.repository import Gtk, Pango
 
 from .accessible import name_buttons
+from .model_words import shown_model
 from .signals import signals
 from .weakly import weakly
 
@@ -58,6 +59,10 @@ class ModelChooser(Gtk.MenuButton):
         content.append(self._label)
         content.append(Gtk.Image.new_from_icon_name("pan-up-symbolic"))
         self.set_child(content)
+        # GTK puts it into the middle: the arrow would move with the name.
+        if (around := content.get_parent()) is not None:
+            around.set_halign(Gtk.Align.FILL)
+            content.set_hexpand(True)
         self.add_css_class("flat")
         self.set_direction(Gtk.ArrowType.UP)
         self._filter = Gtk.SearchEntry(placeholder_text=_("Find a Model"))
@@ -72,7 +77,7 @@ class ModelChooser(Gtk.MenuButton):
         for side in ("top", "bottom"):
             getattr(none, f"set_margin_{side}")(12)
         self._list.set_placeholder(none)
-        scrolled = Gtk.ScrolledWindow(
+        self._scrolled = Gtk.ScrolledWindow(
             child=self._list,
             hscrollbar_policy=Gtk.PolicyType.NEVER,
             propagate_natural_height=True,
@@ -86,7 +91,7 @@ class ModelChooser(Gtk.MenuButton):
             buttons.append(button)
         box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6, width_request=260)
         box.append(self._filter)
-        box.append(scrolled)
+        box.append(self._scrolled)
         box.append(buttons)
         self._popover = Gtk.Popover(child=box)
         self.set_popover(self._popover)
@@ -111,7 +116,7 @@ class ModelChooser(Gtk.MenuButton):
         connection, model = self._current
         text = f"{connection}, {model}" if model else _("No model chosen")
         if model.casefold().startswith(connection.casefold()):
-            text = model or text
+            text = shown_model(model) or text
         self._label.set_label(text)
         self._icon.set_from_icon_name(_ICONS[self._link])
         for name in ("success", "warning"):
@@ -142,6 +147,8 @@ class ModelChooser(Gtk.MenuButton):
                     is_current = (connection.name, model) == self._current
                     self._list.append(_ModelRow(connection.name, model, is_current=is_current))
         self._filter.set_visible(count > _MANY)
+        # Nothing in an empty one can be gone to.
+        self._scrolled.set_can_focus(bool(self._connections))
 
     def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
         self._fill_list()
@@ -164,7 +171,7 @@ class _ModelRow(Gtk.ListBoxRow):
         super().__init__()
         self.connection, self.model = connection, model
         box = Gtk.Box(spacing=6, margin_start=12)
-        label = Gtk.Label(label=model, xalign=0, hexpand=True)
+        label = Gtk.Label(label=shown_model(model), xalign=0, hexpand=True)
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
         box.append(label)
         if is_current:

@@ -21,8 +21,6 @@ class NoticeRow(Gtk.Box):
         label = Gtk.Label(label=entry.text, xalign=0, wrap=True, selectable=True, hexpand=True)
         label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
         without_hyphens(label)
-        # It can be selected with the pointer; with the Tab key it would only be in the way.
-        label.set_focusable(False)
         if entry.is_error:
             image.add_css_class("error")
         else:

@@ -21,6 +21,7 @@ from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
 from .message_parts import Cutter
 from .output_files import OutputFiles
 from .signals import signals
+from .spoken import spoken
 
 
 class OpenSession(GObject.Object):
@@ -77,8 +78,7 @@ class OpenSession(GObject.Object):
     def has_network(self) -> bool:
         """A command has it right now."""
         return any(
-            entry.stage is Stage.RUNNING and entry.plan is not None and entry.plan.network
-            for entry in self._calls.values()
+            entry.stage is Stage.RUNNING and entry.has_network for entry in self._calls.values()
         )
 
     def show_stored(self, entries: Sequence[Entry]) -> None:
@@ -125,7 +125,7 @@ class OpenSession(GObject.Object):
                 self._calls[call.id] = entry
                 self.entries.append(entry)
             case events.Notice(text):
-                self.entries.append(NoticeEntry(text))
+                self.entries.append(NoticeEntry(spoken(text)))
             case events.Spent():
                 self.emit("spent", event)
             case events.TurnEnded(end, why):
@@ -144,6 +144,8 @@ class OpenSession(GObject.Object):
                 self._calls[call_id].answer(verdict)
             case events.Started(call_id, pid, plan):
                 self._calls[call_id].start(pid, plan)
+                if self.has_network:
+                    self.emit("state-changed")
             case events.Output(call_id, stream, data):
                 self._calls[call_id].add_output(stream, data)
             case events.Settled(call_id, report):
@@ -199,7 +201,7 @@ class OpenSession(GObject.Object):
 
     def _turn_ended(self, end: End, why: str) -> None:
         self._growing = []
-        text = why or (_(end.value) if end.value else "")
+        text = spoken(why) or (_(end.value) if end.value else "")
         if end is End.STOPPED and self._says_stopped():
             text = ""
         if text:

@@ -52,14 +52,15 @@ class ChatPermission(Gtk.Box):
         self.request = request
         self._is_answered = False
         self._saw_start = self._saw_end = self._had_time = False
+        self._is_look_due = False
         self._timers: list[int] = []
         self._around: tuple[Gtk.Adjustment, int] | None = None
         self._by_answer: dict[Answer, Gtk.Button] = {}
         self._fill()
         name_buttons(self)
         adjustment = self.subject_frame.get_vadjustment()
-        adjustment.connect("changed", weakly(self._look))
-        adjustment.connect("value-changed", weakly(self._look))
+        for name in ("changed", "value-changed"):
+            adjustment.connect(name, weakly(self._look_soon))
         keys = Gtk.EventControllerKey()
         keys.connect("key-pressed", weakly(self._on_key))
         self.add_controller(keys)
@@ -74,6 +75,10 @@ class ChatPermission(Gtk.Box):
 
     def focus_deny(self) -> None:
         self._by_answer[Answer.DENY].grab_focus()
+        window = self.get_root()
+        if isinstance(window, Gtk.Window):
+            # What the Enter key would do now is to be seen.
+            window.set_focus_visible(True)
 
     def button_for(self, answer: Answer) -> Gtk.Button:
         return self._by_answer[answer]
@@ -138,11 +143,27 @@ class ChatPermission(Gtk.Box):
     def _can_allow(self) -> bool:
         return self._saw_start and self._saw_end and self._had_time
 
+    def _look_soon(self, _adjustment: Gtk.Adjustment) -> None:
+        """Not at once: this may come in the middle of laying out."""
+        if not self._is_look_due:
+            self._is_look_due = True
+            GLib.timeout_add(0, weakly(self._look_now))
+
+    def _look_now(self) -> bool:
+        self._is_look_due = False
+        self._look()
+        return GLib.SOURCE_REMOVE
+
     def _look(self, *_args: object) -> None:
         adjustment = self.subject_frame.get_vadjustment()
         page = adjustment.get_page_size()
         # Before it is laid out there is nothing to be seen.
         if not self._is_answered and self.get_mapped() and page > 1:
+            most = self.subject_frame.get_max_content_height()
+            if page < min(adjustment.get_upper(), most) - 1:
+                # A text finds out where its lines break while it gets its place, when asking for
+                # a larger one may go unheard.
+                self.subject.queue_resize()
             top, bottom = edges_in_sight(self.subject_frame)
             if top and adjustment.get_value() <= 1:
                 self._saw_start = True
@@ -176,7 +197,7 @@ class ChatPermission(Gtk.Box):
         around = scrolled_around(self)
         if around is not None and self._around is None:
             adjustment = around.get_vadjustment()
-            self._around = adjustment, adjustment.connect("value-changed", weakly(self._look))
+            self._around = adjustment, adjustment.connect("value-changed", weakly(self._look_soon))
         if not self._timers:
             self._timers = [
                 GLib.timeout_add(_PAUSE, weakly(self._on_time)),

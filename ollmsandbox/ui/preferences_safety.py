@@ -20,6 +20,7 @@ from ..sandbox import profile_file
 from . import preferences_rows as rows
 from .project_state import limits_of
 from .settings import Settings
+from .spoken import spoken
 from .tasks import Tasks
 from .weakly import weakly, weakly_with
 
@@ -114,7 +115,8 @@ class SafetyPage(Adw.PreferencesPage):
         try:
             profile = profile_file.load(name, self._paths.profiles, self._paths.cache)
         except OllmSandboxError as error:
-            self._masks.set_subtitle(GLib.markup_escape_text(visible_line(error.message)))
+            text = visible_line(spoken(error.message))
+            self._masks.set_subtitle(GLib.markup_escape_text(text))
             return
         count = len(profile.hidden)
         self._masks.set_subtitle(ngettext("{} path", "{} paths", count).format(count))

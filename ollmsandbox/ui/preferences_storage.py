@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gi.repository import Adw, Gdk, GLib, Gtk
 
+from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder
 from ..project.manager import ProjectManager
@@ -99,4 +100,5 @@ def _empty(folder: Path) -> None:
         if folder.exists():
             empty(folder)
     except OSError as error:
-        raise OllmSandboxError(f"{folder} cannot be emptied: {error.strerror}.") from error
+        text = N_("{folder} cannot be emptied: {why}.")
+        raise OllmSandboxError(text, folder=folder, why=error.strerror) from error

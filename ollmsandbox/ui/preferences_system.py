@@ -22,6 +22,7 @@ from ..sandbox.rootfs_work import Progress, Step
 from . import preferences_rows as rows
 from .dialogs import Choice, choose, choose_file
 from .signals import signals
+from .spoken import spoken
 from .system_words import status_words, step_words, tier_words
 from .tasks import Tasks
 from .weakly import weakly
@@ -124,8 +125,8 @@ class SystemPage(Adw.PreferencesPage):
         words = status_words(status) if status else _("Unknown")
         self._status.set_subtitle(GLib.markup_escape_text(words))
         if trouble is not None:
-            self._trouble.set_title(GLib.markup_escape_text(trouble.message))
-            self._trouble.set_subtitle(GLib.markup_escape_text(trouble.remedy))
+            self._trouble.set_title(GLib.markup_escape_text(spoken(trouble.message)))
+            self._trouble.set_subtitle(GLib.markup_escape_text(spoken(trouble.remedy)))
         self._trouble.set_visible(trouble is not None)
         self._show_busy(busy=self._work is not None, is_installed=installed)
         await self._show_projects(can_use=installed)

@@ -22,6 +22,7 @@ from ..sandbox.profile import Limits
 from ..sandbox.rootfs_store import need
 from .open_session import OpenSession
 from .sandbox_badge import Section, Wall
+from .spoken import spoken
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,19 @@ def look(project: str, profile: str, paths: Paths, environ: Mapping[str, str]) -
         )
         return ProjectState(Wall.SANDBOXED, sections_of(bubble.plan))
     except OllmSandboxError as error:
-        return ProjectState(Wall.BROKEN, (Section(_("Commands cannot run here"), (str(error),)),))
+        return broken(error)
 
 
 def wall_now(wall: Wall, session: OpenSession | None) -> Wall:
     """While a command has the network, the badge says so."""
-    if wall is Wall.SANDBOXED and session is not None and session.has_network:
-        return Wall.NETWORK
+    if session is not None and session.has_network:
+        return {Wall.SANDBOXED: Wall.NETWORK, Wall.INNER: Wall.INNER_NETWORK}.get(wall, wall)
     return wall
+
+
+def broken(error: OllmSandboxError) -> ProjectState:
+    sentence = spoken(str(error))
+    return ProjectState(Wall.BROKEN, (Section(_("Commands cannot run here"), (sentence,)),))
 
 
 def of_machine(*, can_wrap: bool) -> ProjectState:

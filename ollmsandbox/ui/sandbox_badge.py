@@ -16,6 +16,11 @@ class Wall(Enum):
     SANDBOXED = "sandboxed"
     # A command has the network right now.
     NETWORK = "network"
+    # The Flatpak's, not ours: each command asks there.
+    INNER = "inner"
+    INNER_NETWORK = "inner-network"
+    # In a Flatpak, as long as it is not known what holds a command.
+    ASKING = "asking"
     NONE = "none"
     # Nothing runs at all: the project is gone, say.
     BROKEN = "broken"
@@ -33,12 +38,16 @@ _ICONS = {
     Wall.UNKNOWN: "security-medium-symbolic",
     Wall.SANDBOXED: "security-high-symbolic",
     Wall.NETWORK: "network-wired-symbolic",
+    Wall.INNER: "security-medium-symbolic",
+    Wall.INNER_NETWORK: "network-wired-symbolic",
+    Wall.ASKING: "security-medium-symbolic",
     Wall.NONE: "security-low-symbolic",
     Wall.BROKEN: "dialog-warning-symbolic",
 }
 _CLASSES = {
     Wall.SANDBOXED: "success",
     Wall.NETWORK: "warning",
+    Wall.INNER_NETWORK: "warning",
     Wall.NONE: "warning",
     Wall.BROKEN: "warning",
 }
@@ -74,6 +83,10 @@ class SandboxBadge(Gtk.MenuButton):
             Wall.UNKNOWN: _("Looking…"),
             Wall.SANDBOXED: _("Sandboxed, no network"),
             Wall.NETWORK: _("Sandboxed, network on"),
+            # Translators: commands run in a second sandbox, which the Flatpak portal starts.
+            Wall.INNER: _("Inner sandbox, no network"),
+            Wall.INNER_NETWORK: _("Inner sandbox, network on"),
+            Wall.ASKING: _("Asks each time"),
             Wall.NONE: _("Not sandboxed: asks each time"),
             Wall.BROKEN: _("Commands cannot run"),
         }[wall]

@@ -8,6 +8,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gtk
 
+from .. import N_
 from ..chat.export import as_json, as_markdown
 from ..chat.history import History
 from ..errors import OllmSandboxError
@@ -52,6 +53,7 @@ async def export_session(window: Gtk.Window, history: History, session_id: str) 
         try:
             file.write_text(make(history, session_id), encoding="utf-8")
         except OSError as error:
-            raise OllmSandboxError(f"{file} cannot be written: {error.strerror}.") from error
+            text = N_("{file} cannot be written: {why}.")
+            raise OllmSandboxError(text, file=file, why=error.strerror) from error
 
     await asyncio.to_thread(write)

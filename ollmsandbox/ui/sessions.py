@@ -102,6 +102,30 @@ class Sessions(GObject.Object):
         await asyncio.to_thread(remove)
         self.emit("changed")
 
+    async def move_project(self, path: str, folder: str) -> str:
+        """Its folder is elsewhere now; all that is known of it goes along. Returns its new path."""
+        for session in self.open_ones:
+            if session.project == path:
+                await self.close(session.id)
+
+        def move() -> str:
+            # Here, because it is seldom needed.
+            from ..permission.moving import move_rules
+            from ..project.moving import move_project
+
+            manager = self._desk.manager
+            project = manager.find_project(path)
+            if project is None:
+                return path
+            moved = move_project(manager, project, folder)
+            move_rules(self._desk.rules, path, moved.path)
+            return moved.path
+
+        try:
+            return await asyncio.to_thread(move)
+        finally:
+            self.emit("changed")
+
     async def listing(self, search: str = "") -> list[ProjectItem]:
         return await asyncio.to_thread(self._listing, search)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gi.repository import Gio, GLib, Gtk
+from gi.repository import Gdk, Gio, GLib, Gtk
 
 from .sidebar_rows import ProjectItem, ProjectRow, SessionRow
 from .signals import signals
@@ -23,6 +23,8 @@ class Sidebar(Gtk.Box):
             "new-session": (str,),
             "add-project": (),
             "remove-project": (str,),
+            # It is missing, and where it is now is asked for.
+            "locate-project": (str,),
             # Its new name is asked for by who hears it.
             "rename-session": (str,),
             "delete-session": (str,),
@@ -40,7 +42,13 @@ class Sidebar(Gtk.Box):
         self._items: tuple[ProjectItem, ...] = ()
         self._selected = ""
         actions = Gio.SimpleActionGroup()
-        for name in ("new-session", "remove-project", "rename-session", "delete-session"):
+        for name in (
+            "new-session",
+            "remove-project",
+            "locate-project",
+            "rename-session",
+            "delete-session",
+        ):
             action = Gio.SimpleAction.new(name, GLib.VariantType.new("s"))
             action.connect("activate", weakly(self._on_action))
             actions.add_action(action)
@@ -48,6 +56,9 @@ class Sidebar(Gtk.Box):
         self.search.connect("search-changed", weakly(self._on_search))
         self.listbox.connect("row-activated", weakly(self._on_activated))
         self.add_button.connect("clicked", weakly(self._on_add))
+        keys = Gtk.EventControllerKey()
+        keys.connect("key-pressed", weakly(self._on_key))
+        self.listbox.add_controller(keys)
         self._fill()
 
     @property
@@ -68,6 +79,11 @@ class Sidebar(Gtk.Box):
                 self.listbox.select_row(row)
                 return
         self.listbox.unselect_all()
+
+    def focus(self) -> None:
+        """For the keyboard: to the session that is shown, or to what stands first."""
+        row = self.listbox.get_selected_row() or self.listbox.get_row_at_index(0)
+        (row or self.add_button).grab_focus()
 
     def _rows(self) -> Sequence[Gtk.ListBoxRow]:
         rows: list[Gtk.ListBoxRow] = []
@@ -93,8 +109,18 @@ class Sidebar(Gtk.Box):
     def _on_activated(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
         if isinstance(row, SessionRow):
             self.emit("open-session", row.item.id)
-        elif isinstance(row, ProjectRow) and row.item.path and not row.item.is_missing:
-            self.emit("new-session", row.item.path)
+        elif isinstance(row, ProjectRow) and row.item.path:
+            wish = "locate-project" if row.item.is_missing else "new-session"
+            self.emit(wish, row.item.path)
+
+    def _on_key(self, _keys: Gtk.EventControllerKey, key: int, *_more: object) -> bool:
+        """What its menu offers, for the session that has the keyboard."""
+        wish = {Gdk.KEY_F2: "rename-session", Gdk.KEY_Delete: "delete-session"}.get(key)
+        row = self.listbox.get_focus_child()
+        if wish is None or not isinstance(row, SessionRow):
+            return Gdk.EVENT_PROPAGATE
+        self.emit(wish, row.item.id)
+        return Gdk.EVENT_STOP
 
     def _on_search(self, _entry: Gtk.SearchEntry) -> None:
         self.emit("search", self.searched)

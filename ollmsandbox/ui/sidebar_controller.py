@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from gettext import gettext as _
 
-from gi.repository import Adw, Gtk
+from gi.repository import Adw, Gio, GLib, Gtk
 
 from .dialogs import choose_folder
 from .open_session import OpenSession
@@ -16,13 +16,16 @@ from .sidebar import Sidebar
 from .tasks import Tasks
 from .weakly import weakly
 
+# Seconds.
+_TIME_TO_UNDO = 10
+
 
 class SidebarController:
     """`show` brings a session into the window, or none."""
 
     def __init__(
         self,
-        window: Gtk.Window,
+        window: Gtk.ApplicationWindow,
         sidebar: Sidebar,
         sessions: Sessions,
         toasts: Adw.ToastOverlay,
@@ -37,11 +40,18 @@ class SidebarController:
         self._show = show
         self._shown: OpenSession | None = None
         self._is_refreshing = self._is_stale = False
+        # The session that can be brought back, as long as there is talk of it.
+        self._deleted = ""
+        self._undelete = Gio.SimpleAction.new("undo-delete", None)
+        self._undelete.set_enabled(False)
+        self._undelete.connect("activate", weakly(self._on_undelete))
+        window.add_action(self._undelete)
         wishes: tuple[tuple[str, Callable[..., object]], ...] = (
             ("open-session", self._on_open_session),
             ("new-session", self._on_new_session),
             ("add-project", self._on_add_project),
             ("remove-project", self._on_remove_project),
+            ("locate-project", self._on_locate_project),
             ("rename-session", self._on_rename_session),
             ("delete-session", self._on_delete_session),
             ("search", self._on_search),
@@ -99,6 +109,27 @@ class SidebarController:
         if self._shown is not None and self._shown.project is not None:
             self._on_remove_project(self._sidebar, self._shown.project)
 
+    def locate_shown(self, *_args: object) -> None:
+        if self._shown is not None and self._shown.project is not None:
+            self._on_locate_project(self._sidebar, self._shown.project)
+
+    def _on_locate_project(self, _sidebar: Sidebar, path: str) -> None:
+        async def locate() -> None:
+            title = _("Where Is {} Now?").format(GLib.path_get_basename(path))
+            folder = await choose_folder(self._window, title)
+            if folder is None:
+                return
+            shown = self._shown if self._shown and self._shown.project == path else None
+            if shown is not None:
+                self._show(None)
+            moved = await self._sessions.move_project(path, folder)
+            if shown is not None and await self._sessions.title(shown.id):
+                await self.open_session(shown.id)
+            else:
+                await self.new_session(moved)
+
+        self._tasks.start(locate())
+
     def _on_remove_project(self, _sidebar: Sidebar, path: str) -> None:
         async def remove() -> None:
             if self._shown is not None and self._shown.project == path:
@@ -120,12 +151,27 @@ class SidebarController:
             if self._shown is not None and self._shown.id == session_id:
                 self._show(None)
             await self._sessions.delete(session_id)
+            # With a key as well: to go there with Tab would take longer than it is shown.
             toast = Adw.Toast(title=_("The session was deleted."), button_label=_("_Undo"))
-            toast.connect("button-clicked", lambda _toast: self._tasks.start(undelete()))
+            toast.set_action_name("win.undo-delete")
+            toast.set_timeout(_TIME_TO_UNDO)
+            toast.connect("dismissed", weakly(self._on_dismissed), session_id)
+            self._deleted = session_id
+            self._undelete.set_enabled(True)
             self._toasts.add_toast(toast)
 
+        self._tasks.start(delete())
+
+    def _on_dismissed(self, _toast: Adw.Toast, session_id: str) -> None:
+        # There may be talk of another one by now.
+        if self._deleted == session_id:
+            self._undelete.set_enabled(False)
+
+    def _on_undelete(self, *_args: object) -> None:
         async def undelete() -> None:
             await self._sessions.undelete(session_id)
             await self.open_session(session_id)
 
-        self._tasks.start(delete())
+        session_id = self._deleted
+        self._undelete.set_enabled(False)
+        self._tasks.start(undelete())

@@ -57,10 +57,14 @@ class ProjectRow(Gtk.ListBoxRow):
             new.set_action_target_value(_text(item.path))
             box.append(new)
         if item.path:
+            wishes = [(_("_Remove From List"), "sidebar.remove-project")]
+            if item.is_missing:
+                wishes.insert(0, (_("_Locate…"), "sidebar.locate-project"))
             menu = Gio.Menu()
-            entry = Gio.MenuItem.new(_("_Remove From List"), None)
-            entry.set_action_and_target_value("sidebar.remove-project", _text(item.path))
-            menu.append_item(entry)
+            for label, action in wishes:
+                entry = Gio.MenuItem.new(label, None)
+                entry.set_action_and_target_value(action, _text(item.path))
+                menu.append_item(entry)
             box.append(_menu_button(menu, _("Menu of {}").format(item.name)))
         self.set_child(box)
         self.update_property([Gtk.AccessibleProperty.LABEL], [item.name])

@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
+from gettext import gettext as _
 
 from ..errors import OllmSandboxError
+from .spoken import spoken
 
 
 class Tasks:
     """`tell` shows a sentence to the person."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell = tell
+        self._tell = tell
         self._running: set[asyncio.Task[object]] = set()
 
     def start(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
@@ -26,6 +28,9 @@ class Tasks:
     @property
     def is_idle(self) -> bool:
         return not self._running
+
+    def tell(self, text: str) -> None:
+        self._tell(spoken(text))
 
     def cancel(self) -> None:
         for task in tuple(self._running):
@@ -39,6 +44,6 @@ class Tasks:
         if isinstance(error, OllmSandboxError):
             self.tell(str(error))
         elif error is not None:
-            self.tell(f"Something went wrong: {error}")
+            self.tell(_("Something went wrong: {why}").format(why=error))
             # A mistake of ours: seen on the console, and by the tests.
             sys.excepthook(type(error), error, error.__traceback__)

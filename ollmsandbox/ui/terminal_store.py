@@ -5,6 +5,7 @@ there."""
 from __future__ import annotations
 
 import os
+from gettext import gettext as _
 from pathlib import Path
 
 from ..sandbox.output import harmless
@@ -38,7 +39,7 @@ class TerminalStore:
                 kept = kept[written:]
         except OSError as error:
             self.left_out += len(kept)
-            self.trouble = f"The output could not be kept: {error.strerror}."
+            self.trouble = _("The output could not be kept: {why}.").format(why=error.strerror)
 
     def close(self) -> None:
         """Says at the end of the file what is missing there."""
@@ -49,7 +50,7 @@ class TerminalStore:
                 note = f"\n[{self.left_out:,} more bytes were not kept]\n"
                 self._file.write(note.encode())
         except OSError as error:
-            self.trouble = f"The output could not be kept: {error.strerror}."
+            self.trouble = _("The output could not be kept: {why}.").format(why=error.strerror)
         finally:
             self._file.close()
 
@@ -59,7 +60,8 @@ class TerminalStore:
         if self.trouble:
             return self.trouble
         if self.left_out:
-            return f"Only the first {self.size / (1 << 20):.0f} MB of the output are kept."
+            text = _("Only the first {size} MB of the output are kept.")
+            return text.format(size=f"{self.size / (1 << 20):.0f}")
         return ""
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from gettext import gettext as _
 
-from gi.repository import GLib, Gtk
+from gi.repository import Gdk, GLib, Gtk
 
 from ..permission.request import Answer
 from ..permission.visible import visible
@@ -16,6 +16,7 @@ from .lines import Lines
 from .permission_card import ChatPermission
 from .plain_text import without_hyphens
 from .signals import signals
+from .spoken import spoken
 from .template import template
 from .terminal_view import TerminalView
 from .usage_watch import UsageWatch
@@ -78,8 +79,9 @@ class ToolCard(Gtk.Box):
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
         without_hyphens(self.whole, self.changes, self.change_list)
-        # It can be selected with the pointer; with the Tab key it would only be in the way.
-        self.whole.set_focusable(False)
+        # Commands and paths are written from left to right everywhere.
+        for label in (self.whole, self.change_list):
+            label.set_direction(Gtk.TextDirection.LTR)
         # One line may hide the end of it.
         self._is_long = "\n" in whole or len(whole) > _LONG
         self.whole.set_visible(self._is_long)
@@ -93,6 +95,15 @@ class ToolCard(Gtk.Box):
             (self.show_button, self._on_show),
         ):
             button.connect("clicked", weakly(method))
+        find = weakly(self._on_find)
+        keys = Gtk.ShortcutController()
+        keys.add_shortcut(
+            Gtk.Shortcut.new(
+                Gtk.ShortcutTrigger.parse_string("<Control>f"),
+                Gtk.CallbackAction.new(lambda *_: bool(find())),
+            )
+        )
+        self.add_controller(keys)
         self._handlers = [
             entry.connect("changed", weakly(self._on_changed)),
             entry.connect("output", weakly(self._on_output)),
@@ -231,7 +242,7 @@ class ToolCard(Gtk.Box):
         if self.output is not None or words.printed_nothing(entry):
             return
         kept = entry.kept_output()
-        text = entry.stored_text or (entry.outcome.text if entry.outcome else "")
+        text = entry.stored_text or (spoken(entry.outcome.text) if entry.outcome else "")
         if not kept and entry.stage is Stage.DONE:
             kept = text.encode("utf-8", "replace")
         self.output = TerminalView()
@@ -289,9 +300,11 @@ class ToolCard(Gtk.Box):
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")
 
-    def _on_find(self, _button: Gtk.Button) -> None:
-        if self.output is not None:
-            self.output.find()
+    def _on_find(self, *_args: object) -> bool:
+        if self.output is None or not self.is_open:
+            return Gdk.EVENT_PROPAGATE
+        self.output.find()
+        return Gdk.EVENT_STOP
 
     def _on_copy(self, _button: Gtk.Button) -> None:
         if self.output is not None:

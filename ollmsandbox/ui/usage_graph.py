@@ -37,6 +37,7 @@ class Curve(Gtk.Box):
         self._words = ""
         # Where there is little room, the number below its name.
         self._label.set_wrap(True)
+        self._label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
         self._label.set_lines(2)
         self._label.set_ellipsize(Pango.EllipsizeMode.END)
         self.append(self._area)

@@ -41,6 +41,9 @@ class Welcome(Adw.Bin):
         self.model_button.connect("clicked", weakly(self._on_model))
         self.show_capabilities(None)
 
+    def focus(self) -> None:
+        self.tour_button.grab_focus()
+
     def show_capabilities(self, found: Capabilities | None) -> None:
         """None while it is being found out."""
         while (row := self.checks.get_row_at_index(0)) is not None:
@@ -55,8 +58,11 @@ class Welcome(Adw.Bin):
             self.verdict.set_label(_("Commands are sandboxed here."))
             self.verdict.add_css_class("success")
         else:
+            # There an inner sandbox may hold them, if not ours.
             self.verdict.set_label(
-                _("Commands cannot be sandboxed here: each one asks before it runs.")
+                _("In a Flatpak each command asks before it runs.")
+                if found.surroundings == "flatpak"
+                else _("Commands cannot be sandboxed here: each one asks before it runs.")
             )
             self.verdict.add_css_class("warning")
         if found.can_wrap:

@@ -21,16 +21,18 @@ from .chat_controller import ChatController
 from .chat_view import ChatView
 from .closing import may_close
 from .daily_care import DailyCare
+from .focus_keeper import FocusKeeper
 from .later import after_first_frame, load_rest
 from .model_choice import ModelChoice
 from .model_chooser import ModelChooser
 from .model_controller import ModelController
 from .open_session import OpenSession
+from .panes import Edges, Panes
 from .sandbox_badge import SandboxBadge
 from .session_dialogs import export_session
 from .sessions import Sessions
 from .settings import Settings
-from .shortcuts import shortcuts
+from .shortcuts import show_shortcuts
 from .sidebar import Sidebar
 from .sidebar_controller import SidebarController
 from .signals import signals
@@ -42,9 +44,6 @@ from .welcome import Welcome
 
 if TYPE_CHECKING:
     from .preferences import Preferences
-
-# Narrower than that, the badge has no room for words.
-_NARROW = 560
 
 
 @Gtk.Template(filename=template("window"))
@@ -94,6 +93,8 @@ class Window(Adw.ApplicationWindow):
         if self._goes_to_last:
             # The way in would only flash up.
             self.pages.set_visible_child_name("nothing")
+        else:
+            self.welcome.focus()
         self.set_default_size(settings.number("window-width"), settings.number("window-height"))
         if settings.boolean("window-maximized"):
             self.maximize()
@@ -102,6 +103,7 @@ class Window(Adw.ApplicationWindow):
             *self._models.handlers,
             (settings, settings.connect("changed", weakly(self._on_setting_changed))),
         ]
+        self._focus_keeper = FocusKeeper(self)
         self._care: DailyCare | None = None
         # What can wait does not hold up the first picture.
         after_first_frame(self, weakly(self._begin))
@@ -152,10 +154,10 @@ class Window(Adw.ApplicationWindow):
         self.pages.add_named(self.welcome, "welcome")
         self.pages.add_named(Gtk.Box(), "nothing")
         self.chat = ChatView(self._settings)
-        self.chat.connect("show-changes", weakly(self._on_show_changes))
         self.chat.connect("connect-model", weakly(self._on_connect_model))
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
         self.chat.missing.connect("remove", weakly(self._side.remove_shown))
+        self.chat.missing.connect("locate", weakly(self._side.locate_shown))
         self.pages.add_named(self.chat, "chat")
         self._models = ModelController(
             self.model_chooser, choice, self.chat, self._sessions, self._tasks
@@ -166,14 +168,13 @@ class Window(Adw.ApplicationWindow):
         self._talk = ChatController(
             self, self.chat, self.changes, self._asker, self._desk.history, self._tasks
         )
+        self._panes = Panes(self.leaflet, self.flap, self.sidebar, self.chat, self.changes)
+        self.chat.connect("show-changes", weakly(self._panes.show_changes))
         both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
         self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
-        for name in ("reveal-flap", "folded"):
-            self.flap.connect(f"notify::{name}", weakly(self._on_flap))
         # Where there is room for one pane only, the first look is at the way in.
         self.leaflet.set_visible_child_name("content")
-        self.connect("notify::default-width", weakly(self._on_resized))
-        self._on_resized()
+        self._edges = Edges(self, self.flap, self.header, self.badge)
 
     def _add_actions(self) -> None:
         actions: dict[str, Callable[..., object]] = {
@@ -183,8 +184,8 @@ class Window(Adw.ApplicationWindow):
             "export-session": self._on_export,
             "preferences": self._preferences,
             "about": self._on_about,
-            "back": self._on_back,
-            "toggle-changes": self._on_toggle_changes,
+            "back": self._panes.back,
+            "toggle-changes": self._panes.toggle_changes,
             "stop": self._talk.stop,
             "compose": self.chat.focus_composer,
             "next-question": self._on_next_question,
@@ -194,7 +195,8 @@ class Window(Adw.ApplicationWindow):
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", weakly(method))
             self.add_action(action)
-            if name in ("export-session", "toggle-changes"):
+            # Without a session there is nothing to write in, and no changes.
+            if name in ("compose", "export-session", "toggle-changes"):
                 self.changes_button.bind_property(
                     "sensitive", action, "enabled", GObject.BindingFlags.SYNC_CREATE
                 )
@@ -223,6 +225,7 @@ class Window(Adw.ApplicationWindow):
     async def _look_at_machine(self) -> None:
         found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
         self.welcome.show_capabilities(found)
+        self.chat.show_capabilities(found)
         self._badge.show_capabilities(found)
         self.is_ready = True
         await load_rest()
@@ -292,6 +295,7 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._show_title())
         if session is None:
             self.flap.set_reveal_flap(False)
+            self.welcome.focus()
             return
         self.leaflet.set_visible_child_name("content")
         self.chat.focus_composer()
@@ -305,10 +309,6 @@ class Window(Adw.ApplicationWindow):
             self.title.set_subtitle(GLib.path_get_basename(project) if project else "")
 
     # --- what the person does --------------------------------------------------------------------
-
-    def _on_show_changes(self, _view: ChatView, run_id: str) -> None:
-        self.flap.set_reveal_flap(True)
-        self.changes.select_run(run_id)
 
     def _on_connect_model(self, *_args: object) -> None:
         self._preferences().show_connections()
@@ -350,27 +350,10 @@ class Window(Adw.ApplicationWindow):
         return preferences
 
     def _on_shortcuts(self, *_args: object) -> None:
-        window = shortcuts()
-        window.set_transient_for(self)
-        window.present()
+        show_shortcuts(self)
 
     def _on_about(self, *_args: object) -> None:
         about(self).present()
-
-    def _on_back(self, *_args: object) -> None:
-        if self.flap.get_reveal_flap() and self.flap.get_folded():
-            self.flap.set_reveal_flap(False)
-        else:
-            self.leaflet.set_visible_child_name("sidebar")
-
-    def _on_toggle_changes(self, *_args: object) -> None:
-        self.flap.set_reveal_flap(not self.flap.get_reveal_flap())
-
-    def _on_flap(self, *_args: object) -> None:
-        is_open = self.flap.get_reveal_flap()
-        # The buttons of the window are at its edge, once.
-        self.header.set_show_end_title_buttons(not is_open or self.flap.get_folded())
-        self._on_resized()
 
     def _on_next_question(self, *_args: object) -> None:
         waiting = self._asker.waiting
@@ -393,8 +376,3 @@ class Window(Adw.ApplicationWindow):
     def _on_changes_counted(self, _view: ChangesView, count: int) -> None:
         self.changes_count.set_label(str(count))
         self.changes_count.set_visible(count > 0)
-
-    def _on_resized(self, *_args: object) -> None:
-        width = self.get_default_size()[0]
-        # With words, it would leave the changes no room beside the chat.
-        self.badge.set_narrow(self.flap.get_reveal_flap() or 0 < width < _NARROW)

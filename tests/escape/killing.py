@@ -26,12 +26,16 @@ from conftest import Person
 from ollmsandbox import trees
 from ollmsandbox.project.exchange import Step
 from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import MANY, Mode, Recorder, nothing
+from ollmsandbox.project.recorder import MANY, Mode, Recorder, Report, nothing
 from ollmsandbox.project.records import read_changes
 from ollmsandbox.project.review import Review
+from ollmsandbox.project.settling import recover
 from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
 
 Seen = dict[str, tuple[object, ...]]
+
+# To look at more of the steps, or at fewer.
+EVERY = int(os.environ.get("OLLMSANDBOX_KILL_EVERY", "0"))
 
 _CHANGING = (
     *("rename", "replace", "link", "symlink", "unlink", "remove", "mkdir", "rmdir", "mknod"),
@@ -114,9 +118,11 @@ class Leaver:
 class Bench:
     """A person's folders, put back as often as needed as a command left them."""
 
-    def __init__(self, person: Person, *elsewhere: Path) -> None:
+    def __init__(self, person: Person, *folders: Path) -> None:
+        """All of the home folder, unless others are named."""
         self.person = person
-        self._folders = (person.home, *elsewhere)
+        saved = person.home.with_name("saved")
+        self._saved = {saved / str(n): one for n, one in enumerate(folders or (person.home,))}
 
     def leave(self, command: str) -> None:
         """Run a command and stop before what it wrote is looked at."""
@@ -128,13 +134,13 @@ class Bench:
         for folder in self.person.paths.cache.glob(os.path.join("overlay-*", "work", "*")):
             # The kernel's own, and closed even to its owner.
             trees.empty(folder)
-        for folder in self._folders:
-            _copy(folder, _saved(folder))
+        for saved, folder in self._saved.items():
+            _copy(folder, saved)
 
     def restore(self) -> None:
-        for folder in self._folders:
+        for saved, folder in self._saved.items():
             trees.empty(folder)
-            _copy(_saved(folder), folder)
+            _copy(saved, folder)
         self._renew_times()
 
     def _renew_times(self) -> None:
@@ -152,20 +158,33 @@ class Bench:
                 database.execute("UPDATE change SET began = ?", (now,))
                 database.commit()
 
-    def forget(self) -> None:
-        for folder in self._folders:
-            trees.empty(folder)
-
     # --- what is done with it ------------------------------------------------------------------
 
-    def settle(self, mode: Mode, step: Step = nothing, *, many: int = MANY) -> None:
+    def settle(self, mode: Mode, step: Step = nothing, *, many: int = MANY) -> Report:
         """As at the end of a run."""
         (overlay,) = leftovers(self.person.paths.cache)
         project, paths = str(self.person.project), self.person.paths
         recorder = Recorder(project, paths, mode=mode, command="the command", step=step, many=many)
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            runner.run(recorder.settle(overlay))
-        overlay.cleanup()
+        try:
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(recorder.settle(overlay))
+            overlay.cleanup()
+        finally:
+            overlay.release()
+        assert recorder.report is not None
+        return recorder.report
+
+    def apply(self, step: Step = nothing) -> None:
+        with self.review(step) as (review, run):
+            review.apply(run)
+
+    def discard(self, step: Step = nothing) -> None:
+        with self.review(step) as (review, run):
+            review.discard(run)
+
+    def undo(self, step: Step = nothing) -> None:
+        with self.review(step) as (review, run):
+            review.undo(run)
 
     @contextlib.contextmanager
     def review(self, step: Step = nothing) -> Iterator[tuple[Review, Run]]:
@@ -204,6 +223,43 @@ class Outcome:
     state: str
 
 
+# --- after a kill --------------------------------------------------------------------------------
+
+
+def has_journal(person: Person) -> bool:
+    cache = person.paths.cache
+    return any(cache.glob("overlay-*/journal.json")) or any(cache.glob("journal-*.json"))
+
+
+def check_whole(found: Seen, old: Seen, new: Seen) -> None:
+    """Each file is the old or the new one. Folders may be open that shall be closed."""
+    for path, entry in found.items():
+        if not _is_folder(entry) and ".ollmsandbox-" not in path:
+            assert entry in (old.get(path), new.get(path)), path
+    for path in old.keys() & new.keys():
+        assert path in found or _is_folder(old[path]) or _is_folder(new[path]), path
+
+
+def finish(bench: Bench, *kills: int) -> None:
+    """As the next start does. Who does it is killed, too, after so many steps each time."""
+    for number in kills:
+        killed_after(number, lambda step: recover(bench.person.paths, step))
+    assert not [error for report in recover(bench.person.paths) for error in report.errors]
+
+
+def check_finished(person: Person) -> None:
+    """Nothing is left that does not belong there."""
+    cache, pending = person.paths.cache, person.paths.data / "pending"
+    left = [*cache.glob("overlay-*"), *cache.glob("journal-*"), *cache.glob("temp-files/*/*.half")]
+    left += [*pending.glob("*/*.modes*"), *pending.glob("**/.ollmsandbox-*")]
+    left += [*person.project.glob("**/.ollmsandbox-*"), *person.project.glob("**/*.half")]
+    assert not left
+
+
+def _is_folder(entry: tuple[object, ...]) -> bool:
+    return str(entry[0]).startswith("d")
+
+
 def look_at(folder: Path) -> Seen:
     """Types, modes, bytes, words of links."""
     found: Seen = {}
@@ -235,10 +291,6 @@ def look_at(folder: Path) -> Seen:
     return found
 
 
-def _saved(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.saved")
-
-
 def _copy(source: Path, target: Path) -> None:
-    target.mkdir(exist_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", f"{source}/.", target], check=True)

@@ -16,6 +16,8 @@ from ollmsandbox.permission.request import Answer, Fact, Source, Verdict
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.permission.visible import visible, visible_line
 
+pytestmark = pytest.mark.anybody
+
 
 @pytest.fixture
 def somebody() -> Somebody:

@@ -15,6 +15,8 @@ from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.store import RuleStore
 
+pytestmark = pytest.mark.anybody
+
 ALLOWED = "make test"
 ALWAYS = Answer.ALLOW_ALWAYS
 

@@ -8,16 +8,26 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import Person, make_person
-from killing import Bench, Seen, killed_after, look_at
+from conftest import make_person
+from killing import (
+    EVERY,
+    Bench,
+    check_finished,
+    check_whole,
+    finish,
+    has_journal,
+    killed_after,
+    look_at,
+)
 
 from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.settling import recover
+from ollmsandbox.project.recorder import Mode, nothing
 
 MAKE = r"""
 umask 022
@@ -79,36 +89,17 @@ rm "$(printf 'new\nline')"
 """
 
 
-# To look at more of them, or at fewer.
-EVERY = int(os.environ.get("OLLMSANDBOX_KILL_EVERY", "0"))
-
-
 @dataclass(frozen=True)
 class Operation:
-    act: Callable[[Bench, Step], None]
-    before: Callable[[Bench], None] = lambda bench: None
+    act: Callable[[Bench, Step], object]
+    before: Callable[[Bench], object] = lambda bench: None
     on_pending: bool = False
-
-
-def _apply(bench: Bench, step: Step) -> None:
-    with bench.review(step) as (review, run):
-        review.apply(run)
-
-
-def _discard(bench: Bench, step: Step) -> None:
-    with bench.review(step) as (review, run):
-        review.discard(run)
-
-
-def _undo(bench: Bench, step: Step = lambda: None) -> None:
-    with bench.review(step) as (review, run):
-        review.undo(run)
 
 
 def _settle_and_undo(bench: Bench) -> None:
     bench.settle(Mode.REVIEW)
-    _apply(bench, lambda: None)
-    _undo(bench)
+    bench.apply()
+    bench.undo()
 
 
 OPERATIONS = {
@@ -120,10 +111,10 @@ OPERATIONS = {
     "hold-on-pending": Operation(
         lambda bench, step: bench.settle(Mode.REVIEW, step), on_pending=True
     ),
-    "take": Operation(_apply, lambda bench: bench.settle(Mode.REVIEW)),
-    "discard": Operation(_discard, lambda bench: bench.settle(Mode.REVIEW)),
-    "undo": Operation(_undo, lambda bench: bench.settle(Mode.AUTO)),
-    "redo": Operation(_apply, _settle_and_undo),
+    "take": Operation(Bench.apply, lambda bench: bench.settle(Mode.REVIEW)),
+    "discard": Operation(Bench.discard, lambda bench: bench.settle(Mode.REVIEW)),
+    "undo": Operation(Bench.undo, lambda bench: bench.settle(Mode.AUTO)),
+    "redo": Operation(Bench.apply, _settle_and_undo),
 }
 
 # Which of the folders lies on another file system.
@@ -131,8 +122,23 @@ PLACES = ("none", "project", "cache", "data")
 CASES = [(place, name) for place in PLACES for name in OPERATIONS]
 
 
-@pytest.fixture
-def elsewhere() -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def bench_for(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str, bool], Bench]]:
+    """One for all that begin alike: a kill leaves nothing that is not put back."""
+    with ExitStack() as stack:
+
+        @cache
+        def make(place: str, on_pending: bool) -> Bench:
+            elsewhere = stack.enter_context(_elsewhere())
+            return make_bench(tmp_path_factory.mktemp("p"), elsewhere, place, on_pending=on_pending)
+
+        yield make
+
+
+@contextmanager
+def _elsewhere() -> Iterator[Path]:
     """On another file system."""
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
     yield folder
@@ -151,7 +157,7 @@ def make_bench(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bool)
     elif place in ("cache", "data"):
         person.environ[f"XDG_{place.upper()}_HOME"] = str(other)
     subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
-    bench = Bench(person, *([other] if place != "none" else []))
+    bench = Bench(person, person.home, *([other] if place != "none" else []))
     bench.leave(CHANGE)
     if on_pending:
         bench.settle(Mode.REVIEW)
@@ -161,14 +167,14 @@ def make_bench(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bool)
 
 
 @pytest.mark.parametrize(("place", "name"), CASES)
-def test_a_kill_at_any_step(tmp_path: Path, elsewhere: Path, place: str, name: str) -> None:
+def test_a_kill_at_any_step(bench_for: Callable[[str, bool], Bench], place: str, name: str) -> None:
     operation = OPERATIONS[name]
-    bench = make_bench(tmp_path, elsewhere, place, on_pending=operation.on_pending)
+    bench = bench_for(place, operation.on_pending)
     bench.restore()
     untouched = look_at(bench.person.project)
     operation.before(bench)
     before = look_at(bench.person.project)
-    operation.act(bench, lambda: None)
+    operation.act(bench, nothing)
     wanted = bench.look()
     # Not all of them each time: that takes minutes. Of the commonest case more, and in no two cases
     # the same ones, nor as root those that others look at.
@@ -182,49 +188,18 @@ def test_a_kill_at_any_step(tmp_path: Path, elsewhere: Path, place: str, name: s
         bench.restore()
         operation.before(bench)
         is_killed = killed_after(number, lambda step: operation.act(bench, step))
+        told = f"killed after step {number}"
         check_whole(look_at(bench.person.project), before, wanted.project)
         is_begun = has_journal(bench.person) or not is_killed
-        # Who finishes it is killed, too, twice.
-        for soon in (1 + number * 7 % 13, 1 + number * 5 % 31):
-            killed_after(soon, lambda step: recover(bench.person.paths, step))
-        errors = [error for report in recover(bench.person.paths) for error in report.errors]
-        assert not errors, f"killed after step {number}"
+        finish(bench, 1 + number * 7 % 13, 1 + number * 5 % 31)
         check_finished(bench.person)
         found = bench.look()
-        told = f"killed after step {number}"
         if is_begun:
             assert found == wanted, told
         else:
             # What a command wrote waits; what a person asked for has not begun, or is done.
             assert found.project in (before, wanted.project), told
         if not operation.on_pending:
-            _undo(bench)
+            bench.undo()
             assert look_at(bench.person.project) == untouched, told
         number += every
-
-
-def has_journal(person: Person) -> bool:
-    cache = person.paths.cache
-    return any(cache.glob("overlay-*/journal.json")) or any(cache.glob("journal-*.json"))
-
-
-def check_whole(found: Seen, old: Seen, new: Seen) -> None:
-    """Each file is the old or the new one. Folders may be open that shall be closed."""
-    for path, entry in found.items():
-        if not is_folder(entry) and ".ollmsandbox-" not in path:
-            assert entry in (old.get(path), new.get(path)), path
-    for path in old.keys() & new.keys():
-        assert path in found or is_folder(old[path]) or is_folder(new[path]), path
-
-
-def is_folder(entry: tuple[object, ...]) -> bool:
-    return str(entry[0]).startswith("d")
-
-
-def check_finished(person: Person) -> None:
-    """Nothing is left that does not belong there."""
-    cache, pending = person.paths.cache, person.paths.data / "pending"
-    left = [*cache.glob("overlay-*"), *cache.glob("journal-*"), *cache.glob("temp-files/*/*.half")]
-    left += [*pending.glob("*/*.modes*"), *pending.glob("**/.ollmsandbox-*")]
-    left += [*person.project.glob("**/.ollmsandbox-*"), *person.project.glob("**/*.half")]
-    assert not left

@@ -12,14 +12,22 @@ from pathlib import Path
 
 import pytest
 from conftest import Person, make_person
-from killing import Bench, Seen, killed_after, look_at
+from killing import (
+    EVERY,
+    Bench,
+    check_finished,
+    check_whole,
+    finish,
+    has_journal,
+    killed_after,
+    look_at,
+)
 
 from ollmsandbox.project import bulk
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.recorder import Mode, Recorder
+from ollmsandbox.project.recorder import Mode, Recorder, nothing
 from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.settling import recover
 from ollmsandbox.project.versions import Versions
 
 MAKE = r"""
@@ -49,22 +57,9 @@ echo 'this is new' >"$(printf '\377bytes')"
 
 HELD = CHANGE + "mkdir -p .git/hooks; echo evil >.git/hooks/pre-commit\n"
 
-# To look at more of them.
-EVERY = int(os.environ.get("OLLMSANDBOX_KILL_EVERY", "0"))
 
-
-def settle(bench: Bench, step: Step = lambda: None) -> None:
+def settle(bench: Bench, step: Step = nothing) -> None:
     bench.settle(Mode.AUTO, step, many=1)
-
-
-def undo(bench: Bench, step: Step = lambda: None) -> None:
-    with bench.review(step) as (review, run):
-        review.undo(run)
-
-
-def redo(bench: Bench, step: Step = lambda: None) -> None:
-    with bench.review(step) as (review, run):
-        review.apply(run)
 
 
 def nothing_before(_bench: Bench) -> None:
@@ -73,14 +68,14 @@ def nothing_before(_bench: Bench) -> None:
 
 def settle_and_undo(bench: Bench) -> None:
     settle(bench)
-    undo(bench)
+    bench.undo()
 
 
 CASES: dict[str, tuple[str, Callable[[Bench], None], Callable[[Bench, Step], None]]] = {
     "apply": (CHANGE, nothing_before, settle),
     "apply-with-held": (HELD, nothing_before, settle),
-    "undo": (CHANGE, settle, undo),
-    "redo": (CHANGE, settle_and_undo, redo),
+    "undo": (CHANGE, settle, Bench.undo),
+    "redo": (CHANGE, settle_and_undo, Bench.apply),
 }
 
 
@@ -106,7 +101,7 @@ def test_a_kill_at_any_step(make: Callable[[str], Bench], case: str) -> None:
     untouched = look_at(bench.person.project)
     before(bench)
     old = look_at(bench.person.project)
-    act(bench, lambda: None)
+    act(bench, nothing)
     wanted = bench.look()
     every = EVERY or 17
     number = 1 + list(CASES).index(case) + (0 if os.getuid() == 0 else 8)
@@ -116,33 +111,21 @@ def test_a_kill_at_any_step(make: Callable[[str], Bench], case: str) -> None:
         before(bench)
         is_killed = killed_after(number, lambda step: act(bench, step))
         told = f"killed after step {number}"
-        check_whole(look_at(bench.person.project), old, wanted.project)
+        seen = look_at(bench.person.project)
+        check_whole(seen, old, wanted.project)
+        # They change places: nothing of ours is ever among them.
+        assert not [path for path in seen if ".ollmsandbox-" in path], told
         is_begun = has_journal(bench.person) or not is_killed
-        killed_after(1 + number * 7 % 29, lambda step: recover(bench.person.paths, step))
-        errors = [error for report in recover(bench.person.paths) for error in report.errors]
-        assert not errors, told
-        assert not [*bench.person.paths.cache.glob("overlay-*")], told
+        finish(bench, 1 + number * 7 % 29)
+        check_finished(bench.person)
         found = bench.look()
         if is_begun:
             assert found == wanted, told
         else:
             assert found.project in (old, wanted.project), told
-        undo(bench)
+        bench.undo()
         assert look_at(bench.person.project) == untouched, told
         number += every
-
-
-def has_journal(person: Person) -> bool:
-    cache = person.paths.cache
-    return any(cache.glob("overlay-*/journal.json")) or any(cache.glob("journal-*.json"))
-
-
-def check_whole(found: Seen, old: Seen, new: Seen) -> None:
-    """Each file is the old or the new one, and none is missing that both have."""
-    for path, entry in found.items():
-        if not str(entry[0]).startswith("d"):
-            assert entry in (old.get(path), new.get(path)), path
-    assert old.keys() & new.keys() <= found.keys()
 
 
 def test_each_version_is_found_and_chosen_ones_can_be_undone(make: Callable[[str], Bench]) -> None:
@@ -292,7 +275,7 @@ def test_a_folder_that_the_command_closed(person: Person) -> None:
     assert stat.S_IMODE(shut.stat().st_mode) == 0
     assert sorted(file.read_text() for file in person.paths.backups.iterdir()) == ["old\n"] * 2
     assert look_at(person.project)["shut/a"][1] == b"this is new\n"
-    undo(Bench(person))
+    Bench(person).undo()
     assert [(shut / name).read_text() for name in "ab"] == ["old\n"] * 2
 
 

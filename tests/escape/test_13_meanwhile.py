@@ -23,6 +23,7 @@ from attack import IS_ROOT
 from cli_here import cli_here
 from conftest import Person, cli_argv
 from killing import look_at
+from ready_cli import Started
 
 from ollmsandbox.project import settling
 from ollmsandbox.project.store import Store
@@ -42,20 +43,12 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 @contextlib.contextmanager
-def running(person: Person, command: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+def running(person: Person, command: str, *options: str) -> Iterator[Started]:
     """A command that has said that it is ready, and waits."""
     person.playground.mkdir(parents=True, exist_ok=True)
     for name in ("ready", "go"):
         (person.playground / name).unlink(missing_ok=True)
-    process = subprocess.Popen(
-        cli_argv("run", *options, "-c", command),
-        cwd=person.project,
-        env=person.environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = person.start("run", *options, "-c", command)
     try:
         until(lambda: (person.playground / "ready").exists() or process.poll() is not None)
         assert process.poll() is None, process.communicate()
@@ -63,8 +56,7 @@ def running(person: Person, command: str, *options: str) -> Iterator[subprocess.
         (person.playground / "go").touch()
         process.wait(60)
     finally:
-        process.kill()
-        process.communicate()
+        process.end()
 
 
 def run_while(
@@ -83,13 +75,13 @@ def states(document: dict[str, Any]) -> dict[str, str]:
 
 
 def last_changes(person: Person) -> dict[str, Any]:
-    done = person.cli("changes", "--json")
+    done = cli_here(person, "changes", "--json")
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def kill(person: Person, process: subprocess.Popen[str]) -> None:
+def kill(person: Person, process: Started) -> None:
     process.kill()
     process.wait()
     for file in person.paths.cache.glob("overlay-*/process"):
@@ -113,7 +105,7 @@ def test_a_kill_while_the_command_runs(person: Person) -> None:
     found = last_changes(person)
     assert found["command"].endswith(" (interrupted)")
     assert states(found) == {"edited": "pending", "added": "pending"}
-    assert person.cli("apply").returncode == 0
+    assert cli_here(person, "apply").returncode == 0
     assert (person.project / "edited").read_text() == "new\n"
 
 
@@ -121,7 +113,7 @@ def test_a_kill_of_a_dry_run(person: Person) -> None:
     with running(person, "echo new >new" + WAIT, "--apply", "never") as process:
         kill(person, process)
     assert person.cli("run", "-c", "ls").stdout == ""
-    assert json.loads(person.cli("history", "--json").stdout) == []
+    assert json.loads(cli_here(person, "history", "--json").stdout) == []
     assert not list(person.paths.cache.glob("overlay-*"))
 
 
@@ -132,7 +124,7 @@ def test_a_kill_before_anything_was_written(person: Person) -> None:
     done = person.cli("run", "-c", "true")
     assert (done.returncode, done.stderr) == (0, "")
     assert not list(person.paths.cache.glob("overlay-*"))
-    assert json.loads(person.cli("history", "--json").stdout) == []
+    assert json.loads(cli_here(person, "history", "--json").stdout) == []
 
 
 # --- somebody else ------------------------------------------------------------------------------
@@ -175,16 +167,16 @@ def test_a_file_that_somebody_else_changed_meanwhile(person: Person, what: str) 
     assert found.pop("file/inside", "conflict") == "conflict"
     assert found == {"file": "conflict"}
     run = document["run_id"]
-    shown = person.cli("changes", run, "--diff").stdout
+    shown = cli_here(person, "changes", run, "--diff").stdout
     assert "+theirs" in shown
     assert "-mine" in shown or what not in ("edited", "created")
     # Without being named it stays.
-    person.cli("apply", run)
+    cli_here(person, "apply", run)
     assert look_at(person.project) == mine
-    took = person.cli("apply", run, "file")
+    took = cli_here(person, "apply", run, "file")
     assert took.returncode == 0, took.stdout
     assert file.read_text() == "theirs\n"
-    undone = person.cli("undo", run, "file")
+    undone = cli_here(person, "undo", run, "file")
     assert undone.returncode == 0, undone.stdout
     assert look_at(person.project) == mine
 
@@ -197,7 +189,7 @@ def test_a_conflict_that_is_discarded(person: Person, what: str) -> None:
         file.write_text("old")
     run = run_while(person, "echo theirs >file", lambda: act(file))["run_id"]
     mine = look_at(person.project)
-    assert person.cli("discard", run, "file").returncode == 0
+    assert cli_here(person, "discard", run, "file").returncode == 0
     assert look_at(person.project) == mine
     assert "theirs" not in person.cli("run", "-c", "cat file").stdout
 
@@ -209,9 +201,9 @@ def test_a_file_that_somebody_else_deleted_meanwhile(person: Person) -> None:
     assert states(document) == {"file": "conflict", "new": "applied"}
     assert not file.exists()
     run = document["run_id"]
-    assert person.cli("apply", run, "file").returncode == 0
+    assert cli_here(person, "apply", run, "file").returncode == 0
     assert file.read_text() == "theirs\n"
-    assert person.cli("undo", run, "file").returncode == 0
+    assert cli_here(person, "undo", run, "file").returncode == 0
     assert not file.exists()
 
 
@@ -241,7 +233,7 @@ def test_two_runs_that_write_the_same_file(person: Person) -> None:
     )
     assert file.read_text() == "second\n"
     assert states(document) == {"file": "conflict"}
-    assert "+first" in person.cli("changes", document["run_id"], "--diff").stdout
+    assert "+first" in cli_here(person, "changes", document["run_id"], "--diff").stdout
 
 
 def test_two_who_undo_at_once(person: Person) -> None:
@@ -249,16 +241,7 @@ def test_two_who_undo_at_once(person: Person) -> None:
         (person.project / f"f{number}").write_text("old")
     before = look_at(person.project)
     run = json.loads(person.cli("run", "--json", "-c", "for f in f*; do echo x >$f; done").stdout)
-    both = [
-        subprocess.Popen(
-            cli_argv("undo", run["run_id"], "--json"),
-            cwd=person.project,
-            env=person.environ,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
+    both = [person.start("undo", run["run_id"], "--json") for _ in range(2)]
     said = [json.loads(process.communicate(timeout=60)[0]) for process in both]
     assert sorted(len(document["changes"]) for document in said) == [0, 30]
     assert [process.returncode for process in both] == [0, 0]
@@ -292,7 +275,7 @@ def test_a_file_that_finds_no_room(person: Person, elsewhere: Path) -> None:
     assert [c["note"] for c in found["changes"] if c["path"] == "large"] == ["File too large."]
     assert sorted(os.listdir(elsewhere)) == ["large", "small"]
     assert (elsewhere / "large").read_text() == "old"
-    assert person.cli("apply", run["run_id"]).returncode == 0
+    assert cli_here(person, "apply", run["run_id"]).returncode == 0
     assert (elsewhere / "large").stat().st_size == 3000000
 
 

@@ -16,17 +16,12 @@ from pathlib import Path
 import pytest
 from attack import Listener, attempt, look, python, refusal, run_while
 from conftest import Person
-from rootfs_helper import VERSION, Entry, built, mirror, prepare, system
+from rootfs_helper import VERSION, Entry, mirror, prepare, system
 
 from ollmsandbox.project.changes import Flag
 from ollmsandbox.project.recorder import Recorder, Report
 from ollmsandbox.sandbox.result import Stop
 from ollmsandbox.sandbox.rootfs_store import Installed
-
-
-@pytest.fixture(scope="session")
-def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return built(tmp_path_factory)
 
 
 def succeeded(person: Person, alpine: Installed, attacks: Sequence[str]) -> list[str]:

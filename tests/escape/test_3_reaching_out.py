@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import socket
-from contextlib import closing
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 
 import pytest
 from attack import (
@@ -14,6 +15,7 @@ from attack import (
     dedented,
     refusal,
     refusals,
+    work_outside,
     works_outside,
 )
 from conftest import Person
@@ -30,55 +32,21 @@ def _has_ipv6() -> bool:
     return True
 
 
-LOOPBACK = [(socket.AF_INET, "127.0.0.1")]
-if _has_ipv6():
-    LOOPBACK.append((socket.AF_INET6, "::1"))
-
-
-@pytest.fixture(params=LOOPBACK, ids=[host for _, host in LOOPBACK])
-def host(request: pytest.FixtureRequest) -> tuple[int, str]:
-    return (int(request.param[0]), str(request.param[1]))
+LOOPBACK = ["127.0.0.1", *(["::1"] if _has_ipv6() else [])]
 
 
 TCP = {
-    "python": attempt("socket.create_connection(({host!r}, {port}), 2).sendall(b'evil')"),
-    "bash": "exec bash -c 'exec 2>&1; : > /dev/tcp/{host}/{port} && echo succeeded'",
-    "fast open": attempt("""
+    "connect": "socket.create_connection(({host!r}, {port}), 2).sendall(b'evil')",
+    "fast open": """
         s = socket.socket({family})
         s.sendto(b'evil', socket.MSG_FASTOPEN, ({host!r}, {port}))
-        """),
-    "from a chosen port": attempt("""
+        """,
+    "from a chosen port": """
         s = socket.socket({family})
         s.bind(({host!r}, 0))
         s.connect(({host!r}, {port}))
-        """),
+        """,
 }
-
-
-@pytest.mark.parametrize("how", TCP)
-def test_tcp(person: Person, host: tuple[int, str], how: str) -> None:
-    family, name = host
-    with Listener(family, socket.SOCK_STREAM, (name, 0)) as server:
-        # Not by format(): these are programs, full of braces.
-        attack = TCP[how].replace("{host!r}", _quoted(name)).replace("{host}", name)
-        attack = attack.replace("{port}", str(server.address[1])).replace("{family}", str(family))
-        for profile in ("standard", "strict"):
-            result = person.run(attack, profile=profile)
-            assert result.exit_code == 1
-            assert "refused" in result.stdout.text
-        assert not server.reached()
-        assert works_outside(person, attack)
-        assert server.reached()
-        # With the network granted the same works.
-        assert person.run(attack, network=True).exit_code == 0
-        assert server.reached()
-
-
-def _quoted(name: str) -> str:
-    # Quotes as they are after passing through the shell's.
-    return f"'\"'\"'{name}'\"'\"'"
-
-
 UDP = {
     "sendto": "s.sendto(b'evil', ({host!r}, {port}))",
     "connect and send": "s.connect(({host!r}, {port})); s.send(b'evil')",
@@ -91,19 +59,67 @@ UDP = {
 }
 
 
-@pytest.mark.parametrize("how", UDP)
-def test_udp(person: Person, host: tuple[int, str], how: str) -> None:
-    family, name = host
-    with Listener(family, socket.SOCK_DGRAM, (name, 0)) as server:
-        send = UDP[how].format(host=name, port=server.address[1]).strip()
-        attack = attempt(f"s = socket.socket({family}, socket.SOCK_DGRAM)\n{dedented(send)}")
-        # It may seem to work: the sandbox has a loopback of its own, where nobody listens.
-        person.run(attack)
-        assert not server.reached()
+class Servers:
+    """One for each way, so that it is seen who got through."""
+
+    def __init__(self, stack: ExitStack, ways: Mapping[str, str], kind: int, host: str) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._servers, self.codes = {}, {}
+        for way, code in ways.items():
+            server = stack.enter_context(Listener(family, kind, (host, 0)))
+            self._servers[way] = server
+            given = {"family": int(family), "host": host, "port": server.address[1]}
+            self.codes[way] = dedented(code.format(**given).strip())
+
+    def reached(self) -> list[str]:
+        return [way for way, server in self._servers.items() if server.reached()]
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_tcp(person: Person, host: str) -> None:
+    with ExitStack() as stack:
+        servers = Servers(stack, TCP, socket.SOCK_STREAM, host)
+        for profile in ("standard", "strict"):
+            assert all(refusals(person, servers.codes, profile=profile).values())
+        assert servers.reached() == []
+        assert all(work_outside(person, servers.codes).values())
+        assert servers.reached() == list(TCP)
+        # With the network granted the same works.
+        assert not any(refusals(person, servers.codes, network=True).values())
+        assert servers.reached() == list(TCP)
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_tcp_by_the_shell(person: Person, host: str) -> None:
+    with ExitStack() as stack:
+        servers = Servers(stack, {"bash": "{host}/{port}"}, socket.SOCK_STREAM, host)
+        attack = f": > /dev/tcp/{servers.codes['bash']} && echo succeeded"
+        attack = f"exec bash -c 'exec 2>&1; {attack}'"
+        for profile in ("standard", "strict"):
+            result = person.run(attack, profile=profile)
+            assert result.exit_code == 1
+            assert "refused" in result.stdout.text
+        assert servers.reached() == []
         assert works_outside(person, attack)
-        assert server.reached()
-        assert refusal(person, attack, network=True) == ""
-        assert server.reached()
+        assert servers.reached() == ["bash"]
+        assert person.run(attack, network=True).exit_code == 0
+        assert servers.reached() == ["bash"]
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_udp(person: Person, host: str) -> None:
+    with ExitStack() as stack:
+        servers = Servers(stack, UDP, socket.SOCK_DGRAM, host)
+        new = "s = socket.socket({}, socket.SOCK_DGRAM)\n"
+        family = int(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        codes = {way: new.format(family) + code for way, code in servers.codes.items()}
+        # It may seem to work: the sandbox has a loopback of its own, where nobody listens.
+        refusals(person, codes)
+        assert servers.reached() == []
+        assert all(work_outside(person, codes).values())
+        assert servers.reached() == list(UDP)
+        assert not any(refusals(person, codes, network=True).values())
+        assert servers.reached() == list(UDP)
 
 
 def test_addresses_beyond_the_loopback(person: Person) -> None:

@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attempts to see, signal, read or slow down programs outside, or to type into a terminal."""
+"""Attempts to see, signal, read or slow down programs outside."""
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
 import os
-import pty
-import select
-import signal
 import subprocess
-import sys
-import termios
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from attack import IS_ROOT, NUMBERS, attempt, python, refusal, works_outside
-from conftest import Person, cli_argv
+from attack import (
+    IS_ROOT,
+    NUMBERS,
+    attempt,
+    one_by_one,
+    python,
+    refusal,
+    refusals,
+    said_by_each,
+    work_outside,
+    works_outside,
+)
+from conftest import Person
 
 SECRET = "correct horse battery staple"
 
@@ -36,19 +43,16 @@ time.sleep(120)
 libc = ctypes.CDLL(None, use_errno=True)
 
 
+def fill(code: str, pid: int, address: int = 0) -> str:
+    """`PID` and `ADDRESS` in the code become the victim's."""
+    return textwrap.dedent(code).replace("PID", str(pid)).replace("ADDRESS", str(address))
+
+
 class Victim:
     def __init__(self, process: subprocess.Popen[str], address: int) -> None:
         self.process = process
         self.pid = process.pid
         self.address = address
-
-    def fill(self, code: str) -> str:
-        """`PID` and `ADDRESS` in the code become the victim's."""
-        return (
-            textwrap.dedent(code)
-            .replace("PID", str(self.pid))
-            .replace("ADDRESS", str(self.address))
-        )
 
     @property
     def alive(self) -> bool:
@@ -103,14 +107,28 @@ SIGNALS = {
 }
 
 
-@pytest.mark.parametrize("how", SIGNALS)
-def test_killing_a_program_outside(person: Person, victim: Victim, how: str) -> None:
-    attack = attempt(victim.fill(SIGNALS[how]))
-    assert refusal(person, attack) in ("ESRCH", "ENOENT", "EINVAL")
-    time.sleep(0.01)
-    assert victim.alive
-    assert works_outside(person, attack)
-    victim.process.wait(10)
+@contextmanager
+def bystanders(names: Iterable[str]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Programs that mind their own business, one for each attack."""
+    with ExitStack() as stack:
+        found = {}
+        for name in names:
+            started = subprocess.Popen(["sleep", "120"], start_new_session=True)
+            found[name] = stack.enter_context(started)
+            stack.callback(started.kill)
+        yield found
+
+
+def test_killing_a_program_outside(person: Person) -> None:
+    with bystanders(SIGNALS) as there:
+        codes = {how: fill(code, there[how].pid) for how, code in SIGNALS.items()}
+        for how, why in refusals(person, codes).items():
+            assert why in ("ESRCH", "ENOENT", "EINVAL"), how
+        time.sleep(0.01)
+        assert {process.poll() for process in there.values()} == {None}
+        assert all(work_outside(person, codes).values())
+        for process in there.values():
+            process.wait(30)
 
 
 @pytest.mark.parametrize("target", [-1, 0, "-os.getpgid(0)", "-os.getsid(0)"])
@@ -168,13 +186,15 @@ def test_programs_outside_are_not_seen(person: Person, victim: Victim) -> None:
     assert SECRET in person.run_outside(attack).stdout
 
 
-@pytest.mark.parametrize("what", ["environ", "cmdline", "maps", "root/etc/passwd", "fd", "stat"])
-def test_files_of_a_program_outside(person: Person, victim: Victim, what: str) -> None:
-    attack = f"cat /proc/{victim.pid}/{what} || ls /proc/{victim.pid}/{what}"
-    result = person.run(attack)
-    assert result.stdout.text == ""
-    assert result.exit_code != 0
-    assert person.run_outside(attack).stdout
+def test_files_of_a_program_outside(person: Person, victim: Victim) -> None:
+    names = ("environ", "cmdline", "maps", "root/etc/passwd", "fd", "stat")
+    files = {name: f"/proc/{victim.pid}/{name}" for name in names}
+    attacks = {name: f"cat {file} || ls {file} || echo none" for name, file in files.items()}
+    attack = one_by_one(attacks.values())
+    inside = said_by_each(attacks, person.run(attack).stdout.text)
+    assert inside == dict.fromkeys(names, "none\n")
+    for name, said in said_by_each(attacks, person.run_outside(attack).stdout).items():
+        assert said not in ("", "none\n"), name
 
 
 DEBUGGERS = {
@@ -188,18 +208,18 @@ DEBUGGERS = {
     "reading its memory": """
         with open('/proc/PID/mem', 'rb', 0) as file:
             file.seek(ADDRESS)
-            print(file.read(28))
-        """,
-    "writing its memory": """
-        with open('/proc/PID/mem', 'r+b', 0) as file:
-            file.seek(ADDRESS)
-            file.write(b'evil')
+            assert file.read(28) == b'correct horse battery staple'
         """,
     "process_vm_readv": """
         buffer = ctypes.create_string_buffer(28)
         here = struct.pack('PN', ctypes.addressof(buffer), 28)
         call('process_vm_readv', PID, here, 1, struct.pack('PN', ADDRESS, 28), 1, 0)
-        print(buffer.value)
+        assert buffer.value == b'correct horse battery staple'
+        """,
+    "writing its memory": """
+        with open('/proc/PID/mem', 'r+b', 0) as file:
+            file.seek(ADDRESS)
+            file.write(b'evil')
         """,
     "process_vm_writev": """
         buffer = ctypes.create_string_buffer(b'evil')
@@ -211,15 +231,13 @@ DEBUGGERS = {
 
 
 @pytest.mark.parametrize("profile", ["standard", "strict"])
-@pytest.mark.parametrize("how", DEBUGGERS)
-def test_debugging_a_program_outside(
-    person: Person, victim: Victim, how: str, profile: str
-) -> None:
-    attack = attempt(victim.fill(DEBUGGERS[how]))
-    assert refusal(person, attack, profile=profile) in ("ESRCH", "ENOENT", "EINVAL", "EPERM")
+def test_debugging_a_program_outside(person: Person, victim: Victim, profile: str) -> None:
+    codes = {how: fill(code, victim.pid, victim.address) for how, code in DEBUGGERS.items()}
+    for how, why in refusals(person, codes, profile=profile).items():
+        assert why in ("ESRCH", "ENOENT", "EINVAL", "EPERM"), how
     assert victim.alive
     if _debuggers_allowed():
-        assert works_outside(person, attack)
+        assert all(work_outside(person, codes).values())
 
 
 # Making others slower.
@@ -250,16 +268,17 @@ def settings(pid: int) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_changing_how_a_program_outside_runs(person: Person, victim: Victim, change: str) -> None:
-    code, setting = CHANGES[change]
-    before = settings(victim.pid)
-    attack = attempt(victim.fill(code))
-    assert refusal(person, attack) in ("ESRCH", "ENOENT")
-    assert settings(victim.pid) == before
-    assert works_outside(person, attack)
-    if setting != "processors" or len(os.sched_getaffinity(0)) > 1:
-        assert settings(victim.pid)[setting] != before[setting]
+def test_changing_how_a_program_outside_runs(person: Person) -> None:
+    with bystanders(CHANGES) as there:
+        codes = {name: fill(code, there[name].pid) for name, (code, _) in CHANGES.items()}
+        before = {name: settings(process.pid) for name, process in there.items()}
+        for name, why in refusals(person, codes).items():
+            assert why in ("ESRCH", "ENOENT"), name
+        assert {name: settings(process.pid) for name, process in there.items()} == before
+        assert all(work_outside(person, codes).values())
+        for name, (_, setting) in CHANGES.items():
+            if setting != "processors" or len(os.sched_getaffinity(0)) > 1:
+                assert settings(there[name].pid)[setting] != before[name][setting], name
 
 
 @pytest.mark.parametrize(
@@ -404,154 +423,3 @@ def test_names_of_keys(person: Person, kept_key: bytes) -> None:
 
 
 # Terminals.
-
-
-class Terminal:
-    """A terminal with a program in it, which controls it as a shell does."""
-
-    def __init__(self) -> None:
-        self.outside, self.inside = pty.openpty()
-        # What is put in shall not come back out.
-        attributes = termios.tcgetattr(self.inside)
-        attributes[3] &= ~(termios.ECHO | termios.ICANON)
-        termios.tcsetattr(self.inside, termios.TCSANOW, attributes)
-
-    def run(self, person: Person, argv: list[str]) -> str:
-        with subprocess.Popen(
-            [sys.executable, "-ISc", _IN_TERMINAL, *argv],
-            cwd=person.project,
-            env={**person.environ, "TERM": "dumb"},
-            stdin=self.inside,
-            stdout=self.inside,
-            stderr=self.inside,
-            start_new_session=True,
-        ) as process:
-            output = b""
-            while process.poll() is None or select.select([self.outside], [], [], 0)[0]:
-                if select.select([self.outside], [], [], 0.01)[0]:
-                    output += os.read(self.outside, 4096)
-            return output.decode().replace("\r\n", "\n")
-
-    def typed(self) -> bytes:
-        """What the next program in this terminal would take for the person's typing."""
-        if select.select([self.inside], [], [], 0)[0]:
-            return os.read(self.inside, 100)
-        return b""
-
-    def close(self) -> None:
-        os.close(self.outside)
-        os.close(self.inside)
-
-
-_IN_TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-pid = os.fork()
-if not pid:
-    os.execvp(sys.argv[1], sys.argv[1:])
-os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"""
-
-
-@pytest.fixture
-def terminal() -> Iterator[Terminal]:
-    made = Terminal()
-    yield made
-    made.close()
-
-
-# Outside only into its own terminal: root's typing would arrive in all of them.
-TYPING = """
-    TIOCSTI = 0x5412
-    others = ['/dev/tty', '/dev/stdin', '/proc/self/fd/1', '/dev/console']
-    others += [f'/dev/pts/{n}' for n in range(100)]
-    for name in (0, 1, 2, *(others if INSIDE else [])):
-        for high in (0, 1 << 32, 1 << 63):
-            try:
-                fd = name if isinstance(name, int) else os.open(name, os.O_RDWR | os.O_NOCTTY)
-                call('ioctl', fd, TIOCSTI | high, b'x')
-            except OSError:
-                pass
-    print('done')
-    """
-
-
-def _typing_allowed() -> bool:
-    try:
-        return Path("/proc/sys/dev/tty/legacy_tiocsti").read_text() == "1\n" or IS_ROOT
-    except FileNotFoundError:
-        return True
-
-
-@pytest.mark.parametrize("profile", ["standard", "strict"])
-def test_typing_into_the_terminal(person: Person, terminal: Terminal, profile: str) -> None:
-    attack = python(TYPING.replace("INSIDE", "True"))
-    output = terminal.run(person, cli_argv("run", "--profile", profile, "-c", attack))
-    assert output == "done\n"
-    assert terminal.typed() == b""
-    if _typing_allowed():
-        terminal.run(person, ["sh", "-c", python(TYPING.replace("INSIDE", "False"))])
-        assert terminal.typed().startswith(b"x")
-
-
-def test_there_is_no_terminal(person: Person, terminal: Terminal) -> None:
-    attack = "for n in 0 1 2; do test -t $n && echo $n; done; echo evil > /dev/tty; ls /dev/pts"
-    output = terminal.run(person, cli_argv("run", "-c", f"exec 2> /dev/null; {attack}"))
-    assert output == "ptmx\n"
-
-
-def test_reading_what_is_typed(person: Person, terminal: Terminal) -> None:
-    os.write(terminal.outside, b"password\n")
-    assert terminal.run(person, cli_argv("run", "-c", "cat; cat /dev/tty 2> /dev/null")) == ""
-    assert terminal.typed() == b"password\n"
-
-
-def test_writing_to_a_terminal_by_its_name(person: Person, terminal: Terminal) -> None:
-    attack = attempt(f"open({os.ttyname(terminal.inside)!r}, 'w').write('evil')")
-    assert refusal(person, attack) in ("ENOENT", "EACCES")
-    assert not select.select([terminal.outside], [], [], 0.01)[0]
-    assert works_outside(person, attack)
-    assert os.read(terminal.outside, 100) == b"evil"
-
-
-@pytest.mark.parametrize("request_name", ["TIOCSTI", "TIOCLINUX"])
-@pytest.mark.parametrize("high", [0, 1 << 32, 1 << 63, 0xFFFFFFFF << 32], ids=hex)
-def test_a_terminal_of_its_own(person: Person, request_name: str, high: int) -> None:
-    # It may have one, and control it; that is how the filter itself is seen to refuse.
-    number = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}[request_name]
-    attack = attempt(f"""
-        outer, inner = os.openpty()
-        if os.fork():
-            sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
-        os.setsid()
-        fcntl.ioctl(inner, 0x540E, 0)
-        call('ioctl', inner, {number} | {high}, b'x')
-        """)
-    assert refusal(person, attack) == "EPERM"
-    if request_name == "TIOCSTI" and _typing_allowed():
-        assert works_outside(person, attack)
-
-
-# Descriptors.
-
-
-@pytest.mark.parametrize("options", [{}, {"network": True}, {"profile": "strict"}], ids=str)
-def test_only_three_descriptors_are_open(person: Person, options: dict[str, object]) -> None:
-    program = "for n in $(seq 0 4096); do test -e /proc/$$/fd/$n && echo $n; done"
-    assert person.run(program, **options).stdout.text.split() == ["0", "1", "2"]
-
-
-def test_the_three_descriptors_lead_nowhere(person: Person) -> None:
-    result = person.run("for n in 0 1 2; do readlink /proc/$$/fd/$n; done")
-    first, *others = result.stdout.text.split()
-    assert first == "/dev/null"
-    assert all(name.startswith("pipe:") for name in others)
-
-
-def test_signals_are_as_for_any_program(person: Person) -> None:
-    # An ignored signal is inherited: the command could not be ended, or would not end, by it.
-    result = person.run("grep -E '^Sig(Ign|Blk)' /proc/self/status")
-    for line in result.stdout.text.splitlines():
-        mask = int(line.split()[1], 16)
-        for number in (signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
-            assert not mask & 1 << (number - 1)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -12,9 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_here import cli_here
 from conftest import ROOT, Person, make_person
 
 from ollmsandbox.errors import OllmSandboxError, ProfileError, ProjectError
+from ollmsandbox.project.recorder import Mode, Recorder
 
 LIBRARY = """
 #include <stdio.h>
@@ -202,12 +203,20 @@ def test_a_second_person_s_files_are_told_apart(tmp_path: Path) -> None:
         assert person.run("stat -c %a ~").stdout.text == f"{mode:o}\n"
 
 
-def changed(person: Person, command: str, *options: str) -> dict[str, tuple[set[str], str]]:
-    """Flags and state of each change, as the command line tells them."""
-    done = person.cli("run", "--json", *options, "-c", command)
-    document = json.loads(done.stdout)
-    assert not document["errors"], document["errors"]
-    return {each["path"]: (set(each["flags"]), each["state"]) for each in document["changes"]}
+def changed(
+    person: Person, command: str, mode: Mode = Mode.AUTO
+) -> dict[str, tuple[set[str], str]]:
+    """Flags and state of each change."""
+    recorder = Recorder(str(person.project), person.paths, mode=mode, command=command)
+    person.run(command, keeper=recorder)
+    report = recorder.report
+    if report is None:
+        return {}
+    assert not report.errors, report.errors
+    return {
+        item.change.path: ({flag.value for flag in item.change.flags}, item.state.value)
+        for item in report.changes
+    }
 
 
 def held(person: Person, command: str) -> set[str]:
@@ -285,10 +294,10 @@ def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str
     # The next command has it all the same.
     shown = person.run(f"ls -d {' '.join(waiting)} 2>&1").stdout.text
     assert shown.split() == sorted(waiting) or ".git/hooks" not in " ".join(waiting)
-    assert person.cli("discard").returncode == 0
+    assert cli_here(person, "discard").returncode == 0
     assert not use_git(person)
     # What was discarded does not come back with the rest.
-    assert "Traceback" not in person.cli("apply").stderr
+    assert "Traceback" not in cli_here(person, "apply").stderr
     assert not use_git(person)
 
 
@@ -298,7 +307,7 @@ def test_git_would_run_it_once_the_person_said_yes(
 ) -> None:
     # Else the test above would prove nothing.
     assert held(person, PLANTS[plant])
-    done = person.cli("apply")
+    done = cli_here(person, "apply")
     assert done.returncode == 0, done.stdout
     assert use_git(person)
 
@@ -349,7 +358,7 @@ def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
     plant += f"; git -C {name} config core.bare false; git -C {name} config core.worktree ."
     assert f"{name}/HEAD" in held(person, plant)
     assert not use_git(person, person.project / name)
-    assert person.cli("apply").returncode == 0
+    assert cli_here(person, "apply").returncode == 0
     assert use_git(person, person.project / name)
     # Now it is one, and what leads git in it waits.
     attack = f"echo x >>{name}/config; {HOOK} >{name}/hooks/post-commit; echo x >{name}/note"
@@ -363,9 +372,9 @@ def test_a_repository_is_deleted(person: Person, checkout: Path) -> None:
     assert found["file"][1] == "applied"
     assert found[".git/config"][1] == found[".git"][1] == "pending"
     assert "conflict" not in {state for _, state in found.values()}
-    assert person.cli("apply").returncode == 0
+    assert cli_here(person, "apply").returncode == 0
     assert not (checkout / ".git").exists()
-    assert person.cli("undo").returncode == 0
+    assert cli_here(person, "undo").returncode == 0
     assert (checkout / ".git" / "config").exists()
 
 
@@ -400,29 +409,34 @@ def test_what_can_be_run_is_marked(person: Person) -> None:
     found = changed(person, "echo x >new; chmod +x new tool; echo x >was; mv tool moved; touch no")
     marked = {path for path, (flags, _) in found.items() if "executable" in flags}
     assert marked == {"new", "moved"}
-    assert "can be run" in person.cli("changes").stdout
+    assert "can be run" in cli_here(person, "changes").stdout
 
 
-@pytest.mark.parametrize(
-    "target",
-    ["~", "~/other", "/etc", "..", "../other", "a/../../other", "sub/../../x", "/proc/self/cwd/.."],
+OUTSIDE = (
+    *("~", "~/other", "/etc", "..", "../other", "a/../../other", "sub/../../x"),
+    "/proc/self/cwd/..",
 )
-def test_links_that_lead_outside_are_marked(person: Person, target: str) -> None:
-    found = changed(person, f"mkdir sub; ln -s {target} sub/../link; ln -s sub/x fine")
-    assert found["link"] == ({"leaves-project"}, "applied")
+
+
+def test_links_that_lead_outside_are_marked(person: Person) -> None:
+    made = [f"ln -s {target} sub/../link{n}" for n, target in enumerate(OUTSIDE)]
+    found = changed(person, f"mkdir sub; ln -s sub/x fine; {'; '.join(made)}")
+    for number, target in enumerate(OUTSIDE):
+        assert found[f"link{number}"] == ({"leaves-project"}, "applied"), target
     assert found["fine"] == (set(), "applied")
-    assert "leads out of the project" in person.cli("changes").stdout
+    shown = cli_here(person, "changes").stdout
+    assert shown.count("leads out of the project") == len(OUTSIDE)
 
 
-@pytest.mark.parametrize("mode", ["auto", "review"])
-def test_a_link_made_by_a_command_opens_nothing_to_the_next(person: Person, mode: str) -> None:
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW], ids=lambda mode: str(mode.value))
+def test_a_link_made_by_a_command_opens_nothing_to_the_next(person: Person, mode: Mode) -> None:
     other = person.home / "other"
     other.mkdir()
     (other / "file").write_text("mine\n")
-    changed(person, f"ln -s {other} link; ln -s {person.home} home", "--apply", mode)
+    changed(person, f"ln -s {other} link; ln -s {person.home} home", mode)
     for _ in range(2):
         attack = "echo evil >link/file; echo evil >link/new; echo evil >home/new; rm -r link/file"
-        assert changed(person, attack, "--apply", mode) == {}
+        assert changed(person, attack, mode) == {}
         assert [path.name for path in other.iterdir()] == ["file"]
     assert (other / "file").read_text() == "mine\n"
     assert not (person.home / "new").exists()
@@ -440,6 +454,5 @@ def test_an_agreed_folder_that_became_a_link(person: Person) -> None:
     shutil.rmtree(person.home / "agreed")
     (person.home / "agreed").symlink_to(person.home / "precious")
     assert changed(person, "echo evil >link/file") == {}
-    done = person.cli("undo")
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in cli_here(person, "undo").stderr
     assert list((person.home / "precious").iterdir()) == []

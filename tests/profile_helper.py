@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Profiles that a person wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ollmsandbox.sandbox import profile_file
+from ollmsandbox.sandbox.profile import Profile
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    file = folder / f"{name}.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def load(folder: Path, text: str, name: str = "mine") -> Profile:
+    write(folder, name, text)
+    return profile_file.load(name, folder)
