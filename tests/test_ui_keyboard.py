@@ -10,7 +10,7 @@ import pytest
 from conftest import Person
 from gi.repository import Gtk
 from ui_helper import Screen, all_of, spin_until, texts
-from window_helper import card_that, finish, press, program, says, wait_until, window_of
+from window_helper import buttons, card_that, finish, press, program, says, wait_until, window_of
 
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui import sidebar_controller
@@ -20,6 +20,7 @@ from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.focus_keeper import FocusKeeper
 from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.shortcuts import show_shortcuts
+from ollmsandbox.ui.sidebar_rows import SessionRow
 from ollmsandbox.ui.window import Window
 
 FORWARD, BACKWARD = Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD
@@ -109,10 +110,37 @@ def test_a_deleted_session_comes_back_with_a_key(screen: Screen, person: Person)
         # There is no composer to go to, but the way in.
         assert not window.get_action_enabled("win.compose")
         assert _focus(window) is window.welcome.tour_button
-        assert application.get_accels_for_action("win.undo-delete") == ["<Control>z"]
-        window.activate_action("win.undo-delete", None)
+        # In a text, the key undoes what was typed.
+        assert window.sidebar.search.grab_focus() and not _press_undo(window)
+        window.welcome.focus()
+        assert _press_undo(window) and not _press_undo(window)
         wait_until(lambda: window.chat.session is not None)
         assert _session(window).id == session.id and not undo.get_enabled()
+
+
+def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        both: list[str] = []
+        for _number in range(2):
+            window.open_project(str(person.project))
+            wait_until(lambda: window.chat.session and window.chat.session.id not in both)
+            finish(_session(window).conversation.run("true"))
+            both.append(_session(window).id)
+        wait_until(lambda: len(_listed(window)) == 2)
+        window.sidebar.listbox.get_row_at_index(1).grab_focus()  # type: ignore[union-attr]
+        for session_id in both:
+            window.sidebar.emit("delete-session", session_id)
+            wait_until(lambda gone=session_id: gone not in _listed(window))  # type: ignore[misc]
+            # Whoever deletes one in the list stays there.
+            wait_until(lambda: window.get_focus() and _focus(window).is_ancestor(window.sidebar))
+        wait_until(lambda: "Undo" in buttons(window.toasts))
+        press(window.toasts, "Undo")
+        wait_until(lambda: window.chat.session is not None)
+        assert _session(window).id == both[0]
+        window.sidebar.focus()
+        assert _press_undo(window)
+        wait_until(lambda: _session(window).id == both[1])
 
 
 def test_each_shortcut_is_listed_with_its_keys(screen: Screen, person: Person) -> None:
@@ -130,10 +158,11 @@ def test_a_project_that_was_moved_is_located(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = person.home / "moved"
+    chosen = [str(new), str(person.home / "nowhere")]
 
     async def choose(_window: Gtk.Window, title: str) -> str:
         assert title == "Where Is project Now?"
-        return str(new)
+        return chosen.pop()
 
     monkeypatch.setattr(sidebar_controller, "choose_folder", choose)
     with program(person) as application:
@@ -146,6 +175,10 @@ def test_a_project_that_was_moved_is_located(
         wait_until(lambda: says(window.sidebar, "The folder is not there"))
         # What is being revealed can be pressed a moment later.
         wait_until(lambda: window.chat.missing.get_child_revealed())
+        # The wrong one: it is said, and all is as before.
+        press(window.chat.missing, "Locate…")
+        wait_until(lambda: says(window, "is not a folder"))
+        assert _session(window) is session
         press(window.chat.missing, "Locate…")
         wait_until(lambda: window.chat.session is not None and _session(window).project == str(new))
         assert _session(window).id == session.id
@@ -182,6 +215,21 @@ def _open(window: Window, project: Path) -> OpenSession:
     window.open_project(str(project))
     wait_until(lambda: window.chat.session is not None)
     return _session(window)
+
+
+def _listed(window: Window) -> list[str]:
+    return [row.item.id for row in all_of(window.sidebar, SessionRow)]
+
+
+def _press_undo(window: Window) -> bool:
+    """Whether the window has a use for it, where a text that has the focus has none."""
+    for keys in window.observe_controllers():
+        for one in keys if isinstance(keys, Gtk.ShortcutController) else ():
+            assert isinstance(one, Gtk.Shortcut)
+            trigger, action = one.get_trigger(), one.get_action()
+            if trigger is not None and action is not None and trigger.to_string() == "<Control>z":
+                return action.activate(Gtk.ShortcutActionFlags(0), window, None)
+    raise AssertionError("there is no such key")
 
 
 def _focus(window: Window) -> Gtk.Widget:

@@ -148,6 +148,26 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
             assert "sk-secret" not in file.read_text()
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_the_end_of_a_trial_takes_the_keyboard_from_nobody(room: Room, goes_on: bool) -> None:
+    with Replay({"/v1/models": Reply([b'{"object": "list", "data": []}'])}) as server:
+        connection = Connection("mine", Kind.OPENAI, server.address)
+        dialog = ConnectionDialog(room.window, room.desk.connections, connection)
+        dialog.present()
+        dialog.test_button.grab_focus()
+        wait_until(dialog.test_button.has_focus)
+        press(dialog, "Test")
+        wait_until(lambda: not dialog.test_button.get_sensitive())
+        if goes_on:
+            dialog.name.grab_focus()
+        wait_until(lambda: says(dialog, "It answers, but has no models."))
+        wait_until(dialog.test_button.get_sensitive)
+        focus = dialog.get_focus()
+        assert focus is not None
+        assert focus.is_ancestor(dialog.name) if goes_on else focus is dialog.test_button
+        dialog.close()
+
+
 def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
     dialog = ConnectionDialog(room.window, room.desk.connections, Connection("", Kind.OLLAMA, ""))
     dialog.present()

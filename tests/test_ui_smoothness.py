@@ -9,9 +9,10 @@ import weakref
 from collections.abc import Iterator
 
 import pytest
-from gi.repository import GLib
-from ui_helper import Screen, spin_until
+from gi.repository import GLib, Gtk
+from ui_helper import Screen, all_of, spin_until
 
+from ollmsandbox.ui.markdown_view import MarkdownView
 from ollmsandbox.ui.smoothness import Sweeper, keep_smooth
 from ollmsandbox.ui.turns import is_late
 
@@ -64,6 +65,15 @@ def test_everything_is_not_looked_through_while_much_is_made(collector: None) ->
     assert knot() is not None
 
 
+def test_everything_is_looked_through_at_last_though_there_is_no_quiet(collector: None) -> None:
+    keep_smooth(lambda: 0)
+    gc.set_threshold(100, 10, gc.get_threshold()[2])
+    knot = old_knot()
+    kept = [[number] for number in range(400_000)]
+    assert len(kept) == 400_000
+    assert knot() is None
+
+
 def test_what_comes_after_something_long_in_one_turn_is_late(screen: Screen) -> None:
     found: list[bool] = []
 
@@ -82,3 +92,19 @@ def test_what_comes_after_something_long_in_one_turn_is_late(screen: Screen) -> 
     GLib.idle_add(second)
     spin_until(lambda: len(found) == 2)
     assert found[1]
+
+
+def test_text_appears_and_is_freed_though_every_turn_is_a_long_one(screen: Screen) -> None:
+    def dawdle() -> bool:
+        began = GLib.get_monotonic_time()
+        while GLib.get_monotonic_time() < began + 3000:
+            pass
+        return GLib.SOURCE_CONTINUE
+
+    busy = GLib.timeout_add(0, dawdle)
+    view = MarkdownView("")
+    view.append("one\n\ntwo")
+    spin_until(lambda: all_of(view, Gtk.TextView) and len(all_of(view, Gtk.Label)) == 1)
+    view.take_down()
+    spin_until(lambda: not all_of(view, Gtk.Label))
+    GLib.source_remove(busy)

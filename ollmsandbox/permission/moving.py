@@ -5,16 +5,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .request import Answer
 from .rules import Rule, Target, What
 from .store import RuleStore
 
 
-def move_rules(store: RuleStore, old: str, new: str) -> None:
-    """Both are folders of the project, with links resolved."""
+def copy_rules(store: RuleStore, old: str, new: str) -> list[Rule]:
+    """Both are folders of the project, with links resolved. Returns the rules of the old one: to
+    be removed when all else is moved, so that at no time one that forbids is missing."""
+    store.check()
     before = [rule for rule in store.rules() if rule.key.project == old]
-    for rule in before:
-        store.add(_moved(rule, old, new))
-    store.remove(before)
+    for rule in sorted(before, key=lambda rule: rule.answer.allows):
+        moved = _moved(rule, old, new)
+        # To add it would take away what forbids the same there.
+        if not rule.answer.allows or store.find(moved.key) is not Answer.DENY_ALWAYS:
+            store.add(moved)
+    return before
 
 
 def _moved(rule: Rule, old: str, new: str) -> Rule:

@@ -58,6 +58,12 @@ class RuleStore:
         with self._mutex:
             return self._load().rules
 
+    def check(self) -> None:
+        """Raises if there is a file, but what is in it is not known."""
+        with self._mutex:
+            if trouble := self._load().trouble:
+                raise OllmSandboxError(trouble)
+
     def find(self, key: Key) -> Answer | None:
         """Where rules contradict each other, the one that forbids holds."""
         answers = {rule.answer for rule in self.rules() if rule.key == key}

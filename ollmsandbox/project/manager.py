@@ -98,7 +98,8 @@ class ProjectManager:
         return self.add_project(path)
 
     def missing(self, project: Project) -> bool:
-        return not os.path.isdir(project.path)
+        """Also if a link is in its place, which leads to where it is now."""
+        return not os.path.isdir(project.path) or os.path.realpath(project.path) != project.path
 
     @property
     def active_project(self) -> Project | None:

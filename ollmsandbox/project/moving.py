@@ -10,38 +10,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 from .. import N_
 from ..errors import ProjectError
-from ..paths import Paths, make_folder, write_atomically
+from ..paths import Paths, write_atomically
 from .journal import Journal, project_lock
 from .kept import layer_in
 from .manager import AnyPath, ProjectManager
 from .models import ChatSession, FoundLink, Project, Run
 
+# In the folder of what waits: which layer is of which folder.
+_LAYERS = "map.json"
+
 
 def move_project(manager: ProjectManager, project: Project, folder: AnyPath) -> Project:
     """Its folder is `folder` now. The old one is gone."""
-    paths, old, new = manager.paths, project.path, os.path.realpath(folder)
-    if os.path.isdir(old):
-        raise ProjectError(
-            N_("{folder} is still there."),
-            N_("Open the other folder as a project of its own."),
-            folder=old,
-        )
-    if not os.path.isdir(new):
-        raise ProjectError(
-            N_("{path} is not a folder."), N_("Choose a folder that is there."), path=new
-        )
+    paths, old, new = manager.paths, project.path, _check_folders(manager, project, folder)
     with project_lock(paths, old), project_lock(paths, new):
-        if _is_cut_off(paths, old):
-            raise ProjectError(
-                N_("A command in {folder} was cut off, and its changes are not in order yet."),
-                N_("Put the folder back and start the program, then move it again."),
-                folder=old,
-            )
-        other = _other(manager, project, new)
+        other = _check(manager, project, new)
         _move_pending(paths, old, new)
         _move_versions(manager, project, new)
         with contextlib.suppress(FileNotFoundError):
@@ -52,6 +40,49 @@ def move_project(manager: ProjectManager, project: Project, folder: AnyPath) -> 
     moved = manager.find_project(new)
     assert moved is not None
     return moved
+
+
+def check_move(manager: ProjectManager, project: Project, folder: AnyPath) -> str:
+    """Whether it can be moved; nothing is changed yet. Returns the path that it will have."""
+    new = _check_folders(manager, project, folder)
+    with project_lock(manager.paths, project.path), project_lock(manager.paths, new):
+        _check(manager, project, new)
+    return new
+
+
+def _check_folders(manager: ProjectManager, project: Project, folder: AnyPath) -> str:
+    old, new = project.path, os.path.realpath(folder)
+    if not manager.missing(project):
+        raise ProjectError(
+            N_("{folder} is still there."),
+            N_("Open the other folder as a project of its own."),
+            folder=old,
+        )
+    if not os.path.isdir(new):
+        raise ProjectError(
+            N_("{path} is not a folder."), N_("Choose a folder that is there."), path=new
+        )
+    return new
+
+
+def _check(manager: ProjectManager, project: Project, new: str) -> Project | None:
+    """Returns the project that the new folder is by now, if it is."""
+    paths, old = manager.paths, project.path
+    if _is_cut_off(paths, old):
+        raise ProjectError(
+            N_("A command in {folder} was cut off, and its changes are not in order yet."),
+            N_("Put the folder back and start the program, then move it again."),
+            folder=old,
+        )
+    other = _other(manager, project, new)
+    # If nothing waits at the old place, what waits at the new one was moved before a kill.
+    if paths.pending(old).is_dir() and _holds_more(paths.pending(new)):
+        raise ProjectError(
+            N_("Changes of another project, which was in {folder} before, still wait there."),
+            N_("Give the folder another name, and choose it again."),
+            folder=new,
+        )
+    return other
 
 
 def _is_cut_off(paths: Paths, project: str) -> bool:
@@ -72,7 +103,7 @@ def _other(manager: ProjectManager, project: Project, new: str) -> Project | Non
     other = manager.find_project(new)
     if other is None or other.id == project.id:
         return None
-    if manager.last_run(other) is not None or _waits(manager.paths.pending(new)):
+    if manager.last_run(other) is not None:
         raise ProjectError(
             N_("{folder} is a project already, with changes of its own."),
             N_("Remove one of the two from the list."),
@@ -81,24 +112,26 @@ def _other(manager: ProjectManager, project: Project, new: str) -> Project | Non
     return other
 
 
-def _waits(pending: Path) -> bool:
-    return any(pending.glob("overlay*"))
+def _holds_more(pending: Path) -> bool:
+    """Than the names of layers."""
+    with contextlib.suppress(FileNotFoundError):
+        return any(entry.name != _LAYERS for entry in pending.iterdir())
+    return False
 
 
 def _move_pending(paths: Paths, old: str, new: str) -> None:
     there, here = paths.pending(old), paths.pending(new)
-    if not there.is_dir():
-        return
-    layers = there / "map.json"
+    layers = here / _LAYERS
+    if there.is_dir():
+        layers.unlink(missing_ok=True)
+        # Instead of the one that is empty now, if there is one.
+        os.rename(there, here)
+    # Also if it was moved before a kill.
     with contextlib.suppress(FileNotFoundError):
         known: dict[str, str] = json.loads(layers.read_text(encoding="utf-8"))
         moved = {name: new if root == old else root for name, root in known.items()}
-        write_atomically(layers, json.dumps(moved), durably=True)
-    (here / "map.json").unlink(missing_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        here.rmdir()
-    make_folder(here.parent)
-    os.rename(there, here)
+        if moved != known:
+            write_atomically(layers, json.dumps(moved), durably=True)
 
 
 def _move_versions(manager: ProjectManager, project: Project, new: str) -> None:
@@ -126,12 +159,34 @@ def _move_records(
             " AND run_id IN (SELECT id FROM run WHERE project_id = ?)",
             (new_name, old_name, project.id),
         )
-        below = old_name.rstrip(b"/") + b"/"
-        connection.execute(
-            "UPDATE filerecord SET path = CAST(? || substr(path, ?) AS BLOB)"
-            " WHERE project_id = ? AND substr(path, 1, ?) = ?",
-            (new_name.rstrip(b"/") + b"/", len(below) + 1, project.id, len(below), below),
-        )
+        _move_file_records(connection, project.id, _inside(old_name), _inside(new_name))
         Project.update(path=new, name=os.path.basename(new) or new).where(
             Project.id == project.id
         ).execute()
+
+
+def _inside(folder: bytes) -> bytes:
+    return folder.rstrip(b"/") + b"/"
+
+
+def _move_file_records(
+    connection: sqlite3.Connection, project_id: int, old: bytes, new: bytes
+) -> None:
+    """If one folder lies in the other, a new name may be another file's old one. So all of them
+    become relative first, as no name is otherwise."""
+    connection.execute(
+        "UPDATE filerecord SET path = substr(path, ?)"
+        " WHERE project_id = ? AND substr(path, 1, ?) = ?",
+        (len(old) + 1, project_id, len(old), old),
+    )
+    relative = "project_id = ? AND substr(path, 1, 1) <> x'2f'"
+    # What was known of a file outside, in whose place there is one of the project now.
+    connection.execute(
+        "DELETE FROM filerecord WHERE project_id = ? AND path IN"
+        f" (SELECT CAST(? || path AS BLOB) FROM filerecord WHERE {relative})",
+        (project_id, new, project_id),
+    )
+    connection.execute(
+        f"UPDATE filerecord SET path = CAST(? || path AS BLOB) WHERE {relative}",
+        (new, project_id),
+    )

@@ -40,7 +40,6 @@ _SHORTCUTS = {
     "win.show-help-overlay": ["<Control>question"],
     "win.toggle-changes": ["F9", "<Control><Shift>c"],
     "win.back": ["<Alt>Left"],
-    "win.undo-delete": ["<Control>z"],
     "win.stop": ["<Control>period"],
     "win.compose": ["<Control>l"],
     "win.next-question": ["<Control>j"],

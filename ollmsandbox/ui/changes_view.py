@@ -161,6 +161,9 @@ class ChangesView(Gtk.Box):
         self.empty.set_title(_("Nothing Found") if text else _("No Changes Yet"))
         self.lists.set_visible_child_name("runs" if runs else "empty")
         self._go_to_wanted()
+        # One that is not there gets it no more, whenever it comes back.
+        if self._focus_run is not None and self._focus_run[0] not in {run.id for run in runs}:
+            self._focus_run = None
 
     async def _grow(self) -> None:
         more = True
@@ -188,7 +191,7 @@ class ChangesView(Gtk.Box):
         if isinstance(shown, RunItem):
             row = RunRow(shown, weakly(self._act_on_run), weakly(self._fold))
             if self._focus_run is not None and shown.data.id == self._focus_run[0]:
-                row.connect("map", _focus_on, self._focus_run[1])
+                row.connect("map", _focus_once, self._focus_run[1])
                 self._focus_run = None
         else:
             assert isinstance(shown, FileItem)
@@ -333,12 +336,20 @@ class ChangesView(Gtk.Box):
         self._tasks.start(discard())
 
 
-def _focus_on(row: RunRow, verbs: bool) -> None:
+def _focus_once(row: RunRow, verbs: bool) -> None:
     """Unless the person went elsewhere meanwhile."""
+    row.disconnect_by_func(_focus_once)
     window = row.get_root()
     focus = window.get_focus() if isinstance(window, Gtk.Window) else None
     if focus is None or focus.is_ancestor(row.get_ancestor(ChangesView) or row):
+        # Later: the list is being laid out, and would scroll meanwhile.
+        GLib.timeout_add(0, _focus_on, row, verbs)
+
+
+def _focus_on(row: RunRow, verbs: bool) -> bool:
+    if row.get_mapped():
         row.focus(verbs=verbs)
+    return GLib.SOURCE_REMOVE
 
 
 def _name_around(row: RunRow | FileRow) -> None:

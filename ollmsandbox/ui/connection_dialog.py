@@ -98,7 +98,8 @@ class ConnectionDialog(Adw.Window):
             self.result.set_subtitle(text if count else _("It answers, but has no models."))
         finally:
             self.test_button.set_sensitive(True)
-            if had_focus:
+            # Unless the person went elsewhere meanwhile.
+            if had_focus and self.get_focus() is None:
                 self.test_button.grab_focus()
 
     async def _save(self) -> None:

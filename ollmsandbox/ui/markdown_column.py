@@ -50,7 +50,11 @@ class MarkdownColumn(Gtk.Box):
 
     def do_snapshot(self, snapshot: Gtk.Snapshot) -> None:
         top, bottom = self._in_sight()
-        for index in range(bisect_left(self._blocks, top, key=self._bottom), len(self._blocks)):
+        count = len(self._blocks)
+        # What is being written stands last, and has no place while there is nothing of it.
+        if count and not self._blocks[-1].get_visible():
+            count -= 1
+        for index in range(bisect_left(self._blocks, top, hi=count, key=self._bottom), count):
             widget = self._blocks[index]
             self.snapshot_child(widget, snapshot)
             if self._bottom(widget) > bottom:

@@ -20,7 +20,7 @@ from .markdown_blocks import build
 from .markdown_column import MarkdownColumn
 from .markdown_inline import clean
 from .markdown_stream import Splitter
-from .turns import is_late
+from .turns import Patience, is_late
 from .weakly import weakly
 
 # Pieces that come within this time are shown together.
@@ -41,6 +41,7 @@ class MarkdownView(Adw.Bin):
         self._column = MarkdownColumn()
         self.set_child(self._column)
         self._source = 0
+        self._patience = Patience()
         self._start()
         if text:
             self.set_text(text)
@@ -89,11 +90,14 @@ class MarkdownView(Adw.Bin):
         self._source = GLib.timeout_add(_PAUSE, self._take_down)
 
     def _take_down(self) -> bool:
+        if self._patience.waits():
+            return GLib.SOURCE_CONTINUE
         end = time.monotonic() + _SLICE / 2
-        while not is_late() and self._column.take_last():
-            if time.monotonic() >= end:
+        while self._column.take_last():
+            if is_late() or time.monotonic() >= end:
                 return GLib.SOURCE_CONTINUE
-        return self._column.get_first_child() is not None
+        self._source = 0
+        return GLib.SOURCE_REMOVE
 
     def _start(self) -> None:
         self._pieces: list[str] = []
@@ -111,7 +115,8 @@ class MarkdownView(Adw.Bin):
 
     def _turn(self) -> bool:
         self._source = 0
-        if is_late() or self._work(_SLICE):
+        # There may be many like this one, which have all waited.
+        if self._patience.waits() or self._work(_SLICE / 4 if is_late() else _SLICE):
             self._schedule(_PAUSE)
         return GLib.SOURCE_REMOVE
 

@@ -8,10 +8,13 @@ from gettext import gettext as _
 
 from gi.repository import GObject
 
+from .. import N_
 from ..chat.desk import Desk
 from ..chat.providers.connections import TOUR
 from ..chat.stored import SessionInfo
-from ..errors import OllmSandboxError
+from ..errors import OllmSandboxError, ProjectError
+from ..paths import real_path
+from ..project.models import Project
 from ..project.recorder import Mode
 from ..tools.workbench import Workbench
 from .model_choice import ModelChoice
@@ -57,6 +60,9 @@ class Sessions(GObject.Object):
 
     async def new(self, project: str | None) -> OpenSession:
         """Or one in which nothing was said yet."""
+        if project is not None:
+            # As it will be known by.
+            project = real_path(project)
         for session in self.open_ones:
             if session.project == project and not session.entries.get_n_items():
                 return session
@@ -94,31 +100,41 @@ class Sessions(GObject.Object):
                 await self.close(session.id)
 
         def remove() -> None:
-            manager = self._desk.manager
-            project = manager.find_project(path)
-            if project is not None:
-                manager.remove_project(project)
+            self._desk.manager.remove_project(self._project(path))
 
-        await asyncio.to_thread(remove)
-        self.emit("changed")
+        try:
+            await asyncio.to_thread(remove)
+        finally:
+            self.emit("changed")
+
+    async def check_move(self, path: str, folder: str) -> None:
+        """Raises if the project cannot be moved there. Nothing is changed or closed yet."""
+
+        def check() -> None:
+            from ..project.moving import check_move
+
+            check_move(self._desk.manager, self._project(path), folder)
+
+        self._check_idle(path)
+        await asyncio.to_thread(check)
 
     async def move_project(self, path: str, folder: str) -> str:
         """Its folder is elsewhere now; all that is known of it goes along. Returns its new path."""
+        self._check_idle(path)
         for session in self.open_ones:
             if session.project == path:
                 await self.close(session.id)
 
         def move() -> str:
             # Here, because it is seldom needed.
-            from ..permission.moving import move_rules
-            from ..project.moving import move_project
+            from ..permission.moving import copy_rules
+            from ..project.moving import check_move, move_project
 
-            manager = self._desk.manager
-            project = manager.find_project(path)
-            if project is None:
-                return path
+            manager, rules = self._desk.manager, self._desk.rules
+            project = self._project(path)
+            before = copy_rules(rules, path, check_move(manager, project, folder))
             moved = move_project(manager, project, folder)
-            move_rules(self._desk.rules, path, moved.path)
+            rules.remove(before)
             return moved.path
 
         try:
@@ -143,6 +159,23 @@ class Sessions(GObject.Object):
         session.connection, session.model_name = connection, model
         session.conversation.use_model(self._choice.model(connection, model), connection)
         session.emit("state-changed")
+
+    # --- projects ------------------------------------------------------------------------------
+
+    def _project(self, path: str) -> Project:
+        """By the path that it is known by: a folder on the way there may be a link by now."""
+        for project in self._desk.manager.projects():
+            if project.path == path:
+                return project
+        raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
+
+    def _check_idle(self, path: str) -> None:
+        if any(session.is_busy for session in self.open_ones if session.project == path):
+            raise ProjectError(
+                N_("A turn in {folder} is not over."),
+                N_("Stop it, or wait for its end."),
+                folder=path,
+            )
 
     # --- opening -------------------------------------------------------------------------------
 

@@ -40,12 +40,17 @@ class SidebarController:
         self._show = show
         self._shown: OpenSession | None = None
         self._is_refreshing = self._is_stale = False
-        # The session that can be brought back, as long as there is talk of it.
-        self._deleted = ""
-        self._undelete = Gio.SimpleAction.new("undo-delete", None)
+        # The sessions that can be brought back, each as long as there is talk of it.
+        self._deleted: dict[str, Adw.Toast] = {}
+        self._undelete = Gio.SimpleAction.new("undo-delete", GLib.VariantType.new("s"))
         self._undelete.set_enabled(False)
         self._undelete.connect("activate", weakly(self._on_undelete))
         window.add_action(self._undelete)
+        keys = Gtk.ShortcutController()
+        on_undo_key = weakly(self._on_undo_key)
+        undo = Gtk.CallbackAction.new(lambda *_args: bool(on_undo_key()))
+        keys.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string("<Control>z"), undo))
+        window.add_controller(keys)
         wishes: tuple[tuple[str, Callable[..., object]], ...] = (
             ("open-session", self._on_open_session),
             ("new-session", self._on_new_session),
@@ -119,13 +124,18 @@ class SidebarController:
             folder = await choose_folder(self._window, title)
             if folder is None:
                 return
+            await self._sessions.check_move(path, folder)
             shown = self._shown if self._shown and self._shown.project == path else None
+            has_talk = shown is not None and await self._sessions.title(shown.id)
             if shown is not None:
                 self._show(None)
-            moved = await self._sessions.move_project(path, folder)
-            if shown is not None and await self._sessions.title(shown.id):
-                await self.open_session(shown.id)
-            else:
+            try:
+                moved = await self._sessions.move_project(path, folder)
+            finally:
+                # Moved or not.
+                if shown is not None and has_talk:
+                    await self.open_session(shown.id)
+            if not has_talk:
                 await self.new_session(moved)
 
         self._tasks.start(locate())
@@ -154,24 +164,38 @@ class SidebarController:
             # With a key as well: to go there with Tab would take longer than it is shown.
             toast = Adw.Toast(title=_("The session was deleted."), button_label=_("_Undo"))
             toast.set_action_name("win.undo-delete")
+            toast.set_action_target_value(GLib.Variant.new_string(session_id))
             toast.set_timeout(_TIME_TO_UNDO)
             toast.connect("dismissed", weakly(self._on_dismissed), session_id)
-            self._deleted = session_id
+            self._deleted[session_id] = toast
             self._undelete.set_enabled(True)
             self._toasts.add_toast(toast)
 
         self._tasks.start(delete())
 
     def _on_dismissed(self, _toast: Adw.Toast, session_id: str) -> None:
-        # There may be talk of another one by now.
-        if self._deleted == session_id:
-            self._undelete.set_enabled(False)
+        self._deleted.pop(session_id, None)
+        self._undelete.set_enabled(bool(self._deleted))
 
-    def _on_undelete(self, *_args: object) -> None:
+    def _on_undelete(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
+        self._bring_back(target.get_string())
+
+    def _on_undo_key(self) -> bool:
+        """The last one. In a text, the key is for what was typed."""
+        focus = self._window.get_focus()
+        is_text = isinstance(focus, Gtk.Editable | Gtk.TextView) and focus.get_editable()
+        if is_text or not self._deleted:
+            return False
+        session_id, toast = list(self._deleted.items())[-1]
+        self._bring_back(session_id)
+        toast.dismiss()
+        return True
+
+    def _bring_back(self, session_id: str) -> None:
         async def undelete() -> None:
             await self._sessions.undelete(session_id)
             await self.open_session(session_id)
 
-        session_id = self._deleted
-        self._undelete.set_enabled(False)
-        self._tasks.start(undelete())
+        # Not twice: its button can be pressed while it goes away.
+        if self._deleted.pop(session_id, None) is not None:
+            self._tasks.start(undelete())

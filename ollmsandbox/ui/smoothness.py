@@ -17,7 +17,7 @@ _TURN = 0.001
 _QUIET = 30
 # All objects are looked through after so many looks at the younger ones: in a quiet moment, or,
 # if there never is one, at last.
-_OFTEN_ENOUGH, _AT_LAST = 10, 1000
+_OFTEN_ENOUGH, _AT_LAST = 10, 100
 
 
 class Sweeper:

@@ -295,7 +295,10 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._show_title())
         if session is None:
             self.flap.set_reveal_flap(False)
-            self.welcome.focus()
+            focus = self.get_focus()
+            # Who deletes one in the list may go on there.
+            if self.welcome.get_mapped() and not (focus and focus.is_ancestor(self.sidebar)):
+                self.welcome.focus()
             return
         self.leaflet.set_visible_child_name("content")
         self.chat.focus_composer()
