@@ -15,7 +15,7 @@ from probe_helper import REAL, VERSION, fake, first_in_path, look
 from ollmsandbox.errors import SandboxError
 from ollmsandbox.sandbox import probe as probe_module
 from ollmsandbox.sandbox.bubble import Bubble
-from ollmsandbox.sandbox.probe import find_surroundings
+from ollmsandbox.sandbox.surroundings import find_surroundings
 
 
 def missed(person: Person) -> set[str]:

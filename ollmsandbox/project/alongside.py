@@ -60,11 +60,11 @@ class Alongside:
         self._is_waited_for = False
 
     @classmethod
-    def send(cls, errand: Errand, roots: Iterable[str]) -> Alongside | None:
+    def send(cls, errand: Errand, writable: Iterable[str]) -> Alongside | None:
         """None if there cannot be one: a program that a command can change is not started."""
         needed = (sys.executable, peewee.__file__, __file__)
         places = [*needed, *map(real_path, needed)]
-        if any(is_below(path, root) for path in places for root in roots):
+        if any(is_below(path, folder) for path in places for folder in writable):
             return None
         try:
             return cls(errand)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..paths import Paths
+from ..paths import Paths, real_path
 from ..sandbox.overlay import Overlay, clock_offset, leftovers
 from . import backup, kept, pending, records
 from .apply import Applier
@@ -265,7 +265,8 @@ class Settling:
         from .clerk import Errand
 
         errand = Errand(self._paths, project.id, overlay.folder, layer, os.getpid())
-        alongside = Alongside.send(errand, overlay.overlay_map.values())
+        writable = (*overlay.overlay_map.values(), real_path(self._paths.playground))
+        alongside = Alongside.send(errand, writable)
         if alongside:
             # It writes back for both, in the end.
             self._manager.store.write_back_later()

@@ -5,14 +5,13 @@ the words of an error message: both differ between releases."""
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import select
 import stat
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from gettext import gettext
 from pathlib import Path
@@ -21,13 +20,13 @@ from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..paths import Paths, make_folder, real_path, write_atomically
 from . import layer, remedies, seccomp
-from .host import MountPoint, below, in_any, mount_table
+from .host import MountPoint, below, mount_table
 from .launch import scope_for
 from .mounts import Layered, Overlaid, OverlayMount, OverlayWay
 from .records import record
 from .starter_client import Order, shared_starter
+from .surroundings import find_program, find_surroundings, key_for, versions_of
 
-_VERSION = 6
 _PROGRAMS = ("bwrap", "systemd-run")
 _PATIENCE = 5.0
 _TRY_AGAIN = 600.0
@@ -115,7 +114,7 @@ def probe(
     question = (path, flatpak, places, writable, tuple(mounts))
     if not fresh and question in _answered:
         files, versions, found = _answered[question]
-        if versions == _versions(files):
+        if versions == versions_of(files):
             return found
     programs = _programs(environ, writable)
     file = _answer_file(paths, environ, programs, mounts)
@@ -123,7 +122,7 @@ def probe(
     if found.can_wrap and found.overlay is not OverlayWay.NONE:
         files = (*filter(None, programs.values()), str(file))
         _answered.clear()
-        _answered[question] = files, _versions(files), found
+        _answered[question] = files, versions_of(files), found
     return found
 
 
@@ -143,7 +142,7 @@ def _answer_file(
     programs: Mapping[str, str],
     mounts: Sequence[MountPoint],
 ) -> Path:
-    return paths.cache / f"probe-{_key(paths, environ, programs, mounts)}.json"
+    return paths.cache / f"probe-{key_for(paths, environ, programs, mounts)}.json"
 
 
 # What this program asked last, so that the next run need not read the file again.
@@ -178,46 +177,6 @@ def _look(
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
     return found
-
-
-def _versions(files: Iterable[str]) -> list[object]:
-    """A file's change is seen by its time and size."""
-    facts: list[object] = []
-    for path in files:
-        with contextlib.suppress(OSError):
-            found = os.stat(path)
-            facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
-    return facts
-
-
-def find_program(name: str, environ: Mapping[str, str], writable: Sequence[str]) -> str:
-    """The program's full path, "" if there is none.
-
-    Not from relative folders of the PATH, which lead into whatever folder is current; not from
-    folders that commands can write, nor by a link that leads there; nor from other projects,
-    which were writable when it was their turn.
-    """
-    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder, name)
-        if not folder.startswith("/") or not os.access(path, os.X_OK) or not os.path.isfile(path):
-            continue
-        real = os.path.realpath(folder), os.path.realpath(path)
-        if not any(in_any(r, writable) or _in_a_project(r) for r in real):
-            return path
-    return ""
-
-
-def _in_a_project(path: str) -> bool:
-    """A checkout, or an environment made for one."""
-    if os.getuid() != 0 and not os.access(os.path.dirname(path), os.W_OK):
-        return False  # none of this person's commands can have written there
-    while path != "/":
-        path = os.path.dirname(path)
-        if any(
-            os.path.lexists(f"{path}/{mark}") for mark in (".git", "pyvenv.cfg", "package.json")
-        ):
-            return True
-    return False
 
 
 def _is_mounted_below(folder: str) -> bool:
@@ -409,39 +368,6 @@ class _Probe:
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout if done.returncode == 0 else None
-
-
-def find_surroundings(environ: Mapping[str, str]) -> str:
-    if environ.get("FLATPAK_ID") or os.path.exists("/.flatpak-info"):
-        return "flatpak"
-    with contextlib.suppress(OSError):
-        first = Path("/proc/1/comm").read_text(encoding="utf-8", errors="replace").strip()
-        if first == "bwrap":
-            return "bubblewrap"
-    if os.path.exists("/run/.containerenv") or os.path.exists("/.dockerenv"):
-        return "container"
-    if environ.get("container"):
-        return "container"
-    return "host"
-
-
-def _key(
-    paths: Paths,
-    environ: Mapping[str, str],
-    programs: Mapping[str, str],
-    mounts: Sequence[MountPoint],
-) -> str:
-    """Everything the answer rests on."""
-    facts: list[object] = [_VERSION, os.getuid(), os.uname().release, find_surroundings(environ)]
-    with contextlib.suppress(OSError):
-        facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-    facts += _versions(filter(None, programs.values()))
-    with contextlib.suppress(OSError):
-        home = paths.real_home
-        below_home = {mount.path for mount in mounts if below(mount.path, home)}
-        facts += [home, os.stat(home).st_dev, *sorted(below_home)]
-    facts += [str(base) for base in paths.runtime_candidates]
-    return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _from_json(found: dict[str, object]) -> Capabilities:
