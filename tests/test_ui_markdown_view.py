@@ -203,11 +203,8 @@ def test_a_text_can_be_replaced_while_it_is_being_built(screen: Screen) -> None:
     assert texts(view) == ["short"]
 
 
-def test_what_is_out_of_sight_is_not_drawn(screen: Screen) -> None:
-    view = MarkdownView("\n\n".join(f"Paragraph {n}" for n in range(200)))
-    scroller = Gtk.ScrolledWindow(child=view)
-    window = screen.show(scroller, 400, 300)
-    spin_until(lambda: view.is_settled)
+def watch_drawing(view: MarkdownView) -> list[Gtk.Widget]:
+    """What of it is drawn from now on."""
     drawn: list[Gtk.Widget] = []
     column = view.get_child()
     assert column is not None
@@ -216,6 +213,15 @@ def test_what_is_out_of_sight_is_not_drawn(screen: Screen) -> None:
         drawn.append(child)
 
     column.snapshot_child = note  # type: ignore[method-assign]
+    return drawn
+
+
+def test_what_is_out_of_sight_is_not_drawn(screen: Screen) -> None:
+    view = MarkdownView("\n\n".join(f"Paragraph {n}" for n in range(200)))
+    scroller = Gtk.ScrolledWindow(child=view)
+    window = screen.show(scroller, 400, 300)
+    spin_until(lambda: view.is_settled)
+    drawn = watch_drawing(view)
     adjustment = scroller.get_vadjustment()
     spin_until(lambda: adjustment.get_upper() > 4000)
     adjustment.set_value(3000)
@@ -236,14 +242,7 @@ def test_what_is_in_sight_is_drawn_while_code_is_being_written(screen: Screen, c
     spin_until(lambda: all_of(view, CodeBlock) and not tail.get_visible())
     view.append("code\n" * 100)
     spin_until(lambda: one_of(view, CodeBlock).text.count("code") == 101)
-    drawn: list[Gtk.Widget] = []
-    column = view.get_child()
-    assert column is not None
-
-    def note(child: Gtk.Widget, snapshot: Gtk.Snapshot) -> None:
-        drawn.append(child)
-
-    column.snapshot_child = note  # type: ignore[method-assign]
+    drawn = watch_drawing(view)
     draw_frames(window)
     adjustment = scroller.get_vadjustment()
     adjustment.set_value(adjustment.get_upper())

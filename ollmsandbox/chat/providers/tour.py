@@ -153,20 +153,21 @@ def _delete_asked(result: str) -> Sentence:
     return Sentence(text, network=_about_network(result))
 
 
-def _goodbye_asked(result: str) -> Sentence:
+def _about_file(result: str) -> Sentence:
     # Translators: another sentence follows, hence the space.
-    last = Sentence(N_("You kept the old file. ") if _denied(result) else "")
+    return Sentence(N_("You kept the old file. ") if _denied(result) else "")
+
+
+def _goodbye_asked(result: str) -> Sentence:
     text = N_(
         "{last}That was all. Where the program can make a sandbox, commands run without a "
         "question, cannot write outside the project, and what they change can be undone.\n\n"
         "To work on a project of your own, connect a model and open the project."
     )
-    return Sentence(text, last=last)
+    return Sentence(text, last=_about_file(result))
 
 
 def _goodbye(result: str) -> Sentence:
-    # Translators: another sentence follows, hence the space.
-    last = Sentence(N_("You kept the old file. ") if _denied(result) else "")
     text = N_(
         "{last}That was all. What I did:\n\n"
         "- corrected `basket.py`, so that the tests pass\n"
@@ -176,7 +177,7 @@ def _goodbye(result: str) -> Sentence:
         "Look at the changes: each can be reviewed and undone, file by file or all at once. To "
         "work on a project of your own, connect a model and open the project."
     )
-    return Sentence(text, last=last)
+    return Sentence(text, last=_about_file(result))
 
 
 def _afterwards(_result: str) -> Sentence:
