@@ -390,3 +390,56 @@ def test_a_new_width_is_for_what_is_in_sight_and_then_for_the_rest(screen: Scree
     first_out_of_sight = min(order.index(name) for name in built if name not in in_sight)
     assert all(order.index(name) < first_out_of_sight for name in in_sight)
     assert place(column, many[30]) == before
+
+
+class Restless(Gtk.Widget):
+    """Asks for another height while it is given its place, as a text does that was added to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks = False
+        self.drawn = 0
+
+    def do_measure(self, orientation: Gtk.Orientation, _for: int) -> tuple[int, int, int, int]:
+        return 50, 50, -1, -1
+
+    def do_size_allocate(self, _width: int, _height: int, _baseline: int) -> None:
+        if self.asks:
+            self.asks = False
+            self.queue_resize()
+
+    def do_snapshot(self, _snapshot: Gtk.Snapshot) -> None:
+        self.drawn += 1
+
+
+def test_a_row_that_asks_for_another_height_in_the_middle_of_it_stays_in_sight(
+    screen: Screen,
+) -> None:
+    rows = [Restless() for _ in range(30)]
+    column: LazyColumn[Restless] = LazyColumn(lambda row: row)
+    column.set_items(rows)
+    inner = Gtk.Box(hexpand=True)
+    inner.append(column)
+    column.set_hexpand(True)
+    outer = Gtk.Box()
+    outer.append(inner)
+    screen.show(outer, 400, 400)
+    spin_until(lambda: rows[-1].drawn)
+    column.get_vadjustment().set_value(300)
+    draw_frames(column, 3)
+    seen_rows = [row for row in rows if column.is_in_view(row)]
+    for row in seen_rows:
+        row.asks = True
+        row.queue_allocate()
+        around = row.get_parent()
+        assert around is not None
+        around.queue_allocate()
+    # A pane slides in beside it, and somebody scrolls.
+    outer.queue_allocate()
+    column.get_vadjustment().set_value(290)
+    draw_frames(outer, 3)
+    assert not any(row.asks for row in seen_rows)
+    for row in seen_rows:
+        before = row.drawn
+        row.queue_draw()
+        spin_until(lambda row=row, before=before: row.drawn > before, 20)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import gc
-import sys
+import threading
 import weakref
 from collections.abc import Iterator
 
@@ -12,6 +12,7 @@ import pytest
 from gi.repository import GLib, Gtk
 from ui_helper import Screen, all_of, spin_until
 
+from ollmsandbox.ui import smoothness
 from ollmsandbox.ui.markdown_view import MarkdownView
 from ollmsandbox.ui.smoothness import Sweeper, keep_smooth
 from ollmsandbox.ui.turns import is_late
@@ -29,49 +30,84 @@ class Knot:
 @pytest.fixture
 def collector() -> Iterator[None]:
     """As it was before, in the end."""
-    thresholds, turn = gc.get_threshold(), sys.getswitchinterval()
     gc.collect()
     yield
-    gc.set_threshold(*thresholds)
-    sys.setswitchinterval(turn)
+    gc.enable()
     gc.unfreeze()
 
 
-def old_knot() -> weakref.ref[Knot]:
-    """Has been there for so long that only a look at everything finds it."""
+def knot_of_age(generation: int) -> weakref.ref[Knot]:
+    """Python has looked at it so often already."""
     knot = Knot()
-    for _ in range(20):
-        gc.collect(1)
+    for younger in range(generation):
+        gc.collect(younger)
     return weakref.ref(knot)
 
 
-def test_everything_is_looked_through_when_nothing_was_drawn(collector: None) -> None:
+def much() -> list[list[int]]:
+    return [[number] for number in range(2 * gc.get_threshold()[0])]
+
+
+def test_what_only_holds_itself_is_freed_by_the_main_thread_alone(
+    screen: Screen, collector: None
+) -> None:
+    keep_smooth(lambda: 0)
+    knot = knot_of_age(0)
+    threads: set[int] = set()
+
+    def watch(phase: str, _info: dict[str, int]) -> None:
+        threads.add(threading.get_ident())
+
+    def work() -> None:
+        kept = [Knot() for _ in range(100_000)]
+        assert kept
+
+    gc.callbacks.append(watch)
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert threads == set()
+        spin_until(lambda: knot() is None)
+        assert threads == {threading.main_thread().ident}
+    finally:
+        gc.callbacks.remove(watch)
+
+
+def test_everything_is_looked_through_when_nothing_was_drawn_for_long(collector: None) -> None:
+    gc.disable()
     drawn = 1
     sweeper = Sweeper(lambda: drawn)
-    knot = old_knot()
-    assert sweeper.look() is GLib.SOURCE_CONTINUE
+    knot = knot_of_age(2)
+    for _ in range(20):
+        gc.collect(1)
+    sweeper.sweep(1000)
     drawn = 2
-    sweeper.look()
+    sweeper.sweep(1031)
     assert knot() is not None
-    sweeper.look()
+    sweeper.sweep(1032)
+    assert knot() is not None
+    sweeper.sweep(1062)
     assert knot() is None
 
 
-def test_everything_is_not_looked_through_while_much_is_made(collector: None) -> None:
-    keep_smooth(lambda: 0)
-    knot = old_knot()
-    kept = [[number] for number in range(200_000)]
-    assert len(kept) == 200_000
-    assert knot() is not None
-
-
-def test_everything_is_looked_through_at_last_though_there_is_no_quiet(collector: None) -> None:
-    keep_smooth(lambda: 0)
-    gc.set_threshold(100, 10, gc.get_threshold()[2])
-    knot = old_knot()
-    kept = [[number] for number in range(400_000)]
-    assert len(kept) == 400_000
-    assert knot() is None
+def test_everything_is_looked_through_at_last_though_there_is_no_quiet(
+    collector: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smoothness, "_AT_LAST", 50)
+    gc.disable()
+    frames = iter(range(10_000_000))
+    sweeper = Sweeper(lambda: next(frames))
+    knot = knot_of_age(2)
+    looks = 0
+    while knot() is not None:
+        kept = much()
+        assert kept and sweeper.sweep(float(looks))
+        del kept
+        looks += 1
+        assert looks < 10_000
+    # Not often, either.
+    assert looks > 500
 
 
 def test_what_comes_after_something_long_in_one_turn_is_late(screen: Screen) -> None:

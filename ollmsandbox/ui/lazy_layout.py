@@ -62,7 +62,7 @@ class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject h
         self._vadjustment = adjustment
         if adjustment is not None:
             self._value_handler = adjustment.connect("value-changed", weakly(self._on_value))
-            self.queue_allocate()
+            self._lay_out_anew()
 
     @property
     def value(self) -> float:
@@ -72,13 +72,13 @@ class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject h
 
     def follow_end(self) -> None:
         self.following = True
-        self.queue_allocate()
+        self._lay_out_anew()
 
     def hold(self, row: Row, above: float = 0.0) -> None:
         """Brings it to the upper edge."""
         self.following = False
         self._anchor, self._above = row, above
-        self.queue_allocate()
+        self._lay_out_anew()
 
     def let_go(self, row: Row) -> None:
         """Before it is removed."""
@@ -106,10 +106,16 @@ class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject h
         self.following = value >= end - (1 if upwards else _NEAR)
         if not self.following:
             self._hold_what_is_seen()
-        self.queue_allocate()
+        self._lay_out_anew()
         self.emit("moved")
 
     # --- the layout ------------------------------------------------------------------------------
+
+    def _lay_out_anew(self) -> None:
+        """Not by queue_allocate(), which leaves out what is around this if that stays as large as
+        it was. A text asks for another height while it is given its place: that would stick to
+        those left out, and GTK would draw none of them."""
+        self.queue_resize()
 
     def do_get_request_mode(self) -> Gtk.SizeRequestMode:
         return Gtk.SizeRequestMode.CONSTANT_SIZE
@@ -139,7 +145,7 @@ class LazyLayout(Gtk.Widget, Gtk.Scrollable):  # type: ignore[misc]  # GObject h
             return any(True for _row in self._misfits())
         for row in self._misfits():
             self.measure_row(row, self._width)
-            self.queue_allocate()
+            self._lay_out_anew()
             if time.monotonic() >= end:
                 return True
         return False
