@@ -206,6 +206,17 @@ def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
         except BaseException:
             os.unlink(new.name)
             raise
+    if durably:
+        flush(file.parent)
+
+
+def flush(place: str | os.PathLike[str]) -> None:
+    """A file or a folder, to the disk itself."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _make_private(folder: Path) -> bool:

@@ -18,7 +18,7 @@ from ollmsandbox.sandbox.overlay import Overlay, Root, clock_offset, leftovers
 
 
 def left_in(cache: Path) -> list[str]:
-    return [name for name in os.listdir(cache) if name.startswith(("overlay-", "untouched-"))]
+    return [name for name in os.listdir(cache) if name.startswith(("overlay-", "done-"))]
 
 
 def made(tmp_path: Path) -> Overlay:
@@ -52,12 +52,12 @@ def test_what_could_not_be_removed_is_removed_at_the_next_look(tmp_path: Path) -
     overlay = made(tmp_path)
     overlay.set_aside()
     cache = tmp_path / "cache"
-    assert left_in(cache) == [f"untouched-{overlay.run_id}"]
+    assert left_in(cache) == [f"done-{overlay.run_id}"]
     # As long as somebody is about to remove it, it is left to them.
-    assert list(leftovers(cache)) == []
+    assert list(leftovers(cache, print)) == []
     assert left_in(cache)
     overlay.release()
-    assert list(leftovers(cache)) == []
+    assert list(leftovers(cache, print)) == []
     assert left_in(cache) == []
 
 
@@ -69,6 +69,62 @@ def test_what_is_there_against_all_expectation_is_removed_too(tmp_path: Path) ->
     assert left_in(tmp_path / "cache") == []
 
 
+@pytest.mark.parametrize("what", ["journal.json", "upper/overlay1/earlier version"])
+def test_what_holds_something_and_cannot_be_read_is_left_alone_and_told(
+    tmp_path: Path, what: str
+) -> None:
+    """As a power cut may leave it: a file is there, and empty."""
+    overlay = made(tmp_path)
+    Path(overlay.folder, "map.json").write_text("")
+    Path(overlay.folder, what).write_text("the only one")
+    overlay.release()
+    told: list[str] = []
+    assert list(leftovers(tmp_path / "cache", told.append)) == []
+    assert told == [overlay.folder]
+    assert Path(overlay.folder, what).read_text() == "the only one"
+
+
+def test_what_was_never_whole_and_holds_nothing_is_removed(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    Path(overlay.folder, "map.json").write_text("")
+    overlay.release()
+    assert list(leftovers(tmp_path / "cache", pytest.fail)) == []
+    assert left_in(tmp_path / "cache") == []
+
+
+def test_a_run_that_ends_just_when_it_is_looked_at_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overlay = made(tmp_path)
+    overlay.release()
+
+    def read(*_given: object) -> Overlay:
+        overlay.cleanup()
+        raise FileNotFoundError(overlay.folder)
+
+    monkeypatch.setattr(Overlay, "_read", read)
+    before = os.listdir("/proc/self/fd")
+    assert list(leftovers(tmp_path / "cache", pytest.fail)) == []
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_a_power_cut_in_the_middle_of_applying_finds_the_map_on_the_disk(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        flushed.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    person.run("echo new > file")
+    assert flushed.index("map.json") < next(
+        number for number, name in enumerate(flushed) if name.startswith(".journal.json-")
+    )
+
+
 # --- whose process lives -------------------------------------------------------------------------
 
 
@@ -77,9 +133,9 @@ def test_a_run_whose_process_lives_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as process:
         overlay.note_process(process.pid)
         overlay.release()
-        assert list(leftovers(tmp_path / "cache")) == []
+        assert list(leftovers(tmp_path / "cache", print)) == []
         process.kill()
-    (found,) = leftovers(tmp_path / "cache")
+    (found,) = leftovers(tmp_path / "cache", print)
     assert found.run_id == overlay.run_id
     found.cleanup()
 
@@ -92,7 +148,7 @@ def test_a_process_that_is_dead_and_not_yet_asked_for_does_not_live(tmp_path: Pa
         overlay.release()
         process.send_signal(signal.SIGKILL)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        (found,) = leftovers(tmp_path / "cache")
+        (found,) = leftovers(tmp_path / "cache", print)
         assert found.run_id == overlay.run_id
         found.cleanup()
     finally:
@@ -105,7 +161,7 @@ def test_a_process_that_was_gone_when_it_was_noted_does_not_live(tmp_path: Path)
     process.wait()
     overlay.note_process(process.pid)
     overlay.release()
-    (found,) = leftovers(tmp_path / "cache")
+    (found,) = leftovers(tmp_path / "cache", print)
     assert found.run_id == overlay.run_id
     found.cleanup()
 

@@ -144,7 +144,8 @@ def _half(note: Path) -> Path:
 
 
 def read_modes(note: Path) -> dict[str, int]:
-    with contextlib.suppress(FileNotFoundError):
+    # One that a power cut has left empty tells nothing.
+    with contextlib.suppress(FileNotFoundError, ValueError):
         return {str(path): int(mode) for path, mode in json.loads(note.read_text()).items()}
     return {}
 

@@ -13,18 +13,18 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from .. import N_, trees
 from ..errors import SandboxError
-from ..paths import make_folder
+from ..paths import flush, make_folder
 from .records import record
 
 _PREFIX = "overlay-"
-# Nobody wrote there, and it is being removed.
-_UNTOUCHED = "untouched-"
+# Nothing there is needed, and it is being removed.
+_DONE = "done-"
 _MAP = "map.json"
 _PROCESS = "process"
 _GONE = "gone"
@@ -110,6 +110,11 @@ class Overlay:
                 why=error.strerror,
             ) from error
 
+    def make_durable(self) -> None:
+        """Before anything is moved out of it: after a power cut it has to be found again."""
+        for place in (f"{self.folder}/{_MAP}", self.folder):
+            flush(place)
+
     def note_process(self, pid: int) -> None:
         """For who finds the folder after we were killed: as long as that process lives, so may
         others of the run."""
@@ -132,17 +137,16 @@ class Overlay:
     def cleanup(self) -> None:
         """Remove everything. What is still needed was moved out before."""
         with contextlib.suppress(FileNotFoundError):
-            # First: without it nobody takes up again what is half removed.
-            os.unlink(f"{self.folder}/{_MAP}")
-        with contextlib.suppress(FileNotFoundError):
+            # First: nobody takes up again what is half removed.
+            self.set_aside()
             if not self._remove_quickly():
                 trees.empty(Path(self.folder))
                 os.rmdir(self.folder)
         self.release()
 
     def set_aside(self) -> None:
-        """Nobody wrote there: it only has to be removed, and nobody has to wait for that."""
-        folder = f"{os.path.dirname(self.folder)}/{_UNTOUCHED}{self.run_id}"
+        """It only has to be removed, and nobody has to wait for that."""
+        folder = f"{os.path.dirname(self.folder)}/{_DONE}{self.run_id}"
         os.rename(self.folder, folder)
         self.folder = folder
 
@@ -165,6 +169,7 @@ class Overlay:
                 os.rmdir(f"{self.folder}/{folder}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self.folder}/{_PROCESS}")
+            os.unlink(f"{self.folder}/{_MAP}")
             os.rmdir(self.folder)
         except OSError:
             return False
@@ -188,8 +193,11 @@ class Overlay:
     def _write(self, name: str, text: str) -> None:
         # Plainly: a file object takes longer to make than this takes to write.
         descriptor = os.open(f"{self.folder}/{name}", _NEW, 0o600)
+        left = text.encode()
         try:
-            os.write(descriptor, text.encode())
+            # A disk that is nearly full takes a part, and says at the next one that it is.
+            while left:
+                left = left[os.write(descriptor, left) :]
         finally:
             os.close(descriptor)
 
@@ -205,10 +213,11 @@ class Overlay:
         return overlay
 
 
-def leftovers(cache: Path) -> Iterator[Overlay]:
-    """Overlays of programs that were killed, locked for us now; the caller cleans them up."""
+def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Overlay]:
+    """Overlays of programs that were killed, locked for us now; the caller cleans them up. One that
+    holds something and does not say what is left alone, and told."""
     try:
-        names = [name for name in os.listdir(cache) if name.startswith((_PREFIX, _UNTOUCHED))]
+        names = [name for name in os.listdir(cache) if name.startswith((_PREFIX, _DONE))]
     except FileNotFoundError:
         return
     for name in sorted(names):
@@ -222,15 +231,33 @@ def leftovers(cache: Path) -> Iterator[Overlay]:
             os.close(lock)
             continue
         try:
-            if name.startswith(_UNTOUCHED):
+            if name.startswith(_DONE):
                 raise FileNotFoundError(folder)
             yield Overlay._read(cache, name.removeprefix(_PREFIX), lock)
         except (OSError, ValueError, KeyError, TypeError):
-            # Killed before the map was whole, when no command had been started; or when nothing
-            # was to be done but to remove it.
-            trees.empty(Path(folder))
-            os.rmdir(folder)
+            if name.startswith(_DONE) or not _holds_something(folder):
+                # Killed before the map was whole, when no command had been started; or when
+                # nothing was to be done but to remove it, which its owner may just have done.
+                with contextlib.suppress(FileNotFoundError):
+                    trees.empty(Path(folder))
+                    os.rmdir(folder)
+            else:
+                unreadable(folder)
             os.close(lock)
+
+
+def _holds_something(folder: str) -> bool:
+    """What a command wrote, or what was to be done with it."""
+    try:
+        if set(os.listdir(folder)) - {_MAP, _PROCESS, "upper", "work"}:
+            return True
+        upper = f"{folder}/upper"
+        return any(os.listdir(f"{upper}/{name}") for name in os.listdir(upper))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # A folder that a command has closed: there was a command.
+        return True
 
 
 def clock_offset() -> int:
