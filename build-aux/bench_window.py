@@ -236,6 +236,8 @@ def report_first_frame(window: object, is_ready: Callable[[], bool]) -> None:
 
 
 def open_program() -> None:
+    # As it does itself, before it loads anything.
+    gc.disable()
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
     from ollmsandbox.ui.smoothness import keep_smooth

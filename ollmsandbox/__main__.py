@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,8 @@ def main(application_id: str = "", translations: str = "") -> int:
     """The launcher knows under which id it was installed, and where its translations are."""
     arguments = sys.argv[1:]
     if wants_window(arguments, os.environ):
+        # What is loaded now stays, and need not be looked through again and again. See smoothness.
+        gc.disable()
         from .ui.translations import speak
 
         # Before all that is imported next: some of it has texts already.

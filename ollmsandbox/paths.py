@@ -71,6 +71,11 @@ class Paths:
     def database(self) -> Path:
         return self.data / "ollmsandbox.db"
 
+    @property
+    def unclaimed(self) -> Path:
+        """Says that changes may wait that a new database does not know."""
+        return self.data / "ollmsandbox.db-new"
+
     def pending(self, project: str) -> Path:
         """Where changes to a project wait. Named after its path, so that it is found without
         asking the database."""

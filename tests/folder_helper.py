@@ -43,3 +43,8 @@ def write(project: Path, *names: str, text: str = "") -> None:
         file = project / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+
+
+def make(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path

@@ -60,6 +60,7 @@ def test_doctor_says_what_is_missing_and_what_to_do(person: Person) -> None:
     assert found["bwrap"] == ""
 
 
+@pytest.mark.anybody
 def test_doctor_has_colours_only_on_a_terminal(person: Person) -> None:
     def on_terminal() -> str:
         ours, theirs = pty.openpty()
@@ -94,6 +95,7 @@ def test_doctor_leaves_nothing_behind(person: Person) -> None:
     assert os.listdir(person.playground) == []
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("folder", ["/", "/usr", "/usr/bin"])
 def test_doctor_works_from_a_folder_that_can_be_no_project(person: Person, folder: str) -> None:
     done = person.cli("doctor", cwd=folder)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import FakeTool, Part, ScriptedModel, Usage
-from test_conversation import check_pairs
+from turn_helper import check_pairs
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation

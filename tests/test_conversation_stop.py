@@ -163,6 +163,53 @@ def test_while_several_commands_run(person: Person) -> None:
     loop.run(main())
 
 
+def test_one_command_alone_and_the_turn_goes_on(person: Person) -> None:
+    seconds = f"94{uuid.uuid4().int % 10**9}"
+    go = "until [ -e ~/playground/go ]; do sleep 0.05; done"
+
+    async def main() -> None:
+        calls = [
+            call(id="1", command=f"echo a > a.txt; echo ready; sleep {seconds}"),
+            call(id="2", command=f"echo ready; {go}; echo b > b.txt"),
+        ]
+        async with opened(person, model := ScriptedModel(calls)) as scene:
+            turn = asyncio.ensure_future(scene.conversation.say("go"))
+            await scene.listening.until(lambda: len(scene.listening.of(Output)) >= 2)
+            # Not twice, nor one that is unknown.
+            for call_id in ("1", "1", "9"):
+                scene.conversation.stop_call(call_id)
+            await scene.listening.until(lambda: scene.listening.of(CallEnded))
+            assert scene.conversation.state is State.RUNNING
+            await scene.listening.until(lambda: not with_words("sleep", seconds))
+            (person.playground / "go").touch()
+            assert (await turn).end is End.DONE
+            answers = [m.text for m in model.seen[1] if m.role is Role.TOOL]
+            assert answers[0].startswith(STOPPED)
+            assert "a.txt" in answers[0]
+            assert not answers[1].startswith(STOPPED)
+            assert len(scene.listening.of(CallEnded)) == 2
+            assert {file.name for file in person.project.iterdir()} == {"a.txt", "b.txt"}
+
+    loop.run(main())
+
+
+def test_the_turn_while_one_command_is_being_stopped(person: Person) -> None:
+    async def main() -> None:
+        calls = [call(id="1", command="echo a > a.txt; echo ready; sleep 95431")]
+        async with opened(person, ScriptedModel(calls)) as scene:
+            turn = asyncio.ensure_future(scene.conversation.say("go"))
+            await scene.listening.until(lambda: scene.listening.of(Output))
+            scene.conversation.stop_call("1")
+            await scene.conversation.stop()
+            assert (await turn).end is End.STOPPED
+            assert len(scene.listening.of(CallEnded)) == 1
+            await goes_on(scene)
+            await scene.conversation.close()
+            assert (person.project / "a.txt").exists()
+
+    loop.run(main())
+
+
 def test_the_persons_own_command(person: Person) -> None:
     seconds = f"96{uuid.uuid4().int % 10**9}"
 

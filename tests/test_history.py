@@ -177,12 +177,12 @@ def test_a_deleted_session_can_be_brought_back(history: History) -> None:
         history.undelete(session_id)
 
 
-def test_a_session_outlives_its_project(history: History, person: Person) -> None:
+def test_a_session_of_a_removed_project_is_still_of_that(history: History, person: Person) -> None:
     session_id = begin(history, project=person.project)
     project = history.manager.find_project(person.project)
     assert project is not None
     history.manager.remove_project(project)
-    assert history.load(session_id).info.project == ""
+    assert history.load(session_id).info.project == str(person.project)
 
 
 @pytest.mark.parametrize(

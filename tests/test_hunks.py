@@ -117,6 +117,29 @@ def test_one_part_is_undone_and_that_can_be_undone_too(person: Person, review: R
     assert file.read_text() == by_hand
 
 
+def test_an_undone_part_is_known_as_such_and_comes_back(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    run, item = change(person, review, NEW, Mode.AUTO)
+    assert rewriting.parts_since(review.manager, run, item) == {}
+    first, second, third = parts(review, run, item)
+    rewriting.undo_hunks(review.manager, run, item, [second])
+    undone = NEW.replace("line 14\n", "line 14\nline 15\n")
+    assert file.read_text() == undone
+    change(person, review, by_hand := undone.replace("changed 3\n", "by hand\n"), Mode.AUTO)
+    assert rewriting.parts_since(review.manager, run, item) == {
+        first: hunks.Standing.CHANGED,
+        second: hunks.Standing.TAKEN_BACK,
+        third: hunks.Standing.THERE,
+    }
+    for part in (first, third):
+        with pytest.raises(OllmSandboxError, match="in the meantime"):
+            rewriting.redo_hunks(review.manager, run, item, [part])
+    rewriting.redo_hunks(review.manager, run, item, [second])
+    assert file.read_text() == by_hand.replace("line 15\n", "")
+    assert rewriting.parts_since(review.manager, run, item)[second] is hunks.Standing.THERE
+
+
 def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)

@@ -3,113 +3,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import ROOT, Person, given_time
-from private_bus import Bus, private_bus, service_on
-from tool_helper import Agent
+from portal_helper import Flatpak, children_of, hiding, portal, wait_until
 
 from ollmsandbox import loop
-from ollmsandbox.errors import DeniedError, SandboxError, WorkingDirError
+from ollmsandbox.errors import DeniedError, WorkingDirError
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.sandbox import profile_file
-from ollmsandbox.sandbox.inner import InnerRunner
-from ollmsandbox.sandbox.portal import PortalError
 from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.result import Result, Stop
+from ollmsandbox.sandbox.result import Stop
 
 pytestmark = pytest.mark.anybody
-
-PORTAL = ROOT / "tests" / "flatpak_portal.py"
-
-
-class Flatpak:
-    """A person in a Flatpak, with a portal on a bus of their own."""
-
-    def __init__(self, person: Person, bus: Bus, service: subprocess.Popen[str]) -> None:
-        self.person = person
-        self.bus = bus
-        self.service = service
-        self.questions: list[str] = []
-        self.answer = True
-        self.environ = {"FLATPAK_ID": "org.example.App", "DBUS_SESSION_BUS_ADDRESS": bus.address}
-        # Seconds that no other process sleeps for.
-        self.mark = f"100.{uuid.uuid4().int}"
-
-    async def _ask(self, question: str) -> bool:
-        await asyncio.sleep(0)
-        self.questions.append(question)
-        return self.answer
-
-    def runner(self, **options: Any) -> InnerRunner:
-        options.setdefault("timeout", 60)
-        options.setdefault("ask", self._ask)
-        environ = {**self.person.environ, **self.environ}
-        return InnerRunner(self.person.project, environ=environ, **options)
-
-    def run(self, command: str | Sequence[str], **options: Any) -> Result:
-        return loop.run(self.runner(**options).exec(command))
-
-    def agent(self, answer: Answer = Answer.ALLOW) -> Agent:
-        agent = Agent(self.person, environ=self.environ)
-        agent.asker.answer = answer
-        return agent
-
-    def lose(self, what: str) -> None:
-        if what == "bus":
-            self.bus.kill()
-        elif what == "portal":
-            self.service.kill()
-            self.service.wait()
-        else:
-            for pid in children_of(self.service.pid):
-                os.killpg(pid, signal.SIGKILL)
-            wait_until(lambda: not children_of(self.service.pid))
-
-    def sleeping(self) -> list[str]:
-        """The processes with the mark that are still there."""
-        return [pid for pid in os.listdir("/proc") if pid.isdecimal() and self._is_marked(pid)]
-
-    def _is_marked(self, pid: str) -> bool:
-        try:
-            return Path("/proc", pid, "cmdline").read_bytes() == f"sleep\0{self.mark}\0".encode()
-        except OSError:
-            return False
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def wait_until(is_so: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-@contextmanager
-def portal(person: Person, *faults: str) -> Iterator[Flatpak]:
-    with private_bus() as bus, service_on(bus, PORTAL, str(person.home), *faults) as service:
-        yield Flatpak(person, bus, service)
-
-
-@pytest.fixture
-def flatpak(person: Person) -> Iterator[Flatpak]:
-    with portal(person) as found:
-        yield found
 
 
 def test_what_is_allowed_runs(flatpak: Flatpak) -> None:
@@ -198,15 +108,6 @@ def test_it_starts_where_it_is_told_if_that_is_there(flatpak: Flatpak) -> None:
 # --- its end -----------------------------------------------------------------------------------
 
 
-def hiding(flatpak: Flatpak, then: str) -> str:
-    """Leaves a process behind that hides from signals, from its group and from its parent."""
-    return (
-        "trap '' TERM INT HUP; mkfifo begun; "
-        f"(setsid sh -c 'echo >begun; exec sleep {flatpak.mark}' &) ; read x <begun; "
-        f"rm begun; echo begun; {then}"
-    )
-
-
 def test_a_time_out_keeps_the_output_and_ends_the_whole_tree(flatpak: Flatpak) -> None:
     command = hiding(flatpak, "sleep 60")
     result = given_time(lambda s: flatpak.run(command, timeout=s), lambda r: r.stdout.text)
@@ -275,94 +176,6 @@ loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
         wait_until(flatpak.sleeping)
         ours.kill()
     wait_until(lambda: not flatpak.sleeping())
-
-
-# --- no portal ---------------------------------------------------------------------------------
-
-FAULTS = {
-    "refuse": "refuses: Not for you.",
-    "old": "too old",
-    "blind": "cannot let the processes",
-    "broken": "did not begin: cannot make a sandbox",
-    "forget-folders": "The project cannot be written in it.",
-    "leave-network": "The network would be open in it.",
-    "show-home": "The program's own files would be open in it.",
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_portal_that_cannot_be_relied_on_is_not_used(person: Person, fault: str) -> None:
-    with portal(person, fault) as flatpak:
-        with pytest.raises(PortalError) as caught:
-            flatpak.run("touch ran")
-        assert FAULTS[fault] in str(caught.value)
-        assert flatpak.questions == []
-        wait_until(lambda: not children_of(flatpak.service.pid))
-    assert os.listdir(person.project) == []
-
-
-def test_without_a_portal_or_a_bus_it_is_said(person: Person) -> None:
-    with private_bus() as bus:
-        agent = Agent(person, environ={"FLATPAK_ID": "x", "DBUS_SESSION_BUS_ADDRESS": bus.address})
-        agent.run("touch ran")
-    agent.run("touch ran")
-    agent.bench.environ = {**agent.bench.environ, "DBUS_SESSION_BUS_ADDRESS": ""}
-    agent.run("touch ran")
-    told = [request.sees[-1] for request in agent.asked]
-    assert "The Flatpak portal refuses: " in told[0]
-    assert "The session bus cannot be reached: " in told[1]
-    assert told[2] == "There is no session bus, and so no Flatpak portal."
-    assert os.listdir(person.project) == []
-
-
-@pytest.mark.parametrize("what", ["bus", "portal"])
-def test_a_portal_that_goes_away_ends_the_command(flatpak: Flatpak, what: str) -> None:
-    async def lose(_data: bytes) -> None:
-        flatpak.lose(what)
-
-    command = flatpak.runner().exec(hiding(flatpak, "sleep 60"), sinks=Sinks(stdout=lose))
-    with pytest.raises(SandboxError, match="was lost, and the command was ended"):
-        loop.run(command)
-    assert not flatpak.sleeping()
-
-
-@pytest.mark.parametrize("what", ["bus", "portal", "sandbox"])
-def test_nothing_runs_if_the_sandbox_is_gone_by_the_time_of_the_answer(
-    flatpak: Flatpak, what: str
-) -> None:
-    async def answer_late(_question: str) -> bool:
-        flatpak.lose(what)
-        sandbox = runner._sandbox
-        assert sandbox is not None
-        if what != "sandbox":
-            assert await sandbox._portal.exit_status() is None
-        return True
-
-    runner = flatpak.runner(ask=answer_late)
-    with pytest.raises(SandboxError, match="did not run"):
-        loop.run(runner.exec("touch ran"))
-    assert os.listdir(flatpak.person.project) == []
-
-
-def test_a_question_that_is_taken_back_leaves_no_sandbox(flatpak: Flatpak) -> None:
-    asked = asyncio.Event()
-
-    async def never(_question: str) -> bool:
-        asked.set()
-        await asyncio.sleep(1000)
-        return True
-
-    async def cancelled() -> None:
-        task = asyncio.ensure_future(flatpak.runner(ask=never).exec("touch ran"))
-        await asked.wait()
-        assert children_of(flatpak.service.pid)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    loop.run(cancelled())
-    wait_until(lambda: not children_of(flatpak.service.pid))
-    assert os.listdir(flatpak.person.project) == []
 
 
 # --- what the person is told -------------------------------------------------------------------

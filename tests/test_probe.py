@@ -97,6 +97,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(("script", "key"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_bwrap_that_does_not_work_is_noticed_and_nothing_runs(
     person: Person, programs: Path, script: str, key: str
@@ -112,6 +113,7 @@ def test_a_bwrap_that_does_not_work_is_noticed_and_nothing_runs(
     assert miss.remedy in said
 
 
+@pytest.mark.anybody
 def test_without_a_bwrap_the_package_is_named_and_nothing_runs(person: Person) -> None:
     person.environ["PATH"] = f"{person.home}/nowhere"
     assert missed(person) == {"bwrap"}
@@ -120,6 +122,7 @@ def test_without_a_bwrap_the_package_is_named_and_nothing_runs(person: Person) -
     assert "nstall" in said.partition("bubblewrap is not installed")[2]
 
 
+@pytest.mark.anybody
 def test_without_a_path_the_usual_folders_are_searched(person: Person) -> None:
     del person.environ["PATH"]
     assert look(person).can_wrap
@@ -155,6 +158,7 @@ HANGING = {
 }
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("script", HANGING.values(), ids=HANGING.keys())
 def test_a_bwrap_that_hangs_is_not_waited_for_long_and_nothing_runs(
     person: Person, programs: Path, script: str, monkeypatch: pytest.MonkeyPatch
@@ -320,6 +324,7 @@ def test_a_link_to_a_bwrap_of_the_project_is_not_used(person: Person, what: str)
 # --- surroundings ------------------------------------------------------------------------------
 
 
+@pytest.mark.anybody
 def test_in_a_flatpak_nothing_runs_and_the_way_out_is_told(person: Person) -> None:
     person.environ["FLATPAK_ID"] = "org.example.App"
     found = look(person)
@@ -330,6 +335,7 @@ def test_in_a_flatpak_nothing_runs_and_the_way_out_is_told(person: Person) -> No
     assert "Use the program outside of Flatpak" in said
 
 
+@pytest.mark.anybody
 def test_in_a_flatpak_no_bwrap_is_even_tried(person: Person, programs: Path) -> None:
     marker = person.home / "tried"
     fake(programs, f'touch "{marker}"\nexec {REAL} "$@"')
@@ -338,6 +344,7 @@ def test_in_a_flatpak_no_bwrap_is_even_tried(person: Person, programs: Path) -> 
     assert not marker.exists()
 
 
+@pytest.mark.anybody
 def test_leaving_the_flatpak_is_noticed(person: Person) -> None:
     person.environ["FLATPAK_ID"] = "org.example.App"
     assert not look(person).can_wrap
@@ -347,6 +354,7 @@ def test_leaving_the_flatpak_is_noticed(person: Person) -> None:
     assert not look(person).can_wrap
 
 
+@pytest.mark.anybody
 def test_a_container_is_recognised_by_its_variable() -> None:
     assert find_surroundings({"container": "podman"}) in ("container", "bubblewrap")
     assert find_surroundings({"FLATPAK_ID": "x", "container": "flatpak"}) == "flatpak"

@@ -7,22 +7,14 @@ import os
 import random
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 from conftest import Person
-from folder_helper import opened, recorded, scan, write
+from folder_helper import recorded, scan, write
 
 from ollmsandbox.project import ignore
 from ollmsandbox.project.folder import Folder
 from ollmsandbox.project.models import FileRecord
-
-
-@pytest.fixture
-def folder(person: Person) -> Iterator[Folder]:
-    with opened(person) as folder:
-        yield folder
-
 
 NAMES = [
     *("a", "b", "ab", "abc", "a.o", "b.o", ".hidden", "#hash", "!bang", "a b", "trail ", "x\\y"),

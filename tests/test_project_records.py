@@ -13,7 +13,6 @@ import pytest
 from conftest import Person
 
 from ollmsandbox.errors import OllmSandboxError, ProjectError
-from ollmsandbox.project import models
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.models import (
     Change,
@@ -123,7 +122,7 @@ def test_a_project_whose_folder_is_gone_is_not_active(
     assert not manager.missing(project)
 
 
-def test_a_removed_project_takes_all_that_is_known_with_it(
+def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_again(
     manager: ProjectManager, person: Person
 ) -> None:
     project = manager.add_project(person.project)
@@ -134,9 +133,12 @@ def test_a_removed_project_takes_all_that_is_known_with_it(
     Change.create(run=run, number=1, root="/", path="a", kind="added", type="file", state="applied")
     manager.remove_project(project)
     assert active(manager) is None
-    for table in models.TABLES:
-        assert table.select().count() == 0, table
-    assert person.project.is_dir()
+    assert manager.projects() == []
+    assert manager.projects(with_removed=True) == [project]
+    assert manager.add_project(person.project) == project
+    assert manager.projects() == [project]
+    assert len(manager.agreed_roots(project)) == 1
+    assert [change.path for change in manager.changes(run)] == ["a"]
 
 
 def test_an_agreement_is_kept_until_it_is_revoked(manager: ProjectManager, person: Person) -> None:

@@ -195,7 +195,7 @@ def test_ids_of_a_lost_database_are_not_used_again(person: Person) -> None:
 def test_ids_of_removed_rows_are_not_used_again(manager: ProjectManager, person: Person) -> None:
     project = manager.add_project(person.project)
     old = manager.records_for(project, ["/a"])["/a"]
-    manager.remove_project(project)
+    Project.delete().where(Project.id == project.id).execute()
     again = manager.add_project(person.project)
     assert again.id > project.id
     assert manager.records_for(again, ["/a"])["/a"] > old
@@ -277,7 +277,7 @@ def test_an_older_database_is_brought_up_to_date(
     # Each is done whole and once.
     with closing(Store(person.paths)) as store:
         assert done == [2, 3, 3]
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (5,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
@@ -293,10 +293,12 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
             plain.execute(f"DROP TABLE {table}")
         for column in ("session_id", "call_id"):
             plain.execute(f"ALTER TABLE run DROP COLUMN {column}")
+        plain.execute("ALTER TABLE project DROP COLUMN is_listed")
         plain.execute("PRAGMA user_version = 1")
     with closing(ProjectManager(person.paths)) as manager:
         [run] = manager.runs()
         assert (run.id, run.session_id, run.call_id) == ("1", "", "")
+        assert manager.projects() == [run.project]
         session = ChatSession.create(
             id="a" * 32, project=run.project, title="\udcff", created_at=1, updated_at=2
         )
@@ -304,7 +306,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         Question.create(id="q", tool="t", project=NOT_UTF_8, question="May it?", asked_at=1)
         assert manager.notices == []
     with closing(sqlite3.connect(file_of(person))) as plain:
-        assert plain.execute("PRAGMA user_version").fetchone() == (2,)
+        assert plain.execute("PRAGMA user_version").fetchone() == (3,)
 
 
 def test_what_was_said_and_asked_outlives_its_project(
@@ -316,7 +318,7 @@ def test_what_was_said_and_asked_outlives_its_project(
     Question.create(
         id="q", session_id="s", tool="t", project=project.path, question="May it?", asked_at=1
     )
-    manager.remove_project(project)
+    Project.delete().where(Project.id == project.id).execute()
     assert [(each.id, each.project) for each in ChatSession.select()] == [("s", None)]
     with pytest.raises(IntegrityError):
         ChatMessage.create(session=session, number=0, role="user", text="Twice", at=1)

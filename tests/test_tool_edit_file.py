@@ -22,11 +22,6 @@ from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.edit_file import EditFile
 
 
-@pytest.fixture
-def agent(person: Person) -> Agent:
-    return Agent(person)
-
-
 def test_an_exact_replacement(agent: Agent) -> None:
     file = agent.person.project / "a.py"
     file.write_text("one\ntwo\nthree\nfour\nfive\nsix\n")
@@ -41,6 +36,7 @@ def test_an_exact_replacement(agent: Agent) -> None:
     ]
 
 
+@pytest.mark.anybody
 def test_text_can_be_removed(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("one two")
@@ -70,6 +66,7 @@ def test_a_new_file_is_made_with_its_folders(agent: Agent) -> None:
     assert os.listdir(agent.person.project / "src/deep") == ["a.py"]
 
 
+@pytest.mark.anybody
 def test_an_empty_file_can_be_made(agent: Agent) -> None:
     assert agent.edit("empty", content="").ok
     assert (agent.person.project / "empty").read_bytes() == b""
@@ -82,6 +79,7 @@ def test_a_whole_file_is_written(agent: Agent) -> None:
     assert file.read_text() == "new\n"
 
 
+@pytest.mark.anybody
 def test_a_large_file_is_written_whole(agent: Agent) -> None:
     text = "".join(f"line {number}\n" for number in range(100_000))
     assert agent.edit("a", content=text).ok
@@ -103,6 +101,7 @@ def test_mode_mark_and_line_ends_stay(agent: Agent) -> None:
     assert file.read_bytes() == b"\xef\xbb\xbfnew\r\n"
 
 
+@pytest.mark.anybody
 def test_mixed_line_ends_are_left_as_they_are(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_bytes(b"one\r\ntwo\nthree")
@@ -139,6 +138,7 @@ def test_what_is_the_same_already_is_no_run(agent: Agent) -> None:
 # --- what does not fit -------------------------------------------------------------------------
 
 
+@pytest.mark.anybody
 def test_text_that_occurs_twice_is_not_replaced(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("x\ny\nx\n")
@@ -150,6 +150,7 @@ def test_text_that_occurs_twice_is_not_replaced(agent: Agent) -> None:
     assert file.read_text() == "z\ny\nz\n"
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("old", "words"),
     [
@@ -168,6 +169,7 @@ def test_what_comes_closest_is_told(agent: Agent, old: str, words: str) -> None:
     assert words in outcome.text
 
 
+@pytest.mark.anybody
 def test_a_missing_file_is_not_made_by_a_replacement(agent: Agent) -> None:
     outcome = agent.edit("a", old_text="x", new_text="y")
     assert "There is no file a." in outcome.text
@@ -219,6 +221,7 @@ def test_a_link_does_not_lead_outside(agent: Agent) -> None:
     assert os.listdir(outside) == ["a"]
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -16,11 +16,6 @@ from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.read_file import ReadFile
 
 
-@pytest.fixture
-def agent(person: Person) -> Agent:
-    return Agent(person)
-
-
 def write(person: Person, name: str, text: str) -> None:
     file = person.project / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -37,6 +32,7 @@ def test_a_file_is_read_by_any_name_it_has(agent: Agent) -> None:
     assert agent.asked == []
 
 
+@pytest.mark.anybody
 def test_a_part_is_read_and_told_how_to_go_on(agent: Agent) -> None:
     write(agent.person, "a", "".join(f"{number}\n" for number in range(1, 101)))
     text = agent.read("a", first_line=10, line_count=3).text
@@ -45,6 +41,7 @@ def test_a_part_is_read_and_told_how_to_go_on(agent: Agent) -> None:
     assert text == "a (lines 99 to 100 of 100).\n99\n100"
 
 
+@pytest.mark.anybody
 def test_a_beginning_behind_the_end_is_an_error(agent: Agent) -> None:
     write(agent.person, "a", "1\n2\n")
     outcome = agent.read("a", first_line=50)
@@ -52,11 +49,13 @@ def test_a_beginning_behind_the_end_is_an_error(agent: Agent) -> None:
     assert "only 2 lines" in outcome.text
 
 
+@pytest.mark.anybody
 def test_a_last_line_without_an_end_counts(agent: Agent) -> None:
     write(agent.person, "a", "1\n2")
     assert agent.read("a").text == "a (2 lines):\n1\n2"
 
 
+@pytest.mark.anybody
 def test_a_large_file_comes_in_parts(agent: Agent) -> None:
     lines = [f"line {number}" for number in range(50_000)]
     write(agent.person, "a", "\n".join(lines) + "\n")
@@ -69,12 +68,14 @@ def test_a_large_file_comes_in_parts(agent: Agent) -> None:
     assert shown == lines[: len(shown)]
 
 
+@pytest.mark.anybody
 def test_a_long_line_is_cut(agent: Agent) -> None:
     write(agent.person, "a", "x" * 5000 + "\nend\n")
     text = agent.read("a").text
     assert "x" * 2000 + " [... 3,000 more characters]\nend" in text
 
 
+@pytest.mark.anybody
 def test_binary_is_refused_with_its_size(agent: Agent) -> None:
     (agent.person.project / "a").write_bytes(b"\x7fELF\0\0" * 100)
     outcome = agent.read("a")
@@ -82,16 +83,19 @@ def test_binary_is_refused_with_its_size(agent: Agent) -> None:
     assert "not a text file; it has 600 bytes" in outcome.text
 
 
+@pytest.mark.anybody
 def test_bytes_that_are_no_text_and_controls_do_no_harm(agent: Agent) -> None:
     (agent.person.project / "a").write_bytes(b"a\xff\x1b[31mb\r\nc")
     assert agent.read("a").text.endswith("a\ufffdb\nc")
 
 
+@pytest.mark.anybody
 def test_an_empty_file_is_said_to_be_empty(agent: Agent) -> None:
     write(agent.person, "a", "")
     assert agent.read("a").text == "a is empty."
 
 
+@pytest.mark.anybody
 def test_a_folder_lists_its_names(agent: Agent) -> None:
     write(agent.person, "d/b", "")
     write(agent.person, "d/.hidden", "")
@@ -104,10 +108,12 @@ def test_a_folder_lists_its_names(agent: Agent) -> None:
     )
 
 
+@pytest.mark.anybody
 def test_an_empty_folder_is_said_to_be_empty(agent: Agent) -> None:
     assert agent.read(".").text == ". is an empty folder."
 
 
+@pytest.mark.anybody
 def test_a_large_folder_is_cut(agent: Agent) -> None:
     for number in range(1200):
         (agent.person.project / f"f{number}").touch()
@@ -117,6 +123,7 @@ def test_a_large_folder_is_cut(agent: Agent) -> None:
     assert "and 20" in text.splitlines()[-1]
 
 
+@pytest.mark.anybody
 def test_what_is_not_there_is_said(agent: Agent) -> None:
     outcome = agent.read("nope")
     assert not outcome.ok
@@ -208,6 +215,7 @@ def test_reading_changes_nothing(agent: Agent) -> None:
     assert not agent.person.paths.database.exists()
 
 
+@pytest.mark.anybody
 def test_an_empty_path_is_an_error(agent: Agent) -> None:
     with pytest.raises(ToolError, match="empty"):
         agent.read(" ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run_command: what runs, what is asked, what the model is told."""
+"""run_command: what runs, and what the model is told of it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,12 @@ from conftest import Person
 from tool_helper import Agent, Looking, until
 
 from ollmsandbox import loop
-from ollmsandbox.permission.request import Answer, PermissionRequest, Source
+from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.review import Review
 from ollmsandbox.tools.base import Stream, ToolError
 from ollmsandbox.tools.run_command import RunCommand
 from ollmsandbox.tools.workbench import all_tools
-
-
-@pytest.fixture
-def agent(person: Person) -> Agent:
-    return Agent(person)
-
 
 # --- what runs ---------------------------------------------------------------------------------
 
@@ -36,6 +29,7 @@ def test_a_command_runs_in_the_project_without_a_question(agent: Agent) -> None:
     assert agent.asked == []
 
 
+@pytest.mark.anybody
 def test_what_it_prints_is_seen_while_it_comes(agent: Agent) -> None:
     agent.run("printf one; printf two >&2")
     assert agent.looking.printed == {Stream.STDOUT: b"one", Stream.STDERR: b"two"}
@@ -76,6 +70,18 @@ def test_what_could_not_be_finished_is_finished_before_the_next_one(agent: Agent
     assert [copy.read_text() for copy in paths.backups.iterdir()] == ["old"]
 
 
+def test_what_cannot_be_finished_at_all_is_told_and_kept(agent: Agent) -> None:
+    left = agent.person.paths.cache / "overlay-20260101-000000-00000000"
+    kept = left / "upper/overlay1/file"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("somebody's work")
+    outcome = agent.run("echo works")
+    assert outcome.ok
+    assert outcome.text.startswith("works\n")
+    assert f"which project {left} belongs to" in outcome.text
+    assert kept.read_text() == "somebody's work"
+
+
 def test_it_runs_on_a_loop_without_glib_too(agent: Agent) -> None:
     request = RunCommand(agent.bench).read({"command": "touch a"})
     outcome = asyncio.run(request.execute(agent.looking))
@@ -83,6 +89,7 @@ def test_it_runs_on_a_loop_without_glib_too(agent: Agent) -> None:
     assert (agent.person.project / "a").exists()
 
 
+@pytest.mark.anybody
 def test_changes_are_listed_and_what_is_gone_comes_first(agent: Agent) -> None:
     project = agent.person.project
     (project / "old").write_text("1")
@@ -100,6 +107,7 @@ def test_changes_are_listed_and_what_is_gone_comes_first(agent: Agent) -> None:
     assert not (project / "old").exists()
 
 
+@pytest.mark.anybody
 def test_many_new_files_are_counted_and_every_deletion_is_told(agent: Agent) -> None:
     for number in range(120):
         (agent.person.project / f"old{number}").touch()
@@ -121,6 +129,7 @@ def test_the_run_is_recorded_with_its_call(agent: Agent) -> None:
     manager.close()
 
 
+@pytest.mark.anybody
 def test_long_output_is_cut_in_the_middle_for_the_model(agent: Agent) -> None:
     outcome = agent.run("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo last")
     assert len(outcome.text) < 30_000
@@ -208,12 +217,14 @@ def test_a_folder_that_is_not_there_is_named(agent: Agent) -> None:
     assert not outcome.ok
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("command", ["", "  ", "\n"])
 def test_an_empty_command_is_an_error(agent: Agent, command: str) -> None:
     with pytest.raises(ToolError, match="empty"):
         agent.run(command)
 
 
+@pytest.mark.anybody
 def test_without_a_project_there_is_an_error(person: Person) -> None:
     with pytest.raises(ToolError, match="No project"):
         Agent(person, project=None).run("ls")
@@ -222,120 +233,6 @@ def test_without_a_project_there_is_an_error(person: Person) -> None:
 def test_a_project_that_vanished_is_an_error(person: Person) -> None:
     with pytest.raises(ToolError, match="does not exist"):
         Agent(person, project=str(person.home / "gone")).run("ls")
-
-
-# --- asking ------------------------------------------------------------------------------------
-
-
-def test_network_is_asked_for_every_time(agent: Agent) -> None:
-    agent.asker.answer = Answer.ALLOW
-    for _ in range(2):
-        assert agent.run("echo ok", network=True).ok
-    one, two = agent.asked
-    assert one.one_time_only
-    assert one.network
-    assert one.target_path != two.target_path
-    assert one.answers == (Answer.DENY, Answer.ALLOW)
-    assert one.question == "Run command with network access?"
-    assert one.subject == "echo ok"
-
-
-def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
-    agent.asker.answer = Answer.ALLOW
-    agent.run("true", network=True)
-    [request] = agent.asked
-    facts = {fact.label: fact.value for fact in request.facts}
-    assert facts["in"] == "~/project"
-    assert facts["network"] == "ON for this command"
-    assert facts["writes"] == "~/project, playground"
-    assert "every time" in facts["asked"]
-    [(_, plan)] = agent.looking.starts
-    assert plan is not None
-    assert request.sees == tuple(plan.describe())
-    assert (request.session_id, request.call_id) == ("the-session", "the-call")
-
-
-def test_the_wording_of_the_documents_is_there(agent: Agent) -> None:
-    request = RunCommand(agent.bench).read({"command": "pip list", "network": True})
-    assert request.permission_question == "Run command with network access: pip list?"
-    assert request.one_time_only
-    assert request.permission_target_path
-
-
-def test_a_denied_network_runs_nothing(agent: Agent) -> None:
-    outcome = agent.run("touch a", network=True)
-    assert not outcome.ok
-    assert outcome.text.startswith("ERROR: The command with network was denied by the person")
-    assert outcome.verdict is not None
-    assert outcome.verdict.source is Source.PERSON
-    assert agent.looking.starts == []
-    assert not (agent.person.project / "a").exists()
-
-
-def test_what_was_approved_runs_or_nothing_does(person: Person) -> None:
-    agent = Agent(person, mode=Mode.REVIEW)
-    agent.run("touch waiting")
-
-    def discard_then_allow(_request: PermissionRequest) -> Answer:
-        manager = ProjectManager(person.paths)
-        [run] = manager.runs()
-        manager.close()
-        Review(person.paths).discard(run)
-        return Answer.ALLOW
-
-    agent.asker.answer = discard_then_allow
-    outcome = agent.run("touch a", network=True)
-    assert not outcome.ok
-    assert "Try again" in outcome.text
-    assert len(agent.looking.starts) == 1
-    assert agent.run("ls").text == "The command printed nothing."
-
-
-def test_the_whole_command_is_shown(agent: Agent) -> None:
-    command = "echo one\n" + "x" * 5000 + "\nrm -rf everything"
-    agent.run(command, network=True)
-    assert agent.asked[0].subject == command
-    assert "\n" not in agent.asked[0].question
-
-
-def test_every_command_asks_where_the_person_wants_that(person: Person) -> None:
-    agent = Agent(person, ask_every_command=True)
-    assert "denied" in agent.run("ls").text
-    assert agent.asked[0].target_path == str(person.project)
-    assert not agent.asked[0].one_time_only
-    agent.asker.answer = Answer.ALLOW_SESSION
-    assert agent.run("ls").ok
-    assert agent.run("ls").ok
-    assert len(agent.asked) == 2
-    agent.asker.answer = Answer.DENY
-    assert not agent.run("ls; rm x").ok
-
-
-def test_a_linked_folder_is_asked_for_once_and_then_writable(agent: Agent, tmp_path: Path) -> None:
-    other = agent.person.home / "other"
-    other.mkdir()
-    (agent.person.project / "link").symlink_to(other)
-    assert "denied" in agent.run("touch a", working_dir="link").text
-    assert agent.asked[0].subject == str(other)
-    assert agent.asked[0].tool == "agree_root"
-    agent.asker.answer = Answer.ALLOW
-    assert f"added {other}/a" in agent.run("touch a", working_dir="link").text
-    assert (other / "a").exists()
-    assert agent.run("touch b", working_dir="link").ok
-    assert len(agent.asked) == 2
-
-
-@pytest.mark.parametrize("target", ["/etc", "~", "~/.ssh", "~/.config"])
-def test_nobody_is_asked_to_open_a_folder_of_secrets(agent: Agent, target: str) -> None:
-    agent.asker.answer = Answer.ALLOW
-    place = target.replace("~", str(agent.person.home))
-    if target.startswith("~/"):
-        os.makedirs(f"{agent.person.home}/.ssh")
-        os.makedirs(f"{agent.person.home}/.config/gh")
-    (agent.person.project / "link").symlink_to(place)
-    agent.run("touch a", working_dir="link")
-    assert agent.asked == []
-    assert not os.path.lexists(f"{place}/a")
 
 
 # --- stopping ----------------------------------------------------------------------------------
@@ -395,25 +292,6 @@ def test_several_run_side_by_side(agent: Agent) -> None:
     assert sorted(os.listdir(agent.person.project)) == ["a", "b"]
 
 
-# --- without a sandbox -------------------------------------------------------------------------
-
-
-def test_without_a_sandbox_every_command_asks(person: Person) -> None:
-    agent = Agent(person, environ={"FLATPAK_ID": "x"})
-    assert "denied" in agent.run("touch a").text
-    [request] = agent.asked
-    assert not request.sandboxed
-    assert request.one_time_only
-    assert request.question == "Run command without a sandbox?"
-    assert "not sandboxed" in request.sees[0]
-    assert not (person.project / "a").exists()
-    agent.asker.answer = Answer.ALLOW
-    assert agent.run("touch a; echo done").text == "done"
-    assert (person.project / "a").exists()
-    assert len(agent.asked) == 2
-    assert agent.looking.starts[0][1] is None
-
-
 # --- what a model is told of it ----------------------------------------------------------------
 
 
@@ -438,6 +316,7 @@ def test_a_program_that_only_the_host_sees_is_not_told_of(person: Person, tmp_pa
     assert "zig" in tool.description
 
 
+@pytest.mark.anybody
 def test_all_tools_can_be_told_to_a_model(agent: Agent) -> None:
     tools = all_tools(agent.bench)
     assert [tool.name for tool in tools] == ["run_command", "read_file", "edit_file", "web_fetch"]

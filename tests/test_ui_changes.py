@@ -11,10 +11,13 @@ import pytest
 from conftest import Person
 from gi.repository import Adw, Gtk
 from ui_helper import Screen, all_of, texts
-from window_helper import finish, press, running_loop, says, wait_until
+from window_helper import buttons, finish, press, running_loop, says, wait_until
 
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder
+from ollmsandbox.project.review import Review
+from ollmsandbox.ui import changes_view
+from ollmsandbox.ui.change_items import RunItem
 from ollmsandbox.ui.change_page import ChangePage
 from ollmsandbox.ui.change_rows import FileRow, RunRow
 from ollmsandbox.ui.changes_view import ChangesView
@@ -26,6 +29,7 @@ _LONG = "".join(f"line {number}\n" for number in range(40))
 @dataclass
 class Pane:
     view: ChangesView
+    manager: ProjectManager
     window: Adw.Window
     person: Person
     told: list[str] = field(default_factory=list)
@@ -63,7 +67,7 @@ def pane(screen: Screen, person: Person) -> Iterator[Pane]:
         window = Adw.Window(content=view)
         window.set_default_size(560, 700)
         window.present()
-        yield Pane(view, window, person, told, counts)
+        yield Pane(view, manager, window, person, told, counts)
         window.destroy()
         wait_until(lambda: len(asyncio.all_tasks()) == 1)
         manager.close()
@@ -140,9 +144,66 @@ def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
     page = pane.open("text")
     wait_until(lambda: page.diff is not None and page.diff.is_loaded)
     assert page.diff is not None
-    page.diff.emit("hunk-action", 1, "undo")
-    wait_until(lambda: "line 33\n" in file.read_text())
-    assert "changed 3\n" in file.read_text()
+    shown = page.diff
+    undo = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Undo"]]
+    assert len(undo) == 2
+    assert undo[1].grab_focus()
+    undo[1].emit("clicked")
+    wait_until(lambda: "Redo" in buttons(shown))
+    assert "line 33\n" in file.read_text() and "changed 3\n" in file.read_text()
+    # It is still there, where the person reads, and so is the keyboard.
+    assert page.diff is shown
+    window = page.get_root()
+    assert isinstance(window, Gtk.Window)
+    wait_until(lambda: texts(window.get_focus() or page) == ["Redo"])
+    press(shown, "Redo")
+    wait_until(lambda: "Redo" not in buttons(shown))
+    assert "changed 33\n" in file.read_text()
+    run(pane.person, "sed -i 's/changed 33/something else/' text")
+    pane.view.refresh()
+    wait_until(lambda: says(page, "Changed since"))
+    assert buttons(shown).count("Undo") == 1
+
+
+def test_one_part_of_what_waits_is_applied_and_the_next_has_the_keyboard(pane: Pane) -> None:
+    file = pane.person.project / "text"
+    file.write_text(_LONG)
+    command = "sed -i -e 's/line 3$/changed 3/' -e 's/line 33/changed 33/' text"
+    run(pane.person, command, Mode.REVIEW)
+    pane.show()
+    page = pane.open("text")
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    shown = page.diff
+    assert shown is not None
+    apply = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Apply"]]
+    assert apply[1].grab_focus()
+    apply[1].emit("clicked")
+    wait_until(lambda: page.diff is not shown and page.diff is not None and page.diff.is_loaded)
+    assert "changed 33\n" in file.read_text() and "line 3\n" in file.read_text()
+    window = page.get_root()
+    assert isinstance(window, Gtk.Window) and page.diff is not None
+    focus = window.get_focus()
+    assert focus is not None and focus.is_ancestor(page.diff)
+    assert texts(focus) == ["Apply"]
+
+
+def test_one_part_of_what_waits_is_discarded_and_the_page_shows_the_rest(pane: Pane) -> None:
+    file = pane.person.project / "text"
+    file.write_text(_LONG)
+    command = "sed -i -e 's/line 3$/changed 3/' -e 's/line 33/changed 33/' text"
+    run(pane.person, command, Mode.REVIEW)
+    pane.show()
+    page = pane.open("text")
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    assert page.diff is not None
+    page.diff.emit("hunk-action", 0, "discard")
+    wait_until(lambda: "1 change · +1 \N{MINUS SIGN}1" in texts(page))
+    wait_until(lambda: says(page, "changed 33\n"))
+    assert not says(page, "changed 3\n")
+    wait_until(lambda: "Apply" in buttons(page.verbs))
+    press(page.verbs, "Apply")
+    wait_until(lambda: "changed 33\n" in file.read_text())
+    assert "line 3\n" in file.read_text()
 
 
 def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
@@ -202,6 +263,24 @@ def test_a_file_tells_how_many_lines_came_and_went(pane: Pane) -> None:
     assert not says(rows["raw"], "+")
 
 
+def test_lines_are_counted_for_what_is_in_sight_only(pane: Pane) -> None:
+    run(pane.person, "for i in $(seq 110 199); do echo 1 > f$i; done")
+    pane.show()
+    wait_until(lambda: len(pane.view.items) == 91)
+
+    def row(name: str) -> FileRow:
+        found = [r for r in all_of(pane.view, FileRow) if r.item.recorded.change.path == name]
+        return found[0]
+
+    wait_until(lambda: says(row("f110"), "+1"))
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    assert not says(row("f199"), "+1")
+    scrolled = pane.view.list_view.get_vadjustment()
+    assert scrolled is not None
+    scrolled.set_value(scrolled.get_upper())
+    wait_until(lambda: says(row("f199"), "+1"))
+
+
 def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> None:
     run(pane.person, "touch a b c")
     pane.show()
@@ -236,6 +315,80 @@ def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:
     wait_until(lambda: all_of(pane.view, FileRow))
     assert "<b>bold&" in texts(all_of(pane.view, FileRow)[0])
     pane.open("<b>bold&")
+
+
+def test_older_runs_are_there_for_the_asking(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes_view, "_PIECE", 2)
+    run(pane.person, "echo 0 > waits", Mode.REVIEW)
+    for number in range(1, 6):
+        run(pane.person, f"echo {number} > file{number}")
+    pane.show()
+    # What waits, however old it is, before the two newest.
+    wait_until(lambda: _commands(pane) == ["echo 0 > waits", *_made(5, 4)])
+    assert pane.counts[-1] == 1
+    oldest = pane.manager.runs(None, -1)[-2].id
+    pane.view.select_run(oldest)
+    wait_until(lambda: _commands(pane) == ["echo 0 > waits", *_made(5, 4, 1)])
+    press(pane.view, "Show Older")
+    wait_until(lambda: _commands(pane) == ["echo 0 > waits", *_made(5, 4, 3, 2, 1)])
+    press(pane.view, "Show Older")
+    wait_until(lambda: not pane.view.older.get_visible())
+
+
+def test_what_waits_is_counted_whatever_is_looked_for(pane: Pane) -> None:
+    run(pane.person, "echo 1 > apple", Mode.REVIEW)
+    run(pane.person, "echo 2 > pear", Mode.REVIEW)
+    pane.show()
+    assert says(pane.view, "2 changes wait")
+    pane.view.filter.set_text("pear")
+    wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
+    assert says(pane.view, "2 changes wait")
+    pane.view.filter.set_text("nothing like it")
+    wait_until(lambda: says(pane.view, "Nothing Found"))
+    assert pane.counts[-1] == 2
+    press(pane.view, "Apply All")
+    wait_until(lambda: pane.counts[-1] == 0)
+    assert (pane.person.project / "apple").exists()
+
+
+def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
+    file = pane.person.project / "text"
+    file.write_text(_LONG)
+    run(pane.person, "sed -i 's/line 33/changed 33/' text")
+    pane.show()
+    page = pane.open("text")
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    shown = page.diff
+    pane.view.refresh()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    # Nothing happened: it is where the person has scrolled to.
+    assert page.diff is shown
+    review = Review(pane.person.paths)
+    review.undo(pane.manager.runs()[0])
+    review.close()
+    pane.view.refresh()
+    wait_until(lambda: says(page, "Undone"))
+    assert "Redo" in buttons(page)
+
+
+def test_work_on_one_file_is_seen_to_be_under_way(pane: Pane) -> None:
+    run(pane.person, "echo 1 > new", Mode.REVIEW)
+    pane.show()
+    page = pane.open("new")
+    shown: list[bool] = []
+    pane.view.progress.connect("map", lambda bar: shown.append(bar.get_mapped()))
+    press(page, "Apply")
+    wait_until((pane.person.project / "new").exists)
+    wait_until(lambda: not pane.view.progress.get_visible())
+    assert shown == [True]
+
+
+def _commands(pane: Pane) -> list[str]:
+    return [item.data.command for item in pane.view.items if isinstance(item, RunItem)]
+
+
+def _made(*numbers: int) -> list[str]:
+    return [f"echo {number} > file{number}" for number in numbers]
 
 
 async def _run_while(person: Person, command: str, act: Callable[[], object]) -> None:

@@ -54,7 +54,8 @@ class Place:
     def __init__(self, screen: Screen, folder: Path, width: int = 700, height: int = 600) -> None:
         self.view = ChatView(Settings(Paths.from_environ({"HOME": str(folder)})))
         heard = self.heard = list[tuple[object, ...]]()
-        for name in ("send", "run", "stop", "answer", "show-changes", "undo", "open-link"):
+        names = ("send", "run", "stop", "stop-call", "answer", "show-changes", "undo", "open-link")
+        for name in names:
             self.view.connect(name, lambda _view, *said, name=name: heard.append((name, *said)))
         self.window = screen.show(self.view, width, height)
         self.chat = Chat()
@@ -150,10 +151,11 @@ def test_an_answer_that_is_taken_back_is_gone(place: Place) -> None:
 
 
 def test_what_the_person_should_know_stands_between(place: Place) -> None:
-    failed = TurnEnded(End.FAILED, "The server is <gone>.")
+    failed = TurnEnded(End.FAILED, "The server is <gone>.\ncaf\udce9")
     place.chat.talk.tell(Notice("Old output was left out."), failed)
     spin_until(lambda: len(all_of(place.view, NoticeRow)) == 2)
-    assert {"Old output was left out.", "The server is <gone>."} <= set(texts(place.view))
+    told = {"Old output was left out.", "The server is <gone>.\ncaf⟨byte E9⟩"}
+    assert told <= set(texts(place.view))
 
 
 def test_a_very_long_message_of_the_person_is_there_at_once(place: Place) -> None:
@@ -188,6 +190,14 @@ def test_stop_is_there_while_something_goes_on(place: Place) -> None:
     assert place.heard == [("stop",)]
     place.chat.idle()
     assert not place.view.composer.is_busy
+
+
+def test_the_stop_of_a_card_is_for_its_own_command(place: Place) -> None:
+    first, second = place.chat.call("make one"), place.chat.call("make two")
+    for entry in (first, second):
+        place.chat.start(entry)
+    place.card(second).stop_button.emit("clicked")
+    assert place.heard == [("stop-call", second)]
 
 
 def test_a_stop_is_said_once(place: Place) -> None:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ollmsandbox.ui.diff_colours import grounds_for
 from ollmsandbox.ui.diff_lines import matching_blocks
 from ollmsandbox.ui.diff_model import Diff, Fold, Hunk, Kind, compare, decode, pairs
 from ollmsandbox.ui.diff_words import word_changes
+from ollmsandbox.ui.terminal_colours import DARK, LIGHT, contrast
 
 pytestmark = pytest.mark.anybody
 
@@ -28,6 +30,12 @@ def written(diff: Diff) -> list[str]:
         else:
             result += [SIGNS[line.kind] + line.text for line in part.lines]
     return result
+
+
+def without(diff: Diff, hunk: Hunk) -> str:
+    """The new text with this change taken back."""
+    old = diff.old[hunk.old_start : hunk.old_end]
+    return "".join((*diff.new[: hunk.new_start], *old, *diff.new[hunk.new_end :]))
 
 
 def test_a_change_has_three_lines_around_it_and_the_rest_is_folded() -> None:
@@ -61,15 +69,14 @@ def test_changes_that_are_close_are_one() -> None:
     assert len(compare("".join(old), "".join(far)).hunks) == 2
 
 
-def test_one_change_can_be_taken_back_or_made_alone() -> None:
+def test_one_change_can_be_taken_back_alone() -> None:
     old = numbered(30)
     new = ["first\n", *old[:14], *old[16:], "last"]
     diff = compare("".join(old), "".join(new))
     first, middle, last = diff.hunks
-    assert diff.without(first) == "".join([*old[:14], *old[16:], "last"])
-    assert diff.without(middle) == "".join(["first\n", *old, "last"])
-    assert diff.with_only(last) == "".join([*old, "last"])
-    assert diff.with_only(first) == "".join(["first\n", *old])
+    assert without(diff, first) == "".join([*old[:14], *old[16:], "last"])
+    assert without(diff, middle) == "".join(["first\n", *old, "last"])
+    assert without(diff, last) == "".join(["first\n", *old[:14], *old[16:]])
 
 
 def test_a_missing_line_end_is_told() -> None:
@@ -140,7 +147,7 @@ def test_of_a_long_line_the_part_that_differs_is_shown() -> None:
 def test_a_large_file_is_compared_in_bounded_steps(old: list[str], new: list[str]) -> None:
     diff = compare("".join(old), "".join(new))
     (hunk, *_rest) = diff.hunks
-    assert diff.without(hunk) != "".join(new)
+    assert without(diff, hunk) != "".join(new)
     assert len(diff.new) == 50_000
 
 
@@ -172,7 +179,7 @@ def test_both_versions_can_be_read_from_the_parts(old: list[str], new: list[str]
     text = "".join(new)
     # From the last on, so that the places of the others stay.
     for hunk in reversed(diff.hunks):
-        text = compare("".join(old), text).without(hunk)
+        text = without(compare("".join(old), text), hunk)
     assert text == "".join(old)
 
 
@@ -185,3 +192,12 @@ def test_blocks_are_the_same_lines_in_rising_order(old: list[str], new: list[str
         assert block.new >= at_new
         assert old[block.old : block.old + block.size] == new[block.new : block.new + block.size]
         at_old, at_new = block.old + block.size, block.new + block.size
+
+
+@pytest.mark.parametrize(("high_contrast", "least"), [(False, 4.5), (True, 7.0)])
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_numbers_of_lines_can_be_read(dark: bool, high_contrast: bool, least: float) -> None:
+    found = grounds_for(dark=dark, high_contrast=high_contrast)
+    theme = DARK if dark else LIGHT
+    for text in (found.margin, found.note):
+        assert contrast(text, theme.ground) >= least

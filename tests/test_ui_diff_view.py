@@ -30,7 +30,7 @@ def shown(view: DiffView, column: int = 0) -> list[str]:
 
 def with_texts(screen: Screen, old: list[str], new: list[str], width: int = 900) -> DiffView:
     view = DiffView()
-    view.set_hunk_actions([("undo", "Undo")])
+    view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
     screen.show(view, width, 500)
     load(view, old, new)
     return view
@@ -156,7 +156,7 @@ def test_of_many_changes_the_first_are_shown_and_the_rest_on_demand(screen: Scre
     old = [f"line {number}\n" for number in range(250)]
     new = ["changed\n" if number % 10 == 5 else line for number, line in enumerate(old)]
     view = DiffView(most_hunks=20)
-    view.set_hunk_actions([("undo", "Undo")])
+    view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
     screen.show(view)
     load(view, old, new)
     assert len(buttons(view, "Undo")) == 20

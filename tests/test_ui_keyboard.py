@@ -86,15 +86,42 @@ def test_one_step_back_at_a_time(screen: Screen, person: Person) -> None:
         finish(session.conversation.run("echo 1 > a"))
         press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
         wait_until(lambda: len(all_of(window.changes, FileRow)) == 1)
+        wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
         window.changes.list_view.emit("activate", 1)
         wait_until(lambda: window.changes.page is not None)
         window.activate_action("win.back", None)
         wait_until(lambda: window.changes.page is None)
-        assert _focus(window).is_ancestor(window.changes)
+        # At the file that one came from.
+        wait_until(lambda: texts(_focus(window))[:1] == ["a"])
         window.activate_action("win.toggle-changes", None)
         assert _focus(window) is window.chat.composer.view
         window.activate_action("win.back", None)
         assert _focus(window).is_ancestor(window.sidebar)
+
+
+def test_where_one_pane_covers_the_others_the_keyboard_is_in_the_one_that_is_seen(
+    screen: Screen, person: Person
+) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        session = _open(window, person.project)
+        finish(session.conversation.run("echo 1 > a"))
+        window.set_default_size(360, 640)
+        wait_until(window.leaflet.get_folded)
+        window.activate_action("win.back", None)
+        assert _focus(window).is_ancestor(window.sidebar)
+        for _time in range(2):
+            window.activate_action("win.toggle-changes", None)
+            assert window.leaflet.get_visible_child_name() == "content"
+            assert window.flap.get_reveal_flap()
+            wait_until(lambda: _focus(window).is_ancestor(window.changes))
+            # They stay open behind it.
+            window.leaflet.set_visible_child_name("sidebar")
+            window.sidebar.focus()
+        window.activate_action("win.compose", None)
+        assert window.leaflet.get_visible_child_name() == "content"
+        assert not window.flap.get_reveal_flap()
+        assert _focus(window) is window.chat.composer.view
 
 
 def test_a_deleted_session_comes_back_with_a_key(screen: Screen, person: Person) -> None:
@@ -102,7 +129,7 @@ def test_a_deleted_session_comes_back_with_a_key(screen: Screen, person: Person)
         window = window_of(application)
         session = _open(window, person.project)
         finish(session.conversation.run("true"))
-        undo = window.lookup_action("undo-delete")
+        undo = window.lookup_action("undo-removal")
         assert undo is not None and not undo.get_enabled()
         window.sidebar.emit("delete-session", session.id)
         wait_until(undo.get_enabled)
@@ -193,7 +220,7 @@ def test_code_is_read_from_left_to_right_everywhere(screen: Screen) -> None:
     Gtk.Widget.set_default_direction(Gtk.TextDirection.RTL)
     try:
         view = DiffView()
-        view.set_hunk_actions([("undo", "Undo")])
+        view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
         screen.show(view)
         view.show_texts("a\nb\n", "a\nc\n", "x.py")
         spin_until(lambda: view.is_loaded)

@@ -164,6 +164,33 @@ def test_half_of_a_long_command_is_not_enough(screen: Screen) -> None:
     assert not shown.can_allow()
 
 
+def test_a_very_long_command_holds_up_nothing(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permission_card, "_LINES", 100)
+    shown = Shown(screen, with_network("\n".join(f"echo {number}" for number in range(1000))))
+    card = shown.card
+    looked_at: list[int] = []
+    look, ask = card._look, card.subject.get_line_yrange
+    lines: list[Gtk.TextIter] = []
+
+    def count_look() -> None:
+        lines.clear()
+        look()
+        looked_at.append(len(lines))
+
+    def count_line(place: Gtk.TextIter) -> tuple[int, int]:
+        lines.append(place)
+        return ask(place)
+
+    monkeypatch.setattr(card, "_look", count_look)
+    monkeypatch.setattr(card.subject, "get_line_yrange", count_line)
+    shown.wait_for_hint()
+    scroll_to_end(card.subject_frame)
+    spin_until(shown.can_allow)
+    assert max(looked_at) <= 100
+
+
 def test_a_larger_window_may_show_all_of_it(screen: Screen) -> None:
     words = " ".join(["word"] * 90)
     shown = Shown(screen, with_network(f"echo {words}"), width=360)

@@ -97,6 +97,26 @@ def test_what_a_profile_hides_is_listed(room: Room) -> None:
     wait_until(lambda: says(masks, ".ssh"))
 
 
+def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    listening: list[object] = []
+    monkeypatch.setattr(Settings, "connect", lambda *given: listening.append(given))
+    room.settings.set("profile", "standard")
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    assert says(preferences.safety, "10 minutes")
+    (seconds,) = all_of(preferences.safety, Gtk.SpinButton)
+    seconds.set_value(90)
+    assert says(preferences.safety, "90 seconds")
+    seconds.set_value(0)
+    row = next(r for r in all_of(preferences.safety, Adw.ComboRow) if "Profile" in texts(r))
+    row.set_selected(1)
+    assert room.settings.text("profile") == "strict"
+    assert says(preferences.safety, "5 minutes")
+    room.settings.set("profile", "standard")
+    # The settings outlive the page, and would call it for ever.
+    assert listening == []
+
+
 def test_a_remembered_answer_is_forgotten(room: Room) -> None:
     rule = Rule(Key("web_fetch", "", Target("example.org")), Answer.ALLOW_ALWAYS)
     room.desk.rules.add(rule)
@@ -125,6 +145,31 @@ def test_the_playground_is_measured(room: Room) -> None:
     preferences = room.preferences()
     preferences.set_visible_page(preferences.storage)
     wait_until(lambda: says(preferences.storage, "in 1 file"))
+    press(preferences.storage, "Clear…")
+    wait_until(_dialogs)
+    assert "Clear" in texts(_dialogs()[0])
+    _dialogs()[0].response("clear")
+    # What has nothing in it cannot be cleared; the keyboard goes on from there.
+    wait_until(lambda: says(preferences.storage, "Empty"))
+    clear = next(one for one in all_of(preferences.storage, Gtk.Button) if "Clear…" in texts(one))
+    assert not clear.get_sensitive()
+    assert list(room.person.playground.iterdir()) == []
+
+
+def test_what_is_chosen_can_be_read_however_narrow_the_window_is(room: Room) -> None:
+    room.settings.set("apply-mode", "review")
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    row = next(
+        one
+        for one in all_of(preferences.safety, Adw.ComboRow)
+        if one.get_title() == "Changes of a Command"
+    )
+    labels = [one for one in all_of(row, Gtk.Label) if one.get_label() == "Wait for my review"]
+    shown = [one for one in labels if one.get_mapped()]
+    assert shown
+    wait_until(lambda: not any(one.get_layout().is_ellipsized() for one in shown))
+    room.settings.set("apply-mode", "auto")
 
 
 def test_a_connection_is_tried_and_saved(room: Room) -> None:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 from gi.repository import GLib, Gtk
-from ui_helper import Screen, all_of, texts
+from ui_helper import Screen, all_of, spin_until, texts
 
 from ollmsandbox.ui.model_chooser import ConnectionItem, Link, ModelChooser
 from ollmsandbox.ui.sidebar import Sidebar
@@ -71,8 +74,9 @@ def test_each_row_has_a_menu_for_what_it_is_about(screen: Screen) -> None:
     names = ("rename-session", "delete-session", "remove-project", "new-session")
     wishes = heard(sidebar, *names)
     for name in names:
-        target = "/src/parser" if name.endswith("project") or name.startswith("new") else "2"
-        assert sidebar.activate_action(f"sidebar.{name}", GLib.Variant.new_string(target))
+        is_path = name.endswith("project") or name.startswith("new")
+        target = GLib.Variant("ay", b"/src/parser\0") if is_path else GLib.Variant("s", "2")
+        assert sidebar.activate_action(f"sidebar.{name}", target)
     assert wishes == [
         ("rename-session", "2"),
         ("delete-session", "2"),
@@ -96,6 +100,53 @@ def test_a_title_cannot_pretend_to_be_markup(screen: Screen) -> None:
     sidebar.show([ProjectItem("/p", "<b>&", sessions=(SessionItem("1", "<i>&amp;"),))])
     screen.show(sidebar, 300, 500)
     assert {"<b>&", "<i>&amp;"} <= set(texts(sidebar))
+
+
+def test_a_path_that_is_not_utf_8_is_shown_and_passed_on(screen: Screen) -> None:
+    path = os.fsdecode(b"/src/caf\xe9")
+    sidebar = Sidebar()
+    sidebar.show([ProjectItem(path, "caf?", sessions=(SessionItem("1", "one"),))])
+    screen.show(sidebar, 300, 500)
+    wishes = heard(sidebar, "new-session", "remove-project")
+    (row,) = all_of(sidebar, ProjectRow)
+    assert row.get_tooltip_text() == "/src/caf⟨byte E9⟩"
+    sidebar.listbox.emit("row-activated", row)
+    (new,) = [one for one in all_of(row, Gtk.Button) if one.get_action_name()]
+    new.emit("clicked")
+    (menu,) = [one.get_menu_model() for one in all_of(row, Gtk.MenuButton)]
+    assert menu is not None
+    target = menu.get_item_attribute_value(0, "target", None)
+    sidebar.activate_action("sidebar.remove-project", target)
+    assert wishes == [("new-session", path), ("new-session", path), ("remove-project", path)]
+
+
+def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    window = screen.show(sidebar, 300, 500)
+    row = all_of(sidebar, SessionRow)[1]
+    (menu,) = all_of(row, Gtk.MenuButton)
+    menu.popup()
+    popover = menu.get_popover()
+    assert popover is not None
+    spin_until(popover.get_mapped)
+    asks = SessionItem("2", "add two flags", is_asking=True)
+    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "fix the parser"), asks))])
+    assert all_of(sidebar, SessionRow)[1] is row
+    assert popover.get_mapped()
+    assert "add two flags" in texts(row)
+    marks = [one.get_tooltip_text() for one in all_of(row, Gtk.Image) if one.get_visible()]
+    assert "Waits for your answer" in marks
+    menu.popdown()
+    spin_until(lambda: not popover.get_mapped())
+    row.grab_focus()
+    # It moves up, then it goes.
+    sidebar.show([replace(PARSER, sessions=(asks, SessionItem("1", "fix the parser")))])
+    assert [one.item.id for one in all_of(sidebar, SessionRow)] == ["2", "1"]
+    assert window.get_focus() is row
+    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "fix the parser"),)), GONE])
+    (left,) = all_of(sidebar, SessionRow)
+    assert left.item.id == "1" and window.get_focus() is left
 
 
 READY = ConnectionItem("Ollama", Link.READY, ("qwen3:14b", "llama3"))

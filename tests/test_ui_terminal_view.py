@@ -40,7 +40,7 @@ def test_output_is_shown_as_in_a_terminal(screen: Screen) -> None:
     assert view.text == "one\nprogress 10%"
     fed(view, b"\rprogress 100%\n\x1b[31mred\x1b[0m\n")
     assert view.text == "one\nprogress 100%\nred"
-    view.feed_lines(["more", "and more"])
+    view.feed(b"more\nand more\n")
     view.finish()
     spin_until(lambda: view.is_up_to_date)
     assert view.text.endswith("red\nmore\nand more")

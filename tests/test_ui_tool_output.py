@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -93,16 +94,44 @@ def test_little_output_makes_no_file(chat: Chat, tmp_path: Path) -> None:
 
 
 def test_files_of_a_program_that_was_killed_go_after_a_day(tmp_path: Path) -> None:
-    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
-    old, new = files.new(), OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new()
+    old, new = (OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new() for _ in range(2))
     for store in (old, new):
         store.close()
-    long_ago = time.time() - 25 * 3600
-    for path in (old.path, old.path.parent):
-        os.utime(path, (long_ago, long_ago))
+    _age(old.path.parent)
     remove_old(old.path.parent.parent)
     assert not old.path.parent.exists()
     assert new.path.exists()
+
+
+def test_files_of_a_session_that_is_open_stay_however_quiet_it_is(tmp_path: Path) -> None:
+    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
+    quiet = files.new()
+    quiet.close()
+    _age(quiet.path.parent)
+    remove_old(quiet.path.parent.parent)
+    assert quiet.path.exists()
+    files.remove()
+    assert not quiet.path.parent.exists()
+
+
+def test_where_somebody_removed_the_files_new_ones_are_made(tmp_path: Path) -> None:
+    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
+    gone = files.new()
+    gone.close()
+    shutil.rmtree(gone.path.parent.parent)
+    again = files.new()
+    again.write(b"there")
+    again.close()
+    assert again.path.read_bytes() == b"there"
+    files.remove()
+    assert not again.path.parent.exists()
+
+
+def _age(folder: Path) -> None:
+    """Nothing was written in it since yesterday."""
+    long_ago = time.time() - 25 * 3600
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (long_ago, long_ago))
 
 
 def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> None:

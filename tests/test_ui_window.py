@@ -98,6 +98,17 @@ def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> 
         wait_until(lambda: _popover_says(window.badge, str(person.project)))
         assert _popover_says(window.badge, "The network cannot be reached.")
         assert _popover_says(window.badge, "10 minutes")
+        application.settings.set("time-limit", 90)
+        wait_until(lambda: _popover_says(window.badge, "90 seconds"))
+        window.sidebar.emit("delete-session", _session(window).id)
+        wait_until(lambda: _popover_says(window.badge, "Open a project to see"))
+        assert not _popover_says(window.badge, "90 seconds")
+        # Nor has a session without a project anything of the one that was shown before.
+        window.open_project(str(person.project))
+        wait_until(lambda: _popover_says(window.badge, "90 seconds"))
+        window.sidebar.emit("new-session", None)
+        wait_until(lambda: _popover_says(window.badge, "Open a project to see"))
+        application.settings.set("time-limit", 0)
 
 
 def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
@@ -134,8 +145,12 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         gone.mkdir()
         finish(_session(window).conversation.run("true"))
         wait_until(lambda: not window.chat.missing.get_reveal_child())
+        # A link in its place leads elsewhere.
         gone.rmdir()
+        gone.symlink_to(person.project)
         finish(_session(window).conversation.run("true"))
+        wait_until(window.chat.missing.get_reveal_child)
+        wait_until(lambda: says(window.sidebar, "The folder is not there"))
         # What is being revealed is there a moment later.
         wait_until(lambda: "Remove From List" in buttons(window.chat.missing))
         press(window.chat.missing, "Remove From List")

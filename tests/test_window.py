@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from conftest import Person
 from outside import Outside, program
 from screen_reader import Node
@@ -29,6 +30,7 @@ def test_the_tour_is_taken_with_the_mouse_and_a_deletion_undone(person: Person) 
         window.close()
 
 
+@pytest.mark.anybody
 def test_all_that_can_be_used_has_a_name_for_a_screen_reader(person: Person) -> None:
     with program(person) as window:
         window.wait_for("Commands are sandboxed here.")

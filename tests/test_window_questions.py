@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 from functools import partial
 
+import pytest
 from conftest import Person
 from outside import Outside, is_not, program
 from replay import Replay, Reply, delta, document, finish, sse
+
+pytestmark = pytest.mark.anybody
 
 
 def test_the_question_has_the_keyboard_and_escape_is_no(person: Person) -> None:

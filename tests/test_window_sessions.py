@@ -6,8 +6,11 @@ from __future__ import annotations
 import subprocess
 from functools import partial
 
+import pytest
 from conftest import Person
 from outside import CLOSING, PATIENCE, is_not, program, start
+
+pytestmark = pytest.mark.anybody
 
 
 def test_a_command_of_ones_own_is_typed(person: Person) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..tools.base import Outcome, Tool
 from .book import Book
@@ -36,6 +37,7 @@ class Answers:
         self._emit = emit
         self._enter = enter
         self._caller = Caller(tools, emit, enter, self._ended)
+        self._doings: Sequence[Doing] = ()
         # Calls that were stopped and still put in order what they had changed.
         self._lingering: set[asyncio.Task[None]] = set()
 
@@ -70,12 +72,22 @@ class Answers:
         assert doing.outcome is not None
         return doing.outcome
 
+    def stop_one(self, call_id: str) -> None:
+        """What runs beside it goes on, and the model hears what became of it."""
+        for doing in self._doings:
+            task = doing.task
+            if doing.call.id == call_id and task and not task.done() and not doing.stopped:
+                doing.stopped = STOPPED
+                task.add_done_callback(partial(self._stopped_one, doing))
+                task.cancel()
+
     async def settled(self) -> None:
         """What was stopped has put everything in order."""
         if self._lingering:
             await asyncio.wait(self._lingering)
 
     async def _carry_out(self, doings: Sequence[Doing]) -> None:
+        self._doings = doings
         try:
             if self._lingering:
                 self._enter(State.RUNNING)
@@ -84,14 +96,17 @@ class Answers:
         except asyncio.CancelledError:
             await self._stop(doings)
             raise
+        finally:
+            self._doings = ()
 
     async def _stop(self, doings: Sequence[Doing]) -> None:
         tasks = [doing.task for doing in doings if doing.task and not doing.task.done()]
         for doing in doings:
+            # One that was stopped by itself puts in order what it changed.
+            if not doing.stopped and doing.task in tasks:
+                doing.task.cancel()
             # Known now: it may end when the next turn has begun.
-            doing.stopped = self._why_stopped()
-        for task in tasks:
-            task.cancel()
+            doing.stopped = doing.stopped or self._why_stopped()
         if tasks:
             await asyncio.wait(tasks, timeout=GRACE)
         for doing in doings:
@@ -102,6 +117,10 @@ class Answers:
                 lingering = asyncio.ensure_future(self._linger(doing, doing.task))
                 self._lingering.add(lingering)
                 lingering.add_done_callback(self._lingering.discard)
+
+    def _stopped_one(self, doing: Doing, _task: asyncio.Task[Outcome]) -> None:
+        if doing.outcome is None:
+            self._caller.give_up(doing, _stopped(doing))
 
     async def _linger(self, doing: Doing, task: asyncio.Task[Outcome]) -> None:
         await asyncio.wait({task})

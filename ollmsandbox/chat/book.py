@@ -50,7 +50,7 @@ class Book:
     def begin(self, text: str, model: str) -> None:
         """Before the first message of a session."""
         self._loop = asyncio.get_running_loop()
-        if self._is_stored:
+        if self._is_stored and self._next:
             return
         self._is_stored = True
         now = time.time()

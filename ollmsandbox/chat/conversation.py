@@ -116,6 +116,10 @@ class Conversation:
             # Let who waits for the turn have its result first.
             await asyncio.sleep(0)
 
+    def stop_call(self, call_id: str) -> None:
+        """This one only: the turn goes on without it."""
+        self._answers.stop_one(call_id)
+
     async def close(self) -> None:
         """Everything that goes on is ended, and what was changed and said is in its place."""
         await self.stop()

@@ -94,6 +94,9 @@ class History:
                 created_at=info.created_at,
                 updated_at=info.updated_at,
             ).on_conflict_ignore().execute()
+            # There may be a draft already: it gets its name with what is said first.
+            unnamed = (ChatSession.id == info.id) & (ChatSession.title == "")
+            ChatSession.update(title=info.title).where(unnamed).execute()
 
     def load(self, session_id: str) -> StoredSession:
         with self.manager.store.errors_told():
@@ -116,9 +119,20 @@ class History:
     def note_model(self, session_id: str, model: str, connection: str) -> None:
         self._update(session_id, model=model, connection=connection)
 
+    def rename_connection(self, before: str, now: str) -> None:
+        with self.manager.store.transaction():
+            of_it = ChatSession.connection == before
+            ChatSession.update(connection=now).where(of_it).execute()
+
     def keep_draft(self, session_id: str, text: str) -> None:
-        """What was typed and not sent."""
-        self._update(session_id, draft=text)
+        """What was typed and not sent. Without it, nothing is left of a session that has nothing
+        else."""
+        with self.manager.store.transaction():
+            session = ChatSession.id == session_id
+            ChatSession.update(draft=text).where(session).execute()
+            said = ChatMessage.select(ChatMessage.session).where(ChatMessage.session == session_id)
+            if not text and not said.exists():
+                ChatSession.delete().where(session & (ChatSession.title == "")).execute()
 
     def delete(self, session_id: str) -> None:
         """Until the program ends it can be brought back."""
@@ -246,7 +260,7 @@ def _has(field: object, word: str) -> object:
 def _info(row: ChatSession) -> SessionInfo:
     return SessionInfo(
         id=row.id,
-        title=row.title,
+        title=row.title or title_from(row.draft),
         project=row.project.path if row.project is not None else "",
         model=row.model,
         connection=row.connection,

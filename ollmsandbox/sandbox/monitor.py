@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _RATE = 150  # milliseconds between two reports of one file that is being written
 _TICK = 20  # milliseconds
-_SLICE = 0.008  # seconds of a tick, so that a window stays alive in a flood
+_SLICE = 0.004  # seconds of a tick, so that a window stays alive in a flood
 _LAST_LOOK = 0.05  # seconds for what still waits at the end
 _MOST_KEPT = 10_000
 _MOST_WAITING = 20_000
@@ -47,6 +47,14 @@ class _Seen(Flag):
     CREATED = auto()
     CHANGED = auto()
     GONE = auto()
+
+
+_SEEN = {
+    "created": _Seen.CREATED,
+    "changed": _Seen.CHANGED,
+    "attribute-changed": _Seen.CHANGED,
+    "deleted": _Seen.GONE,
+}
 
 
 @dataclass
@@ -145,18 +153,15 @@ class Monitor:
     ) -> None:
         if self._is_stopped:
             return
-        path, other_path = file.get_path(), other.get_path() if other else None
-        match event.value_nick:
-            case "created":
-                self._queue(path, _Seen.CREATED)
-            case "changed" | "attribute-changed":
-                self._queue(path, _Seen.CHANGED)
-            case "deleted":
-                self._queue(path, _Seen.GONE)
-            case "moved-out" | "renamed":
-                self._moved(path, other_path)
-            case "moved-in":
-                self._moved(other_path, path)
+        # Short, as there may be several for each of thousands of files.
+        what = event.value_nick
+        seen = _SEEN.get(what)
+        if seen is not None:
+            self._queue(file.get_path(), seen)
+        elif what in ("moved-out", "renamed"):
+            self._moved(file.get_path(), other.get_path() if other else None)
+        elif what == "moved-in":
+            self._moved(other.get_path() if other else None, file.get_path())
 
     def _moved(self, source: str | None, target: str | None) -> None:
         self._queue(source, _Seen.GONE)
@@ -169,10 +174,12 @@ class Monitor:
     def _queue(self, path: str | None, seen: _Seen) -> None:
         if path is None or path == self._base or not self._is_wanted(path):
             return
-        if path not in self._waiting and len(self._waiting) >= _MOST_WAITING:
+        before = self._waiting.get(path)
+        if before is None and len(self._waiting) >= _MOST_WAITING:
             self.is_partial = True
             return
-        self._waiting[path] = self._waiting.get(path, _Seen(0)) | seen
+        if before is not seen:
+            self._waiting[path] = seen if before is None else before | seen
         self._wake()
 
     def _wake(self) -> None:

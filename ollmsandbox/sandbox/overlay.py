@@ -100,6 +100,9 @@ class Overlay:
                         # What is inside shows the upper folder's own mode for the project's.
                         _look_like(made, os.stat(root.pending or root.path))
             self.began = {name: _time_at(root) for name, root in self.overlay_map.items()}
+            for name, root in zip(self.overlay_map, self.roots, strict=True):
+                if root.pending:
+                    self.began[_below(name)] = _time_at(root.pending)
             self.clock = clock_offset()
             self._write_map()
         except OSError as error:
@@ -109,6 +112,10 @@ class Overlay:
                 N_("See whether the disk is full."),
                 why=error.strerror,
             ) from error
+
+    def began_below(self, name: str) -> int:
+        """The same by the clock of the file system that has what waits there."""
+        return self.began.get(_below(name), self.began[name])
 
     def make_durable(self) -> None:
         """Before anything is moved out of it: after a power cut it has to be found again."""
@@ -324,6 +331,10 @@ def _time_at(folder: str) -> int:
 
 def _mode_for(found: os.stat_result) -> int:
     return stat.S_IFDIR | found.st_mode & 0o1777
+
+
+def _below(name: str) -> str:
+    return f"{name}-pending"
 
 
 def _look_like(made: str, found: os.stat_result) -> None:

@@ -162,11 +162,13 @@ class RunRequest(RequestBase):
             return self._denied(f"Writing to {root}")
         if root:
             await asyncio.to_thread(agree, bench, self._project, root)
+        unfinished: list[str] = []
         if needs_care(bench.paths):
             # Something kept an earlier one from being finished, a full disk, perhaps.
             from ..project.settling import recover
 
-            await asyncio.to_thread(recover, bench.paths)
+            reports = await asyncio.to_thread(recover, bench.paths)
+            unfinished = [error for report in reports for error in report.errors]
         recorder = Recorder(
             self._project,
             bench.paths,
@@ -207,7 +209,7 @@ class RunRequest(RequestBase):
             raise
         except OllmSandboxError as error:
             return self._told(None, recorder, str(error))
-        notices = plan.notices()
+        notices = [*unfinished, *plan.notices()]
         try:
             await asyncio.to_thread(recorder.note_exit, result.exit_code)
         except OllmSandboxError as error:

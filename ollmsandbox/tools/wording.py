@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -52,11 +51,13 @@ def changes_text(report: Report | None, project: str) -> str:
 
 def _lines(report: Report, project: str) -> Iterator[str]:
     items = report.changes
-    if items:
-        counts = Counter(item.change.kind for item in items)
-        told = ", ".join(f"{counts[kind]:,} {kind.value}" for kind in _ORDER if counts[kind])
+    # Counted in a list, which does without a call for each of a hundred thousand.
+    kinds = [item.change.kind for item in items]
+    counts = {kind: count for kind in _ORDER if (count := kinds.count(kind))}
+    if counts:
+        told = ", ".join(f"{count:,} {kind.value}" for kind, count in counts.items())
         yield f"Changes: {told}."
-    for kind in _ORDER:
+    for kind in counts:
         of_kind = [item for item in items if item.change.kind is kind]
         yield from _listed(of_kind, project, _MANY if kind in _IN_FULL else _FEW)
     for skip in report.skipped[:_FEW]:
@@ -70,9 +71,11 @@ def _listed(items: Sequence[Recorded], project: str, most: int) -> Iterator[str]
     """The first and the last of them, and between them those with something special."""
     half = most // 2
     left_out = special = 0
+    applied = State.APPLIED
     for number, item in enumerate(items):
         is_near = number < half or number >= len(items) - half
-        remarks = _remarks(item)
+        is_plain = item.state is applied and not item.change.flags and not item.note
+        remarks = [] if is_plain else _remarks(item)
         special += bool(remarks)
         if is_near or len(items) <= most or (remarks and special <= _MANY):
             if left_out:
@@ -104,11 +107,14 @@ def _remarks(item: Recorded) -> list[str]:
 
 
 def _afterwards(items: Iterable[Recorded]) -> Iterator[str]:
-    states = {item.state for item in items}
+    changes = list(items)
+    states = [item.state for item in changes]
     if State.CONFLICT in states:
+        is_aside = any(item.is_aside for item in changes)
         yield (
             "What is in conflict was left as the other one made it, and your version is kept "
-            "for the person to choose. Your next commands see your version."
+            "for the person to choose. Your next commands see "
+            f"{'the other version' if is_aside else 'your version'}."
         )
     if State.PENDING in states:
         yield (

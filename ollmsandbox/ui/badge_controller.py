@@ -22,6 +22,7 @@ class BadgeController:
         self._settings = settings
         self._tasks = tasks
         self._session: OpenSession | None = None
+        self._found: Capabilities | None = None
         self._wall = Wall.UNKNOWN
         self._sections: tuple[Section, ...] = ()
 
@@ -29,22 +30,35 @@ class BadgeController:
     def _in_flatpak(self) -> bool:
         return bool(self._desk.environ.get("FLATPAK_ID"))
 
+    @property
+    def _project(self) -> str | None:
+        return self._session.project if self._session is not None else None
+
     def show_capabilities(self, found: Capabilities) -> None:
-        """Without a session it is known what the machine can do, and no more."""
-        if self._session is None and self._in_flatpak:
-            self._show(flatpak_state.of_flatpak())
-        elif self._session is None:
-            self._show(of_machine(can_wrap=found.can_wrap))
+        self._found = found
+        if self._project is None:
+            self._show_machine()
 
     def show_session(self, session: OpenSession | None) -> None:
-        before, self._session = self._session, session
-        if session is not None and (before is None or before.project != session.project):
+        before, self._session = self._project, session
+        if self._project is None:
+            self._show_machine()
+        elif before != self._project:
             self.look_again()
+
+    def _show_machine(self) -> None:
+        """Without a project it is known what the machine can do, and no more."""
+        if self._in_flatpak:
+            self._show(flatpak_state.of_flatpak())
+        elif self._found is not None:
+            self._show(of_machine(can_wrap=self._found.can_wrap))
+        else:
+            self._show(ProjectState(Wall.UNKNOWN, ()))
 
     def look_again(self, *_args: object) -> None:
         """At the plan of a command: it depends on preferences, too."""
-        if self._session is not None and self._session.project is not None:
-            self._tasks.start(self._look(self._session.project))
+        if self._project is not None:
+            self._tasks.start(self._look(self._project))
 
     def refresh(self) -> None:
         self._badge.show(wall_now(self._wall, self._session), self._sections)
@@ -54,8 +68,9 @@ class BadgeController:
         if self._in_flatpak:
             state = await flatpak_state.look(*given)
         else:
-            state = await asyncio.to_thread(look, *given)
-        if self._session is not None and self._session.project == project:
+            limit = self._settings.number("time-limit") or None
+            state = await asyncio.to_thread(look, *given, limit)
+        if self._project == project:
             self._show(state)
 
     def _show(self, state: ProjectState) -> None:

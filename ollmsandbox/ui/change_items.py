@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from ..project import records
 from ..project.apply import Recorded, State
 from ..project.changes import Type
 from ..project.manager import ProjectManager
+from ..project.models import Project, Run
 
 WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 
@@ -34,22 +36,51 @@ class RunData:
         return sum(self.states[state] for state in WAITS)
 
 
-def load(manager: ProjectManager, project: str, limit: int, text: str = "") -> list[RunData]:
-    """The newest first, but what waits before all else. Not for the main thread."""
+@dataclass(frozen=True)
+class Found:
+    runs: tuple[RunData, ...] = ()
+    # How many changes wait, whatever is listed.
+    waiting: int = 0
+    # And how many of these can be applied together, without a choice for each.
+    ready: int = 0
+    has_older: bool = False
+
+
+def load(
+    manager: ProjectManager, project: str, limit: int, text: str = "", asked: Iterable[str] = ()
+) -> Found:
+    """The newest first, but what waits before all else. That, and the runs that were asked for, are
+    listed however old they are, unless a text is looked for. Not for the main thread."""
     found = manager.find_project(project)
     if found is None:
-        return []
-    runs = [
-        RunData(run.id, run.command, run.started_at, tuple(_files_last(manager, run)))
-        for run in manager.runs(found, limit, text=text)
-    ]
-    # Counted here, where it holds up nobody.
-    return sorted(runs, key=lambda run: not run.waiting)
+        return Found()
+    newest = manager.runs(found, limit + 1, text=text)
+    waiting = {run.id: run for run in manager.runs(found, -1, only_waiting=True)}
+    listed = {run.id: run for run in newest[:limit]}
+    if not text:
+        listed |= waiting | {run.id: run for run in manager.known_runs(asked)}
+    data = {run.id: _read(manager, run) for run in (waiting | listed).values()}
+    runs = sorted((data[id_] for id_ in listed), key=lambda run: -run.started_at)
+    return Found(
+        # Counted here, where it holds up nobody.
+        tuple(sorted(runs, key=lambda run: not run.waiting)),
+        sum(data[id_].waiting for id_ in waiting),
+        sum(data[id_].waiting - data[id_].states[State.CONFLICT] for id_ in waiting),
+        len(newest) > limit,
+    )
 
 
-def _files_last(manager: ProjectManager, run: object) -> list[Recorded]:
+def count_waiting(manager: ProjectManager, project: Project) -> int:
+    return sum(_read(manager, run).waiting for run in manager.runs(project, -1, only_waiting=True))
+
+
+def _read(manager: ProjectManager, run: Run) -> RunData:
+    return RunData(run.id, run.command, run.started_at, tuple(_files_last(manager, run)))
+
+
+def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
     """In the order of a file manager, and folders only where nothing in them tells of them."""
-    items = records.read_changes(manager, run)  # type: ignore[arg-type]
+    items = records.read_changes(manager, run)
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
     return sorted(shown, key=lambda item: (not item.is_held, item.change.path))

@@ -17,8 +17,9 @@ from gi.repository import Gio, GObject
 
 from .change_items import FileItem, RunData, RunItem
 
-# Of so many a list view makes rows. Of these so many come at first, and with each further piece.
-_ROWS, _FIRST, _FEW = 240, 12, 8
+# Of so many a list view makes rows. Of these so many come at first, and with each further piece:
+# a few milliseconds' work, so that a frame is never late for them.
+_ROWS, _FIRST, _FEW = 240, 6, 3
 
 
 @dataclass

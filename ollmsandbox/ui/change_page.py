@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from gettext import gettext as _
 
@@ -12,10 +13,12 @@ from gi.repository import Adw, Gtk
 from ..permission.visible import visible_line
 from ..project.apply import Recorded, State
 from ..project.changes import Kind, Type
+from ..project.hunks import Standing
 from ..project.manager import ProjectManager
 from . import change_words as words
 from .change_items import RunData
 from .change_work import Shown, act_on_part, look
+from .diff_model import Hunk
 from .diff_view import DiffView
 from .earlier_versions import EarlierVersions
 from .image_pair import ImagePair
@@ -57,6 +60,9 @@ class ChangePage(Gtk.Box):
         self.recorded = recorded
         self._tasks = tasks
         self._shown: Shown | None = None
+        self._texts: tuple[str, str] | None = None
+        # With which the person did something just now: they go on there.
+        self._part: int | None = None
         # Not through the template, which would keep the page alive for ever.
         self.back_button.connect("clicked", weakly(self._on_back))
         self.diff: DiffView | None = None
@@ -77,7 +83,10 @@ class ChangePage(Gtk.Box):
         if shown is None:
             self.emit("back")
             return
-        self._shown = shown
+        before, self._shown = self._shown, shown
+        if before is not None and before.content == shown.content:
+            # It stays as it is, where the person has scrolled to.
+            return
         self.recorded = shown.recorded
         self._show_about()
         self._show_versions(shown)
@@ -91,7 +100,7 @@ class ChangePage(Gtk.Box):
         self.verbs.clear()
         for verb, label in words.file_verbs(item.state):
             button = Gtk.Button(label=label)
-            if verb in ("apply", "take"):
+            if verb == "apply":
                 button.add_css_class("suggested-action")
             button.connect("clicked", weakly(self._on_verb), verb)
             self.verbs.add_group([button])
@@ -101,44 +110,69 @@ class ChangePage(Gtk.Box):
     def _show_versions(self, shown: Shown) -> None:
         item = shown.recorded
         notes = [note(v.note) for v in (shown.before, shown.after) if v.note]
-        self.diff = None
+        texts = None
+        had_focus = self.place.get_focus_child() is not None
         if item.change.type is not Type.FILE and item.change.kind is not Kind.REPLACED:
             self.place.set_child(_sentence(_what_it_is(item)))
         elif notes:
             self.place.set_child(_sentence(notes[0]))
         elif (texts := shown.texts) is not None:
-            self._show_diff(shown.recorded, *texts)
+            self._show_diff(texts)
         else:
             pair = ImagePair()
             pair.show_files(shown.old_data, shown.new_data)
             self.place.set_child(pair)
+        self._texts = texts
+        if texts is None:
+            self.diff = None
+        # What had the keyboard is gone; from nowhere GTK would send it anywhere.
+        if had_focus and self.place.get_focus_child() is None:
+            self.focus()
 
-    def _show_diff(self, item: Recorded, old: str, new: str) -> None:
-        self.diff = DiffView()
-        self.diff.set_hunk_actions(self._part_verbs(item))
-        self.diff.connect("hunk-action", weakly(self._on_part))
-        self.diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
-        self.place.set_child(self.diff)
-        self.diff.show_texts(old, new, item.change.path)
+    def _show_diff(self, texts: tuple[str, str]) -> None:
+        if self.diff is not None and texts == self._texts:
+            # The same, at the place where the person reads.
+            self.diff.refresh_actions()
+            return
+        self.diff = diff = DiffView()
+        diff.set_hunk_actions(weakly(self._part_verbs))
+        diff.connect("hunk-action", weakly(self._on_part))
+        diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
+        if self._part is not None:
+            diff.connect("loaded", _go_to, self._part)
+        self.place.set_child(diff)
+        diff.show_texts(*texts, self.recorded.change.path)
 
-    def _part_verbs(self, item: Recorded) -> list[tuple[str, str]]:
+    def _part_verbs(self, hunk: Hunk) -> list[tuple[str, str]]:
+        item = self.recorded
         if item.change.kind is not Kind.MODIFIED or item.state is State.CONFLICT:
             return []
+        became = self._shown.standings(hunk) if self._shown else set()
+        if became == {Standing.TAKEN_BACK}:
+            return [("redo", _("Redo"))]
+        if became - {Standing.THERE}:
+            return [("", _("Changed since"))]
         return [(v, label) for v, label in words.verbs({item.state}) if v != "redo"]
 
     def _on_part(self, diff: DiffView, index: int, verb: str) -> None:
         shown = self._shown
         if shown is None or diff.diff is None:
             return
-        part = diff.diff.hunks[index]
+        hunk = diff.diff.hunks[index]
 
         async def work() -> None:
             done = await asyncio.to_thread(
-                partial(act_on_part, self._manager, verb, shown, self.run, part)
+                partial(act_on_part, self._manager, verb, shown, self.run, hunk)
             )
             self._tasks.tell(words.done(verb, done.count, list(done.problems)))
+            self._part = index
+            if done.rest is not None:
+                run_id, number = done.rest
+                self.run = replace(self.run, id=run_id)
+                self.recorded = self.recorded._replace(number=number)
             self.emit("changed")
             await self.look()
+            self._part = None
 
         self._tasks.start(work())
 
@@ -154,6 +188,12 @@ class ChangePage(Gtk.Box):
 
     def _on_back(self, _button: Gtk.Button) -> None:
         self.emit("back")
+
+
+def _go_to(diff: DiffView, part: int) -> None:
+    """Once; later, more may be loaded."""
+    diff.disconnect_by_func(_go_to)
+    diff.focus_change(part)
 
 
 def _sentence(text: str) -> Gtk.Widget:

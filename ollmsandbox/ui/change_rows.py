@@ -86,44 +86,39 @@ class FileRow(Gtk.Box):
     __gtype_name__ = "OllmFileRow"
 
     def __init__(self, item: FileItem) -> None:
-        super().__init__(spacing=9, margin_start=18)
+        # Each of them is felt: there are hundreds of rows.
+        super().__init__(
+            spacing=9, margin_start=18, margin_top=3, margin_bottom=3, has_tooltip=True
+        )
         self.item = item
-        for side in ("top", "bottom"):
-            getattr(self, f"set_margin_{side}")(3)
         recorded = item.recorded
+        path = visible_line(recorded.change.path)
         icon = Gtk.Image.new_from_icon_name(words.icon(recorded))
         colour = _COLOURS.get(recorded.change.kind)
         if colour:
             icon.add_css_class(colour)
         self.append(icon)
-        folder, _slash, name = visible_line(recorded.change.path).rpartition("/")
+        folder, _slash, name = path.rpartition("/")
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
-        title = _line(name or ".")
-        text.append(title)
+        text.append(_line(name or "."))
         told = words.about(recorded)
-        self.name = f"{visible_line(recorded.change.path)}. {told}"
-        below = _line(" · ".join(filter(None, (folder, told))))
+        self.name = f"{path}. {told}"
+        below = _line(f"{folder} · {told}" if folder else told)
         below.add_css_class("caption")
         waits = recorded.state in (State.CONFLICT, State.FAILED) or words.marks(recorded)
         below.add_css_class("warning" if waits else "dim-label")
         text.append(below)
         self.append(text)
-        self._added = _count("success")
-        self._removed = _count("error")
-        for label in (self._added, self._removed):
-            self.append(label)
+        self._text = text
         self.append(Gtk.Image.new_from_icon_name("go-next-symbolic"))
-        # Set for each row, it would take as long as all else in it.
-        self.set_has_tooltip(True)
+        # Its text would take as long as all else in it.
         self.connect("query-tooltip", _tell_path)
 
     def show_lines(self, added: int, removed: int) -> None:
-        for label, sign, number in (
-            (self._added, "+", added),
-            (self._removed, "\N{MINUS SIGN}", removed),
-        ):
-            label.set_label(f"{sign}{number}")
-            label.set_visible(number > 0)
+        """Once; most rows are never seen, so there is no room for it before."""
+        for sign, number, colour in (("\N{MINUS SIGN}", removed, "error"), ("+", added, "success")):
+            if number > 0:
+                self.insert_child_after(_count(f"{sign}{number}", colour), self._text)
 
 
 def _tell_path(row: FileRow, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Tooltip) -> bool:
@@ -131,8 +126,8 @@ def _tell_path(row: FileRow, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Toolt
     return True
 
 
-def _count(colour: str) -> Gtk.Label:
-    label = Gtk.Label(visible=False, css_classes=["caption", "numeric", colour])
+def _count(text: str, colour: str) -> Gtk.Label:
+    label = Gtk.Label(label=text, css_classes=["caption", "numeric", colour])
     # The sign stands before the number, whichever way one reads.
     label.set_direction(Gtk.TextDirection.LTR)
     return label

@@ -7,54 +7,60 @@ import time
 from gettext import gettext as _
 from gettext import ngettext
 
+from .. import N_
 from ..permission.visible import visible_line
 from ..project.apply import Recorded, State
 from ..project.changes import Flag, Kind, Type
 from .change_items import RunData
 from .note_words import note
 
+# One row of a long list after the other says such words: only those it says are looked up.
+_KINDS = {
+    Kind.ADDED: N_("Added"),
+    Kind.MODIFIED: N_("Modified"),
+    Kind.DELETED: N_("Deleted"),
+    Kind.REPLACED: N_("Replaced"),
+}
+_ICONS = {
+    Kind.ADDED: "list-add-symbolic",
+    Kind.MODIFIED: "document-edit-symbolic",
+    Kind.DELETED: "list-remove-symbolic",
+    Kind.REPLACED: "view-refresh-symbolic",
+}
+_MARKS = {
+    Flag.LATER: N_("Acts later, outside the sandbox"),
+    Flag.EXECUTABLE: N_("New program that can be run"),
+    Flag.OUTSIDE: N_("Link that leaves the project"),
+    Flag.STRIPPED: N_("Its setuid bit was removed"),
+}
+_STATES = {
+    State.APPLIED: N_("Applied"),
+    State.PENDING: N_("Waits"),
+    State.CONFLICT: N_("You changed it, too"),
+    State.FAILED: N_("Could not be applied"),
+    State.DISCARDED: N_("Discarded"),
+    State.UNDONE: N_("Undone"),
+}
+
 
 def kind(item: Recorded) -> str:
-    return {
-        Kind.ADDED: _("Added"),
-        Kind.MODIFIED: _("Modified"),
-        Kind.DELETED: _("Deleted"),
-        Kind.REPLACED: _("Replaced"),
-    }[item.change.kind]
+    return _(_KINDS[item.change.kind])
 
 
 def icon(item: Recorded) -> str:
-    return {
-        Kind.ADDED: "list-add-symbolic",
-        Kind.MODIFIED: "document-edit-symbolic",
-        Kind.DELETED: "list-remove-symbolic",
-        Kind.REPLACED: "view-refresh-symbolic",
-    }[item.change.kind]
+    return _ICONS[item.change.kind]
 
 
 def marks(item: Recorded) -> list[str]:
     """What a person should look at twice."""
-    words = {
-        Flag.LATER: _("Acts later, outside the sandbox"),
-        Flag.EXECUTABLE: _("New program that can be run"),
-        Flag.OUTSIDE: _("Link that leaves the project"),
-        Flag.STRIPPED: _("Its setuid bit was removed"),
-    }
-    found = [words[flag] for flag in item.change.flags if flag in words]
+    found = [_(_MARKS[flag]) for flag in item.change.flags if flag in _MARKS]
     if item.is_held and item.state is State.PENDING:
         found.append(_("Waits for your yes, since it acts later"))
     return found
 
 
 def state(item: Recorded) -> str:
-    return {
-        State.APPLIED: _("Applied"),
-        State.PENDING: _("Waits"),
-        State.CONFLICT: _("You changed it, too"),
-        State.FAILED: _("Could not be applied"),
-        State.DISCARDED: _("Discarded"),
-        State.UNDONE: _("Undone"),
-    }[item.state]
+    return _(_STATES[item.state])
 
 
 def about(item: Recorded) -> str:

@@ -3,16 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from gettext import gettext as _
 
+from ..errors import OllmSandboxError
 from ..project import records
 from ..project.apply import Recorded, State
+from ..project.hunks import Hunk as Part
+from ..project.hunks import Standing
 from ..project.manager import ProjectManager
 from ..project.recorder import Report
 from ..project.review import Review
-from ..project.rewriting import apply_hunks, discard_hunks, texts, undo_hunks
+from ..project.rewriting import (
+    apply_hunks,
+    discard_hunks,
+    parts_since,
+    redo_hunks,
+    texts,
+    undo_hunks,
+)
 from ..project.versions import Version, Versions
 from .change_items import RunData
 from .diff_model import Hunk, decode
@@ -33,6 +43,8 @@ class Done:
     count: int
     # Why something was not done, in sentences.
     problems: tuple[str, ...] = ()
+    # The run for which the rest of a change waits from now on, and its number there.
+    rest: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,18 @@ class Shown:
     # None where there is no file.
     old_data: bytes | None
     new_data: bytes | None
+    # Of an applied change whose file was changed since.
+    parts: dict[Part, Standing] = field(default_factory=dict)
+
+    def standings(self, hunk: Hunk) -> set[Standing]:
+        """What became of the parts that are shown as one; nothing where all is as it was left."""
+        return {self.parts[part] for part in _inside(hunk, self.parts)}
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """All that there is to be seen of it."""
+        notes = self.before.note, self.after.note
+        return self.recorded, notes, self.old_data, self.new_data, self.parts
 
     @property
     def texts(self) -> tuple[str, str] | None:
@@ -74,29 +98,44 @@ def act(review: Review, verb: str, run: RunData, paths: Sequence[str] = ()) -> D
     return Done(len(done), tuple(problems))
 
 
-def act_on_part(manager: ProjectManager, verb: str, shown: Shown, run: RunData, part: Hunk) -> Done:
+def act_on_part(manager: ProjectManager, verb: str, shown: Shown, run: RunData, hunk: Hunk) -> Done:
     """On changes that stand close together and are shown as one."""
     row = manager.run(run.id)
-    does = {"undo": undo_hunks, "apply": apply_hunks, "discard": discard_hunks}[verb]
+    does = {
+        "undo": undo_hunks,
+        "redo": redo_hunks,
+        "apply": apply_hunks,
+        "discard": discard_hunks,
+    }[verb]
     found = texts(manager, row, shown.recorded)
-    chosen = [
-        hunk
-        for hunk in (found.hunks if found else ())
-        if part.old_start <= hunk.old_start
-        and hunk.old_end <= part.old_end
-        and part.new_start <= hunk.new_start
-        and hunk.new_end <= part.new_end
-    ]
+    chosen = _inside(hunk, found.hunks if found else ())
     if not chosen:
         text = _("{path} was changed in the meantime.").format(path=shown.recorded.change.path)
         return Done(0, (text,))
     report = does(manager, row, shown.recorded, chosen)
-    return Done(1, tuple(note(item.note) for item in report.changes if item.note))
+    rest = [(report.run_id, i.number) for i in report.changes if i.state is State.PENDING]
+    notes = tuple(note(item.note) for item in report.changes if item.note)
+    return Done(1, notes, rest[0] if rest else None)
+
+
+def _inside(hunk: Hunk, parts: Iterable[Part]) -> list[Part]:
+    return [
+        part
+        for part in parts
+        if hunk.old_start <= part.old_start
+        and part.old_end <= hunk.old_end
+        and hunk.new_start <= part.new_start
+        and part.new_end <= hunk.new_end
+    ]
 
 
 def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
     """The change as it stands now; None if it is not known any more."""
-    row = manager.run(run.id)
+    try:
+        row = manager.run(run.id)
+    except OllmSandboxError:
+        # Removed since, as it was old. Whatever else there is, the list tells.
+        return None
     recorded = next((i for i in records.read_changes(manager, row) if i.number == number), None)
     if recorded is None:
         return None
@@ -104,4 +143,4 @@ def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
     before, after = versions.before(row, recorded), versions.after(row, recorded)
     old = before.read(_LARGEST) if before.seen else None
     new = after.read(_LARGEST) if after.seen else None
-    return Shown(recorded, before, after, old, new)
+    return Shown(recorded, before, after, old, new, parts_since(manager, row, recorded))

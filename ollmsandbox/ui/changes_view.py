@@ -15,7 +15,8 @@ from gi.repository import Adw, GLib, GObject, Gtk
 from ..project.manager import ProjectManager
 from ..project.review import Review
 from . import change_words as words
-from .change_items import FileItem, RunData, RunItem, load
+from .change_focus import focus_file, focus_once, name_around
+from .change_items import FileItem, Found, RunData, RunItem, load
 from .change_list import ChangeList
 from .change_rows import FileRow, RunRow
 from .dialogs import Choice, choose
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
     from .change_work import Done
     from .line_counts import LineCounts
 
-# Without a filter; with one all are looked through.
-_NEWEST = 40
-_MOST = 500
+# So many runs are listed, and so many more each time that older ones are asked for.
+_PIECE = 40
 # Seconds between two pieces of the list.
 _PAUSE = 0.01
 _PULSE = 100
@@ -57,6 +57,7 @@ class ChangesView(Gtk.Box):
     lists: Gtk.Stack = Gtk.Template.Child()
     list_view: Gtk.ListView = Gtk.Template.Child()
     empty: Adw.StatusPage = Gtk.Template.Child()
+    older: Gtk.Button = Gtk.Template.Child()
     file_place: Adw.Bin = Gtk.Template.Child()
 
     def __init__(
@@ -69,13 +70,16 @@ class ChangesView(Gtk.Box):
         self._tasks = Tasks(tell)
         self._counts: LineCounts | None = None
         self._project: str | None = None
+        self._most = _PIECE
         self._wanted_run = ""
+        # Those that were asked for, which may be older than what is listed.
+        self._asked: set[str] = set()
         # Whose row gets the keyboard when it is made anew, and whether its verbs do.
         self._focus_run: tuple[str, bool] | None = None
         self._open_runs: set[str] = set()
         self._seen: set[str] = set()
         self._loading: asyncio.Task[object] | None = None
-        self._runs: list[RunData] = []
+        self._found = Found()
         self._list = ChangeList()
         factory = Gtk.SignalListItemFactory()
         factory.connect("bind", weakly(self._on_bind))
@@ -83,15 +87,23 @@ class ChangesView(Gtk.Box):
         self.list_view.set_model(Gtk.NoSelection.new(self._list))
         self.list_view.set_factory(factory)
         self.list_view.connect("activate", weakly(self._on_activate))
+        self.list_view.connect("map", weakly(self._on_in_sight))
+        scrolled = self.list_view.get_vadjustment()
+        assert scrolled is not None
+        for signal in ("value-changed", "changed"):
+            scrolled.connect(signal, weakly(self._on_in_sight))
         self.filter.connect("search-changed", weakly(self._on_filter))
         self.waiting_box.set_groups((self.waiting,), (self.discard_all, self.apply_all))
         self.apply_all.connect("clicked", weakly(self._on_apply_all))
         self.discard_all.connect("clicked", weakly(self._on_discard_all))
+        self.older.connect("clicked", weakly(self._on_older))
         self.page: ChangePage | None = None
 
     def show_project(self, project: str | None) -> None:
         if project != self._project:
             self._project = project
+            self._most = _PIECE
+            self._asked = set()
             self._open_runs = set()
             self._seen = set()
             self.filter.set_text("")
@@ -112,6 +124,8 @@ class ChangesView(Gtk.Box):
         if self._loading is not None:
             self._loading.cancel()
         self._loading = self._tasks.start(self._load())
+        if self.page is not None:
+            self._tasks.start(self.page.look())
 
     def focus(self) -> None:
         """For the keyboard: where it was in here, or at the beginning."""
@@ -124,6 +138,7 @@ class ChangesView(Gtk.Box):
 
     def select_run(self, run_id: str) -> None:
         self._wanted_run = run_id
+        self._asked.add(run_id)
         self._focus_run = (run_id, False)
         self._open_runs.add(run_id)
         self.filter.set_text("")
@@ -138,27 +153,31 @@ class ChangesView(Gtk.Box):
     # --- the list ------------------------------------------------------------------------------
 
     async def _load(self) -> None:
-        before, project, text = self._runs, self._project, self.filter.get_text().strip()
+        before, project, text = self._found.runs, self._project, self.filter.get_text().strip()
+        most, asked = self._most, tuple(self._asked)
 
-        def read() -> tuple[list[RunData], bool]:
-            limit = _MOST if text else _NEWEST
-            found = load(self._manager, project, limit, text) if project else []
-            return found, found == before
+        def read() -> tuple[Found, bool]:
+            found = load(self._manager, project, most, text, asked) if project else Found()
+            if found.runs:
+                self._prepare_counts()
+            return found, found.runs == before
 
-        runs, is_same = await asyncio.to_thread(read)
+        found, is_same = await asyncio.to_thread(read)
+        runs = found.runs
         if runs and not self._seen and not self._open_runs:
             self._open_runs.add(runs[0].id)
             is_same = False
         # What waits is not to be looked for.
         self._open_runs |= {run.id for run in runs if run.waiting} - self._seen
         self._seen |= {run.id for run in runs}
-        self._runs = runs
+        self._found = found
         self._show_waiting()
+        self.older.set_visible(found.has_older)
         # What is the same stays as it is, where the person has scrolled to.
         if not is_same or self._wanted_run:
             self._list.show(runs, self._open_runs)
         await self._grow()
-        self.empty.set_title(_("Nothing Found") if text else _("No Changes Yet"))
+        self._show_empty(is_filtered=bool(text))
         self.lists.set_visible_child_name("runs" if runs else "empty")
         self._go_to_wanted()
         # One that is not there gets it no more, whenever it comes back.
@@ -178,9 +197,21 @@ class ChangesView(Gtk.Box):
             target = GLib.Variant.new_uint32(place)
             self.list_view.activate_action("list.scroll-to-item", target)
 
+    def _show_empty(self, *, is_filtered: bool) -> None:
+        self.empty.set_icon_name("edit-find-symbolic" if is_filtered else "document-edit-symbolic")
+        self.empty.set_title(_("Nothing Found") if is_filtered else _("No Changes Yet"))
+        self.empty.set_description(
+            _("No command has this in it, and no path that one changed.")
+            if is_filtered
+            else _("What commands change in the project is listed here.")
+        )
+
     def _show_waiting(self) -> None:
-        count = sum(run.waiting for run in self._runs)
+        # All of it, whatever is listed: the buttons are for all of it, too.
+        count = self._found.waiting
         self.waiting_box.set_visible(count > 0)
+        # Where the person changed the file, too, they decide about each.
+        self.apply_all.set_sensitive(self._found.ready > 0)
         text = ngettext("{} change waits", "{} changes wait", count)
         self.waiting.set_label(text.format(count))
         self.emit("count-changed", count)
@@ -191,23 +222,28 @@ class ChangesView(Gtk.Box):
         if isinstance(shown, RunItem):
             row = RunRow(shown, weakly(self._act_on_run), weakly(self._fold))
             if self._focus_run is not None and shown.data.id == self._focus_run[0]:
-                row.connect("map", _focus_once, self._focus_run[1])
+                row.connect("map", focus_once, ChangesView, self._focus_run[1])
                 self._focus_run = None
         else:
             assert isinstance(shown, FileItem)
             row = FileRow(shown)
-            self._count_lines(row)
+            assert self._counts is not None
+            self._counts.show(row)
         # Later: newer GTKs bind a row before what is around it belongs to anybody, and PyGObject
         # would take that for its own and free it.
-        row.connect("map", _name_around)
+        row.connect("map", name_around)
         item.set_child(row)
 
-    def _count_lines(self, row: FileRow) -> None:
+    def _prepare_counts(self) -> None:
+        """Not for the main thread, nor before the first picture: it brings what compares files."""
         if self._counts is None:
             from .line_counts import LineCounts
 
             self._counts = LineCounts(self._manager, self._tasks)
-        self._counts.show(row)
+
+    def _on_in_sight(self, *_args: object) -> None:
+        if self._counts is not None:
+            self._counts.look()
 
     def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
         item = self._list.get_item(place)
@@ -230,6 +266,13 @@ class ChangesView(Gtk.Box):
             self._loading = self._tasks.start(self._grow())
 
     def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
+        self._most = _PIECE
+        self.refresh()
+
+    def _on_older(self, _button: Gtk.Button) -> None:
+        self._most += _PIECE
+        # They go on where the list ended.
+        self._wanted_run = self._found.runs[-1].id
         self.refresh()
 
     # --- one file --------------------------------------------------------------------------------
@@ -239,7 +282,7 @@ class ChangesView(Gtk.Box):
         from .change_page import ChangePage
 
         page = ChangePage(self._manager, self._settings, item.run, item.recorded, self._tasks)
-        page.connect("back", weakly(self.leave_file))
+        page.connect("back", weakly(self._on_back))
         page.connect("act", weakly(self._on_page_act))
         page.connect("changed", weakly(self._on_page_changed))
         self.page = page
@@ -247,9 +290,18 @@ class ChangesView(Gtk.Box):
         self.pages.set_visible_child_name("file")
         page.focus()
 
+    def _on_back(self, page: ChangePage) -> None:
+        # One that was left meanwhile may find that it is about nothing any more.
+        if page is self.page:
+            self.leave_file()
+
     def leave_file(self, *_args: object) -> None:
+        """Back to where the person came from."""
+        page = self.page
         self.show_list()
         self.focus()
+        if page is not None:
+            focus_file(self.list_view, self._list, page.run.id, page.recorded.number)
 
     def _on_page_changed(self, _page: ChangePage) -> None:
         self.refresh()
@@ -334,26 +386,3 @@ class ChangesView(Gtk.Box):
                 await self._do("discard", partial(self._all, "discard"))
 
         self._tasks.start(discard())
-
-
-def _focus_once(row: RunRow, verbs: bool) -> None:
-    """Unless the person went elsewhere meanwhile."""
-    row.disconnect_by_func(_focus_once)
-    window = row.get_root()
-    focus = window.get_focus() if isinstance(window, Gtk.Window) else None
-    if focus is None or focus.is_ancestor(row.get_ancestor(ChangesView) or row):
-        # Later: the list is being laid out, and would scroll meanwhile.
-        GLib.timeout_add(0, _focus_on, row, verbs)
-
-
-def _focus_on(row: RunRow, verbs: bool) -> bool:
-    if row.get_mapped():
-        row.focus(verbs=verbs)
-    return GLib.SOURCE_REMOVE
-
-
-def _name_around(row: RunRow | FileRow) -> None:
-    """What the keyboard goes through is not the row itself, but what GTK puts around it."""
-    around = row.get_parent()
-    assert around is not None
-    around.update_property([Gtk.AccessibleProperty.LABEL], [row.name])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from gettext import gettext as _
 
@@ -12,6 +11,7 @@ from gi.repository import Gtk
 
 from ..chat.history import History
 from ..permission.request import Answer
+from ..project.manager import is_missing
 from ..project.review import Review
 from .asking import WindowAsker
 from .changes_view import ChangesView
@@ -19,6 +19,7 @@ from .chat_view import ChatView
 from .entries import CallEntry
 from .links import open_link, open_output
 from .note_words import note
+from .sessions import Sessions
 from .tasks import Tasks
 from .weakly import weakly
 
@@ -33,6 +34,7 @@ class ChatController:
         changes: ChangesView,
         asker: WindowAsker,
         history: History,
+        sessions: Sessions,
         tasks: Tasks,
     ) -> None:
         self._window = window
@@ -40,11 +42,13 @@ class ChatController:
         self._changes = changes
         self._asker = asker
         self._history = history
+        self._sessions = sessions
         self._tasks = tasks
         heard: tuple[tuple[str, Callable[..., object]], ...] = (
             ("send", self._on_send),
             ("run", self._on_run),
             ("stop", self.stop),
+            ("stop-call", self._on_stop_call),
             ("answer", self._on_answer),
             ("undo", self._on_undo),
             ("open-link", self._on_open_link),
@@ -58,13 +62,18 @@ class ChatController:
         if self._view.session is not None:
             self._tasks.start(self._view.session.conversation.stop())
 
-    def keep_draft(self) -> asyncio.Task[object] | None:
-        """What is written and not sent."""
+    def _on_stop_call(self, view: ChatView, entry: CallEntry) -> None:
+        if entry.own:
+            self.stop()  # there is nothing beside it
+        elif view.session is not None:
+            view.session.conversation.stop_call(entry.call.id)
+
+    def keep_draft(self) -> asyncio.Task[None] | None:
+        """What is written and not sent; None if it is kept already."""
         session, text = self._view.session, self._view.composer.text
-        if session is None or text == session.draft:
+        if session is None or text == session.kept_draft:
             return None
-        session.draft = text
-        return self._tasks.start(asyncio.to_thread(self._history.keep_draft, session.id, text))
+        return self._sessions.keep_draft(session, text)
 
     def look_for_folder(self) -> None:
         """Somebody may have moved the project away, or put it back."""
@@ -72,9 +81,9 @@ class ChatController:
         folder = session.project if session is not None else None
 
         async def look() -> None:
-            is_there = folder is None or await asyncio.to_thread(os.path.isdir, folder)
+            is_gone = folder is not None and await asyncio.to_thread(is_missing, folder)
             if self._view.session is session:
-                self._view.missing.show_folder("" if is_there else folder or "")
+                self._view.missing.show_folder(folder or "" if is_gone else "")
 
         self._tasks.start(look())
 

@@ -39,6 +39,7 @@ class ChatView(Gtk.Box):
             "send": (str,),
             "run": (str,),
             "stop": (),
+            "stop-call": (object,),
             "answer": (str, object),
             "show-changes": (str,),
             "undo": (str,),
@@ -196,7 +197,7 @@ class ChatView(Gtk.Box):
 
             row = ToolCard(entry, self.session.project if self.session else None)
             row.connect("answered", weakly(self._on_answered))
-            row.connect("stop", weakly(self._on_stop))
+            row.connect("stop", weakly(self._on_stop_call))
             for name in ("show-changes", "undo", "open-output"):
                 row.connect(name, weakly(self._pass_on), name)
         else:
@@ -332,6 +333,9 @@ class ChatView(Gtk.Box):
 
     def _on_stop(self, *_args: object) -> None:
         self.emit("stop")
+
+    def _on_stop_call(self, card: ToolCard) -> None:
+        self.emit("stop-call", card.entry)
 
     def _pass_on(self, _widget: Gtk.Widget, value: object, name: str) -> None:
         self.emit(name, value)

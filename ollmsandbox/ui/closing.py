@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Closing the window while something runs or asks is a question."""
+"""What would stop something that runs, or hide something that waits, is a question first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from gettext import gettext as _
+from gettext import ngettext
 
 from gi.repository import Gtk
 
 from .dialogs import Choice, choose
 from .open_session import OpenSession
+from .sessions import Sessions
 
 
 async def may_close(window: Gtk.Window, sessions: Sequence[OpenSession]) -> bool:
@@ -32,3 +34,54 @@ async def may_close(window: Gtk.Window, sessions: Sequence[OpenSession]) -> bool
         ),
     )
     return answer == "close"
+
+
+async def may_lose_draft(window: Gtk.Window, why: str) -> bool:
+    answer = await choose(
+        window,
+        _("Close Without the Draft?"),
+        _("What you typed cannot be kept: {why}").format(why=why),
+        (
+            Choice("cancel", _("_Keep Open")),
+            Choice("close", _("_Close"), is_destructive=True),
+        ),
+    )
+    return answer == "close"
+
+
+async def may_delete(window: Gtk.Window, sessions: Sessions, session_id: str) -> bool:
+    if not any(session.is_busy for session in sessions.open_ones if session.id == session_id):
+        return True
+    answer = await choose(
+        window,
+        _("Stop and Delete?"),
+        _("The agent is at work in this session. Deleting it stops it; what it changed is kept."),
+        (
+            Choice("cancel", _("_Cancel")),
+            Choice("delete", _("_Stop and Delete"), is_destructive=True),
+        ),
+    )
+    return answer == "delete"
+
+
+async def may_remove(window: Gtk.Window, sessions: Sessions, path: str, name: str) -> bool:
+    """A project from the list: it comes back as it was, but it might be forgotten until then."""
+    sentences = []
+    if any(session.is_busy for session in sessions.open_ones if session.project == path):
+        sentences.append(_("The agent is at work there, and is stopped."))
+    if count := await sessions.waiting(path):
+        text = ngettext("{} change waits there.", "{} changes wait there.", count)
+        sentences.append(text.format(count))
+    if not sentences:
+        return True
+    sentences.append(_("Nothing is lost: open its folder again, and all of it is back."))
+    answer = await choose(
+        window,
+        _("Remove {} From the List?").format(name),
+        " ".join(sentences),
+        (
+            Choice("cancel", _("_Cancel")),
+            Choice("remove", _("_Remove"), is_destructive=True),
+        ),
+    )
+    return answer == "remove"

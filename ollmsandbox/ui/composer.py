@@ -27,7 +27,6 @@ class Composer(Gtk.Box):
             # A command of the person's own.
             "run": (str,),
             "stop": (),
-            "edited": (),
         }
     )
 
@@ -53,7 +52,7 @@ class Composer(Gtk.Box):
         # Not through the template, which would keep the whole composer alive.
         self.send_button.connect("clicked", weakly(self._on_send))
         self.stop_button.connect("clicked", weakly(self._on_stop))
-        self._buffer.connect("changed", weakly(self._on_changed))
+        self._buffer.connect("changed", weakly(self._refresh))
         keys = Gtk.EventControllerKey()
         keys.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
         keys.connect("key-pressed", weakly(self._on_key))
@@ -136,7 +135,7 @@ class Composer(Gtk.Box):
         else:
             self.emit("send", text)
 
-    def _refresh(self) -> None:
+    def _refresh(self, *_args: object) -> None:
         self.placeholder.set_visible(not self._buffer.get_char_count())
         self.send_button.set_sensitive(self._can_send)
         is_command = self.text.lstrip().startswith("!")
@@ -144,10 +143,6 @@ class Composer(Gtk.Box):
             self.view.add_css_class("monospace")
         else:
             self.view.remove_css_class("monospace")
-
-    def _on_changed(self, _buffer: Gtk.TextBuffer) -> None:
-        self._refresh()
-        self.emit("edited")
 
     def _on_preedit(self, _view: Gtk.TextView, text: str) -> None:
         self._is_composing = bool(text)

@@ -20,6 +20,8 @@ from .weakly import weakly
 _KINDS = (Kind.OLLAMA, Kind.OPENAI)
 _USUAL = {Kind.OLLAMA: "http://localhost:11434", Kind.OPENAI: "http://localhost:8080/v1"}
 
+_NAMES = {Kind.OLLAMA: "Ollama", Kind.OPENAI: "llama.cpp"}
+
 
 @Gtk.Template(filename=template("connection_dialog"))
 class ConnectionDialog(Adw.Window):
@@ -36,15 +38,25 @@ class ConnectionDialog(Adw.Window):
     save_button: Gtk.Button = Gtk.Template.Child()
     test_button: Gtk.Button = Gtk.Template.Child()
 
-    def __init__(self, parent: Gtk.Window, store: ConnectionStore, connection: Connection) -> None:
-        """An empty one is new. Without a name typed anew, the key stays as it is."""
+    def __init__(
+        self,
+        parent: Gtk.Window,
+        store: ConnectionStore,
+        connection: Connection,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """A new one is shown as it is proposed. Without one typed, the key stays as it is."""
         super().__init__(transient_for=parent)
         name_buttons(self)
         self._store = store
         self._connection = connection
+        # The name that it is known by.
+        self.before = "" if is_new else connection.name
         self._tasks = Tasks(self._show_problem)
         self.kind.set_selected(_KINDS.index(connection.kind))
-        self.name.set_text(connection.name or "Ollama")
+        self._proposed = self._free_name(connection.name or _NAMES[connection.kind])
+        self.name.set_text(self.before or self._proposed)
         self.address.set_text(connection.address or _USUAL[connection.kind])
         self.kind.connect("notify::selected", weakly(self._on_kind))
         for row in (self.name, self.address):
@@ -70,6 +82,12 @@ class ConnectionDialog(Adw.Window):
             address=self.address.get_text().strip(),
         )
 
+    def _free_name(self, wanted: str) -> str:
+        """Or with the first number that makes it one."""
+        taken = {one.name for one in self._store.all()}
+        names = (wanted, *(f"{wanted} {number}" for number in range(2, len(taken) + 2)))
+        return next(name for name in names if name not in taken)
+
     def _new_key(self) -> str | None:
         """None: nothing was typed, so the one there is stays."""
         return self.key.get_text() or None
@@ -82,8 +100,9 @@ class ConnectionDialog(Adw.Window):
         kind = _KINDS[self.kind.get_selected()]
         if self.address.get_text() in _USUAL.values():
             self.address.set_text(_USUAL[kind])
-        if self.name.get_text() in ("Ollama", "llama.cpp"):
-            self.name.set_text("Ollama" if kind is Kind.OLLAMA else "llama.cpp")
+        if not self.before and self.name.get_text() == self._proposed:
+            self._proposed = self._free_name(_NAMES[kind])
+            self.name.set_text(self._proposed)
 
     async def _test(self) -> None:
         self.result.remove_css_class("error")
@@ -91,7 +110,9 @@ class ConnectionDialog(Adw.Window):
         had_focus = self.test_button.has_focus()
         self.test_button.set_sensitive(False)
         try:
-            server = self._store.server(self._given(), key=self._new_key())
+            # Its key is found by the name it had.
+            given = replace(self._given(), name=self.before)
+            server = self._store.server(given, key=self._new_key())
             models = await server.models()
             count = len(models)
             text = ngettext("It works: {} model.", "It works: {} models.", count).format(count)
@@ -105,10 +126,7 @@ class ConnectionDialog(Adw.Window):
     async def _save(self) -> None:
         self.save_button.set_sensitive(False)
         try:
-            before = self._connection.name
-            saved = await self._store.put(self._given(), key=self._new_key())
-            if before and before != saved.name and before in {c.name for c in self._store.all()}:
-                await self._store.remove(before)
+            saved = await self._store.change(self.before, self._given(), key=self._new_key())
             self.emit("saved", saved)
             self.close()
         except OllmSandboxError:

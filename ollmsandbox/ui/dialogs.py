@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from gi.repository import Adw, Gio, Gtk
+from gi.repository import Adw, Gio, GLib, Gtk
 
 from .accessible import name_buttons
 
@@ -50,6 +50,8 @@ async def choose_folder(parent: Gtk.Window, title: str) -> str | None:
     chooser = Gtk.FileChooserNative.new(
         title, parent, Gtk.FileChooserAction.SELECT_FOLDER, None, None
     )
+    # Or GTK begins with what was used last: files, and often none.
+    chooser.set_current_folder(Gio.File.new_for_path(GLib.get_home_dir()))
     file = await _chosen(chooser)
     return file.get_path() if file is not None else None
 

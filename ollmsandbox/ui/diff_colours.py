@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gi.repository import Adw, Gdk, Gtk, GtkSource, Pango
 
@@ -20,6 +20,8 @@ class Grounds:
     header: Rgb
     blank: Rgb
     note: Rgb
+    # Numbers of lines, and the signs before them.
+    margin: Rgb
     scheme: str
 
 
@@ -31,6 +33,7 @@ _LIGHT = Grounds(
     (0xF0, 0xF0, 0xF2),
     (0xF7, 0xF7, 0xF8),
     (0x5E, 0x5C, 0x64),
+    (0x6C, 0x6B, 0x70),
     "Adwaita",
 )
 _DARK = Grounds(
@@ -41,8 +44,12 @@ _DARK = Grounds(
     (0x2E, 0x2E, 0x32),
     (0x25, 0x25, 0x27),
     (0xB0, 0xAF, 0xAC),
+    (0x9A, 0x99, 0x96),
     "Adwaita-dark",
 )
+# For whoever needs more contrast: what is quiet else is as plain as the rest.
+_LIGHT_HIGH = replace(_LIGHT, note=(0x24, 0x1F, 0x31), margin=(0x24, 0x1F, 0x31))
+_DARK_HIGH = replace(_DARK, note=(0xF6, 0xF5, 0xF4), margin=(0xF6, 0xF5, 0xF4))
 
 
 class DiffTags:
@@ -58,6 +65,7 @@ class DiffTags:
         self.note = make(None, style=Pango.Style.ITALIC)
         self.added_words = make(None)
         self.removed_words = make(None)
+        self.margin = ""
         self.repaint()
 
     def repaint(self) -> None:
@@ -72,6 +80,7 @@ class DiffTags:
         _set(self.added_words, "background-rgba", rgba(grounds.added_words))
         _set(self.removed_words, "background-rgba", rgba(grounds.removed_words))
         _set(self.note, "foreground-rgba", rgba(grounds.note))
+        self.margin = "#{:02x}{:02x}{:02x}".format(*grounds.margin)
         set_scheme(self._buffer)
 
 
@@ -81,8 +90,15 @@ def set_scheme(buffer: GtkSource.Buffer) -> None:
         buffer.set_style_scheme(scheme)
 
 
+def grounds_for(*, dark: bool, high_contrast: bool) -> Grounds:
+    if high_contrast:
+        return _DARK_HIGH if dark else _LIGHT_HIGH
+    return _DARK if dark else _LIGHT
+
+
 def _grounds() -> Grounds:
-    return _DARK if Adw.StyleManager.get_default().get_dark() else _LIGHT
+    style = Adw.StyleManager.get_default()
+    return grounds_for(dark=style.get_dark(), high_contrast=style.get_high_contrast())
 
 
 def _set(tag: Gtk.TextTag, name: str, colour: Gdk.RGBA) -> None:

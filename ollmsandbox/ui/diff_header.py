@@ -11,6 +11,9 @@ from gi.repository import Gtk
 
 from .diff_model import Fold, Hunk
 
+# Its name and its label. Without a name it is not to be pressed, and only says how it is.
+Action = tuple[str, str]
+
 
 class Folded:
     """Where lines are folded, on each side."""
@@ -34,29 +37,52 @@ class Folded:
                 row.remove(button)
 
 
-def add_buttons(
-    row: Gtk.Box,
-    hunk: Hunk,
-    actions: Sequence[tuple[str, str]],
-    act: Callable[..., object],
-    *,
-    is_last: bool,
-) -> None:
-    """Only the last column has them, first in the row: they are to be seen however narrow it is.
-    The other is as high as that."""
-    for name, label in actions:
+class Verbs:
+    """What can be done with one change. Only the last column has the buttons, first in the row:
+    they are to be seen however narrow it is. The others are as high as that."""
+
+    def __init__(self, hunk: Hunk, act: Callable[..., object]) -> None:
+        self.hunk = hunk
+        self._act = act
+        self._boxes: list[Gtk.Box] = []
+
+    def add_to(self, row: Gtk.Box, *, can_press: bool) -> None:
+        box = Gtk.Box(spacing=6, sensitive=can_press, can_target=can_press)
+        box.set_opacity(1 if can_press else 0)
+        box.set_direction(Gtk.TextDirection.LTR)
+        row.append(box)
+        self._boxes.append(box)
+
+    def show(self, actions: Sequence[Action]) -> None:
+        """In the place of those that were there, and the keyboard stays there."""
+        for box in self._boxes:
+            had_focus = box.get_focus_child() is not None
+            while (child := box.get_first_child()) is not None:
+                box.remove(child)
+            for name, label in actions:
+                box.append(self._button(name, label) if name else _quiet(label))
+            box.set_visible(bool(actions))
+            if had_focus:
+                box.child_focus(Gtk.DirectionType.TAB_FORWARD)
+
+    def focus(self) -> bool:
+        """Of the last column."""
+        return bool(self._boxes) and self._boxes[-1].child_focus(Gtk.DirectionType.TAB_FORWARD)
+
+    def _button(self, name: str, label: str) -> Gtk.Button:
         button = Gtk.Button(label=label, css_classes=["caption"])
-        button.connect("clicked", act, hunk.index, name)
-        description = _("{action}, change {number}").format(action=label, number=hunk.index + 1)
+        button.connect("clicked", self._act, self.hunk.index, name)
+        number = self.hunk.index + 1
+        description = _("{action}, change {number}").format(action=label, number=number)
         button.update_property([Gtk.AccessibleProperty.LABEL], [description])
-        if not is_last:
-            button.set_opacity(0)
-            button.set_sensitive(False)
-            button.set_can_target(False)
-        row.append(button)
+        return button
 
 
 def add_line(row: Gtk.Box, hunk: Hunk, *, is_last: bool) -> None:
     start = hunk.new_start if is_last else hunk.old_start
     words = _("Line {number}").format(number=start + 1)
-    row.append(Gtk.Label(label=words, css_classes=["caption", "dim-label"]))
+    row.append(_quiet(words))
+
+
+def _quiet(words: str) -> Gtk.Label:
+    return Gtk.Label(label=words, css_classes=["caption", "dim-label"])

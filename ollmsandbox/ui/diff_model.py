@@ -81,16 +81,6 @@ class Diff:
     def unfold(self, fold: Fold) -> tuple[Line, ...]:
         return tuple(_same(self.old, fold.old_start, fold.new_start, fold.size, self.has_crlf))
 
-    def without(self, hunk: Hunk) -> str:
-        """The new text with this change taken back."""
-        old = self.old[hunk.old_start : hunk.old_end]
-        return "".join((*self.new[: hunk.new_start], *old, *self.new[hunk.new_end :]))
-
-    def with_only(self, hunk: Hunk) -> str:
-        """The old text with this change made."""
-        new = self.new[hunk.new_start : hunk.new_end]
-        return "".join((*self.old[: hunk.old_start], *new, *self.old[hunk.old_end :]))
-
 
 def decode(data: bytes) -> str | None:
     """None if it is no text."""

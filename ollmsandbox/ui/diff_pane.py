@@ -119,6 +119,10 @@ class DiffPane:
         mark = self.buffer.get_insert()
         self.view.scroll_to_mark(mark, 0.0, True, 0.0, 0.1)
 
+    def repaint(self) -> None:
+        self.tags.repaint()
+        self._numbers.queue_draw()
+
     def _mark(self, offset: int, row: Row) -> None:
         tag = {
             Look.ADDED: self.tags.added,
@@ -140,12 +144,33 @@ class DiffPane:
     def _fill_margin(
         self, renderer: GtkSource.GutterRendererText, _lines: object, number: int
     ) -> None:
+        # Digits and signs. The colour of the scheme is too pale to be read.
         text = self._rows[number].margin if number < len(self._rows) else ""
-        renderer.set_text(text, -1)
+        renderer.set_markup(f'<span foreground="{self.tags.margin}">{text}</span>', -1)
 
     def _set_margin_width(self, _view: Gtk.Widget) -> None:
         width, _height = self._numbers.measure("0" * self._digits)
         self._numbers.set_size_request(width + 12, -1)
+
+
+class Tied:
+    """Two columns that scroll together."""
+
+    def __init__(self, columns: Sequence[DiffPane]) -> None:
+        self._is_moving = False
+        for number, column in enumerate(columns):
+            other = columns[1 - number]
+            for here, there in (
+                (column.widget.get_vadjustment(), other.widget.get_vadjustment()),
+                (column.widget.get_hadjustment(), other.widget.get_hadjustment()),
+            ):
+                here.connect("value-changed", weakly(self._scrolled), there)
+
+    def _scrolled(self, here: Gtk.Adjustment, there: Gtk.Adjustment) -> None:
+        if not self._is_moving:
+            self._is_moving = True
+            there.set_value(here.get_value())
+            self._is_moving = False
 
 
 def unified(line: Line, digits: int) -> Row:

@@ -6,16 +6,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from gettext import gettext as _
 from gettext import ngettext
 from itertools import pairwise
 
 from gi.repository import Adw, Gdk, GLib, GObject, Gtk
 
-from .diff_header import Folded, add_buttons, add_line
+from .diff_header import Action, Folded, Verbs, add_line
 from .diff_model import Diff, Fold, Hunk, Line, compare, pairs
-from .diff_pane import DiffPane, side, unified
+from .diff_pane import DiffPane, Tied, side, unified
 from .diff_syntax import Syntax
 from .template import template
 from .weakly import weakly
@@ -57,7 +57,8 @@ class DiffView(Gtk.Box):
         self._most_hunks = most_hunks
         self.diff: Diff | None = None
         self._path = ""
-        self._actions: tuple[tuple[str, str], ...] = ()
+        self._actions_of: Callable[[Hunk], Sequence[Action] | None] = lambda _hunk: ()
+        self._verbs: list[Verbs] = []
         self._ticket = 0
         self._timer = 0
         self._check = 0
@@ -70,8 +71,8 @@ class DiffView(Gtk.Box):
         self._folds_before: dict[int, Fold] = {}
         self._left = most_hunks
         self._current = -1
-        self._is_moving = False
-        self._style_handler = 0
+        self._tied: Tied | None = None
+        self._style_handlers: list[int] = []
         self.previous.connect("clicked", weakly(self._go), -1)
         self.next.connect("clicked", weakly(self._go), 1)
         self.side_toggle.connect("toggled", weakly(self._relayout))
@@ -88,11 +89,14 @@ class DiffView(Gtk.Box):
 
     # --- for the owner -------------------------------------------------------------------------
 
-    def set_hunk_actions(self, actions: Sequence[tuple[str, str]]) -> None:
-        """Names and labels of the buttons that each change has."""
-        self._actions = tuple(actions)
-        if self.diff is not None:
-            self._rebuild()
+    def set_hunk_actions(self, find: Callable[[Hunk], Sequence[Action] | None]) -> None:
+        """Finds the names and labels of the buttons that a change has."""
+        self._actions_of = find
+        self.refresh_actions()
+
+    def refresh_actions(self) -> None:
+        for verbs in self._verbs:
+            verbs.show(self._actions_of(verbs.hunk) or ())
 
     def show_texts(self, old: str, new: str, path: str) -> None:
         """Compared on another thread, since it may take seconds."""
@@ -135,6 +139,13 @@ class DiffView(Gtk.Box):
             each.scroll_to(line)
         self._show_summary()
 
+    def focus_change(self, index: int) -> None:
+        """Or the one that took its place."""
+        index = min(index, len(self._hunk_marks) - 1)
+        self.go_to_change(index)
+        if index >= 0 and not self._verbs[index].focus():
+            self._columns[-1].view.grab_focus()
+
     # --- what is shown -------------------------------------------------------------------------
 
     def _compared(self, ticket: int, diff: Diff) -> bool:
@@ -159,12 +170,13 @@ class DiffView(Gtk.Box):
             self.panes.remove(column.widget)
         self._columns = []
         self._hunk_marks = []
+        self._verbs = []
         self._folded = []
         self._current = -1
         self._left = self._most_hunks
         self._show_summary()
-        self.previous.set_sensitive(bool(diff.hunks))
-        self.next.set_sensitive(bool(diff.hunks))
+        # Where nothing differs there is nothing to go to.
+        self.bar.set_visible(bool(diff.hunks))
         if not diff.hunks:
             empty = _("The file is empty.") if not diff.new else _("The text is the same.")
             self.same_label.set_label(empty)
@@ -198,7 +210,7 @@ class DiffView(Gtk.Box):
                 DiffPane(syntax, digits, _("Before")),
                 DiffPane(syntax, digits, _("After")),
             ]
-            self._tie()
+            self._tied = Tied(self._columns)
         else:
             self._columns = [DiffPane(syntax, 2 * self._digits + 3, _("Changes"))]
         for column in self._columns:
@@ -249,12 +261,12 @@ class DiffView(Gtk.Box):
     def _put_header(self, at: int, hunk: Hunk | None, fold: Fold | None) -> None:
         """A row above a change, with what is folded before it; or only that, at the end."""
         folded = Folded(fold) if fold else None
+        verbs = Verbs(hunk, weakly(self._act)) if hunk else None
         for column in self._columns:
             row = Gtk.Box(spacing=6, css_classes=["hunk"])
             is_last = column is self._columns[-1]
-            act = weakly(self._act)
-            if hunk and is_last:
-                add_buttons(row, hunk, self._actions, act, is_last=True)
+            if verbs and is_last:
+                verbs.add_to(row, can_press=True)
             if folded:
                 button = Gtk.Button(css_classes=["flat", "caption", "fold"])
                 button.set_tooltip_text(_("Show them"))
@@ -263,13 +275,15 @@ class DiffView(Gtk.Box):
                 row.append(button)
             if hunk:
                 add_line(row, hunk, is_last=is_last)
-            if hunk and not is_last:
-                add_buttons(row, hunk, self._actions, act, is_last=False)
+            if verbs and not is_last:
+                verbs.add_to(row, can_press=False)
             column.insert_widget(at, row)
         buffer = self._columns[-1].buffer
         mark = buffer.create_mark(None, buffer.get_iter_at_line(at)[1], left_gravity=False)
-        if hunk:
+        if verbs:
             self._hunk_marks.append(mark)
+            self._verbs.append(verbs)
+            verbs.show(self._actions_of(verbs.hunk) or ())
         if folded:
             folded.mark = mark
             folded.is_alone = hunk is None
@@ -343,21 +357,6 @@ class DiffView(Gtk.Box):
 
     # --- two columns -----------------------------------------------------------------------------
 
-    def _tie(self) -> None:
-        for number, column in enumerate(self._columns):
-            other = self._columns[1 - number]
-            for here, there in (
-                (column.widget.get_vadjustment(), other.widget.get_vadjustment()),
-                (column.widget.get_hadjustment(), other.widget.get_hadjustment()),
-            ):
-                here.connect("value-changed", weakly(self._scrolled), there)
-
-    def _scrolled(self, here: Gtk.Adjustment, there: Gtk.Adjustment) -> None:
-        if not self._is_moving:
-            self._is_moving = True
-            there.set_value(here.get_value())
-            self._is_moving = False
-
     def _width_changed(self, *_args: object) -> None:
         # Later: this comes in the middle of laying out.
         if not self._check:
@@ -379,15 +378,19 @@ class DiffView(Gtk.Box):
     def do_realize(self) -> None:
         Gtk.Box.do_realize(self)
         manager = Adw.StyleManager.get_default()
-        self._style_handler = manager.connect("notify::dark", weakly(self._theme_changed))
+        repaint = weakly(self._theme_changed)
+        self._style_handlers = [
+            manager.connect(f"notify::{name}", repaint) for name in ("dark", "high-contrast")
+        ]
         self._theme_changed()
 
     def do_unrealize(self) -> None:
-        Adw.StyleManager.get_default().disconnect(self._style_handler)
+        for handler in self._style_handlers:
+            Adw.StyleManager.get_default().disconnect(handler)
         Gtk.Box.do_unrealize(self)
 
     def _theme_changed(self, *_args: object) -> None:
         for column in self._columns:
-            column.tags.repaint()
+            column.repaint()
         if self._syntax is not None:
             self._syntax.repaint()

@@ -34,17 +34,18 @@ class EarlierVersions(Gtk.Popover):
         self._path = f"{recorded.change.root}/{recorded.change.path}"
         self._tasks = tasks
         self._list = Gtk.ListBox(selection_mode=Gtk.SelectionMode.NONE)
-        self._list.update_property([Gtk.AccessibleProperty.LABEL], [_("Earlier versions")])
         self._list.add_css_class("navigation-sidebar")
-        self.set_child(
-            Gtk.ScrolledWindow(
-                child=self._list,
-                hscrollbar_policy=Gtk.PolicyType.NEVER,
-                propagate_natural_height=True,
-                propagate_natural_width=True,
-                max_content_height=320,
-            )
+        scrolled = Gtk.ScrolledWindow(
+            child=self._list,
+            hscrollbar_policy=Gtk.PolicyType.NEVER,
+            propagate_natural_height=True,
+            propagate_natural_width=True,
+            max_content_height=320,
         )
+        # The keyboard goes to either.
+        for widget in (self._list, scrolled):
+            widget.update_property([Gtk.AccessibleProperty.LABEL], [_("Earlier versions")])
+        self.set_child(scrolled)
 
     def refresh(self) -> None:
         self._tasks.start(self._refresh())

@@ -17,12 +17,16 @@ from .change_items import FileItem
 from .change_rows import FileRow
 from .diff_lines import matching_blocks
 from .diff_model import decode
+from .in_sight import scrolled_around
 from .tasks import Tasks
 
 # What takes longer to compare is compared when it is opened.
 _LARGEST = 128 << 10
 _BATCH = 8
 _MOST_KNOWN = 5000
+# Seconds, in which new rows get their places. A list that is scrolled is not looked at all the
+# time.
+_PAUSE = 0.1
 
 Key = tuple[str, int, State]
 
@@ -40,39 +44,67 @@ class LineCounts:
         self._known: dict[Key, Lines | None] = {}
         self._wanted: dict[Key, weakref.ref[FileRow]] = {}
         self._is_working = False
+        # Whether there are rows that have no place yet.
+        self._is_early = False
 
     def show(self, row: FileRow) -> None:
-        """At once if they are known, else a moment later."""
+        """At once if they are known, else a moment after it came in sight."""
         key = _key(row.item)
         if key in self._known:
             _show(row, self._known[key])
-            return
-        self._wanted[key] = weakref.ref(row)
-        if not self._is_working:
+        else:
+            self._wanted[key] = weakref.ref(row)
+            self.look()
+
+    def look(self) -> None:
+        """Others may be in sight now."""
+        if self._wanted and not self._is_working:
             self._is_working = True
             self._tasks.start(self._work())
 
     async def _work(self) -> None:
         try:
-            while rows := self._next():
-                items = [row.item for row in rows]
-                counts = await asyncio.to_thread(_count_all, self._manager, items)
-                if len(self._known) > _MOST_KNOWN:
-                    self._known.clear()
-                for row, lines in zip(rows, counts, strict=True):
-                    self._known[_key(row.item)] = lines
-                    _show(row, lines)
+            self._is_early = True
+            while self._is_early:
+                await asyncio.sleep(_PAUSE)
+                while rows := self._next():
+                    await self._count(rows)
         finally:
             self._is_working = False
 
+    async def _count(self, rows: Sequence[FileRow]) -> None:
+        items = [row.item for row in rows]
+        counts = await asyncio.to_thread(_count_all, self._manager, items)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        for row, lines in zip(rows, counts, strict=True):
+            self._known[_key(row.item)] = lines
+            _show(row, lines)
+
     def _next(self) -> list[FileRow]:
-        """The newest first: they are where the person has scrolled to."""
+        """Of those in sight: a list has hundreds more, above and below."""
         found: list[FileRow] = []
-        while self._wanted and len(found) < _BATCH:
-            row = self._wanted.popitem()[1]()
-            if row is not None and row.get_parent() is not None:
+        self._is_early = False
+        for key, reference in tuple(self._wanted.items()):
+            row = reference()
+            if row is None or row.get_parent() is None:
+                del self._wanted[key]
+            elif row.get_mapped() and not row.get_height():
+                self._is_early = True
+            elif _is_in_sight(row):
+                del self._wanted[key]
                 found.append(row)
+                if len(found) == _BATCH:
+                    break
         return found
+
+
+def _is_in_sight(row: FileRow) -> bool:
+    around = scrolled_around(row) if row.get_mapped() else None
+    place = None if around is None else row.translate_coordinates(around, 0, 0)
+    if around is None or place is None:
+        return False
+    return bool(-row.get_height() < place[1] < around.get_height())
 
 
 def _key(item: FileItem) -> Key:

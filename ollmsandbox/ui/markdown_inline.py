@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
+from gettext import gettext as _
 from html import escape
 from urllib.parse import urlsplit
 
@@ -68,7 +69,7 @@ def _walk(tokens: Sequence[Token]) -> Iterator[Inline]:
     inside: list[Inline] = []
     for token in tokens:
         kind = token.type
-        name, _, edge = kind.rpartition("_")
+        name, _between, edge = kind.rpartition("_")
         if name in _STYLES:
             style = style | _STYLES[name] if edge == "open" else style & ~_STYLES[name]
             continue
@@ -94,7 +95,7 @@ def _leaf(token: Token, style: Style, *, addresses: bool) -> Iterator[Inline]:
         yield Inline(token.content, style | Style.CODE)
     elif token.type == "image":
         address = str(token.attrGet("src") or "")
-        name = plain(spans_of(token.children or ())) or "image"
+        name = plain(spans_of(token.children or ())) or _("image")
         # Nothing is fetched: a picture's address may be there to tell somebody that it was read.
         yield from _linked([Inline(name, style)], address)
     elif token.content:

@@ -52,9 +52,14 @@ class ModelChoice(GObject.Object):
         return connection.name, connection.model or self._first_model(connection.name)
 
     def model(self, connection: str, model: str) -> Model | None:
-        if not connection or not model:
-            return None
-        return self._server(self.store.find(connection)).model(model)
+        """None if there is no such connection, or no longer."""
+        known = {one.name: one for one in (*self.store.all(), TOUR)} if model else {}
+        found = known.get(connection)
+        return self._server(found).model(model) if found else None
+
+    def forget_servers(self) -> None:
+        """A key may be another one, which a connection does not tell."""
+        self._servers.clear()
 
     def why_none(self) -> str:
         """What is in the way of talking to a model, and what can be done without one."""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from gi.repository import GObject
 
 from .chat_view import ChatView
@@ -29,6 +31,8 @@ class ModelController:
         self._sessions = sessions
         self._tasks = tasks
         self._session: OpenSession | None = None
+        # What was chosen last is remembered last.
+        self._remembering = asyncio.Lock()
         chooser.connect("chosen", weakly(self._on_chosen))
         chooser.connect("refresh", weakly(self.look_again))
         self.handlers: list[tuple[GObject.Object, int]] = [
@@ -40,8 +44,18 @@ class ModelController:
         self._show()
 
     def look_again(self, *_args: object) -> None:
-        """At what the servers offer."""
-        self._tasks.start(self._choice.refresh())
+        """At the connections there are, and what their servers offer."""
+        self._tasks.start(self._look())
+
+    async def _look(self) -> None:
+        self._choice.forget_servers()
+        self._sessions.renew_models()
+        self._show()
+        await self._choice.refresh()
+
+    def note_name(self, _source: object, before: str, now: str) -> None:
+        """A connection has another one."""
+        self._tasks.start(self._sessions.rename_connection(before, now))
 
     def _show(self) -> None:
         session = self._session
@@ -51,9 +65,15 @@ class ModelController:
             self._chat.set_can_send("" if session.conversation.model else self._choice.why_none())
 
     def _on_chosen(self, _chooser: ModelChooser, connection: str, model: str) -> None:
-        self._choice.remember(connection, model)
         if self._session is not None:
             self._sessions.use_model(self._session, connection, model)
+            self._show()
+        self._tasks.start(self._remember(connection, model))
+
+    async def _remember(self, connection: str, model: str) -> None:
+        """For the next session; not in the main loop, as it waits for the disk."""
+        async with self._remembering:
+            await asyncio.to_thread(self._choice.remember, connection, model)
         self._show()
 
     def _on_changed(self, _choice: ModelChoice) -> None:

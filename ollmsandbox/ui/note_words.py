@@ -10,6 +10,7 @@ from ..permission.visible import visible_line
 
 WHOLE = (
     N_("A folder around it is none any more."),
+    N_("Another command changed it at the same time, and that version waits."),
     N_("It is neither a file nor a link now."),
     N_("It was changed again since, and this version is not kept."),
     N_("It was changed in the meantime."),

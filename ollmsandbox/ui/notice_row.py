@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gi.repository import Gtk, Pango
 
+from ..permission.visible import visible_words
 from .entries import NoticeEntry
 from .plain_text import without_hyphens
 
@@ -18,7 +19,9 @@ class NoticeRow(Gtk.Box):
         icon = "dialog-error-symbolic" if entry.is_error else "dialog-information-symbolic"
         image = Gtk.Image.new_from_icon_name(icon)
         image.set_valign(Gtk.Align.START)
-        label = Gtk.Label(label=entry.text, xalign=0, wrap=True, selectable=True, hexpand=True)
+        # There may be the name of a file in it, which is not always a text.
+        text = "\n".join(map(visible_words, entry.text.split("\n")))
+        label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, hexpand=True)
         label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
         without_hyphens(label)
         if entry.is_error:

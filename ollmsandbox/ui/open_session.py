@@ -48,7 +48,11 @@ class OpenSession(GObject.Object):
         self._speaker = Speaker()
         bench = conversation.bench
         self._outputs = OutputFiles(bench.paths) if bench is not None else None
-        self.draft = ""
+        # What is typed, and what of it is stored.
+        self.draft = self.kept_draft = ""
+        self.keeping: asyncio.Task[None] | None = None
+        # Something happened in it since it was opened. Its output is not stored as it was.
+        self.is_used = False
         self.connection = ""
         self.model_name = ""
         self._silence = conversation.listen(self._hear)
@@ -100,6 +104,8 @@ class OpenSession(GObject.Object):
 
     async def close(self) -> None:
         self._silence()
+        if self.keeping is not None:
+            await asyncio.wait({self.keeping})
         await self.conversation.close()
         for entry in self._calls.values():
             entry.close_output()
@@ -107,6 +113,7 @@ class OpenSession(GObject.Object):
             await asyncio.to_thread(self._outputs.remove)
 
     def _hear(self, event: Event) -> None:
+        self.is_used = True
         match event:
             case events.StateChanged():
                 self.emit("state-changed")

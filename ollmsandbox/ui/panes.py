@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gi.repository import Adw, GLib, Gtk
 
 from .changes_view import ChangesView
@@ -29,6 +31,20 @@ class Panes:
         self._sidebar = sidebar
         self._chat = chat
         self._changes = changes
+        pane = flap.get_flap()
+        assert pane is not None
+        for widget, keys, does in (
+            (pane, "Escape", self._leave_changes),
+            (pane, "<Control>f", self._filter_changes),
+            (sidebar, "Escape", self._leave_sidebar),
+            # By itself it may stop at what scrolls the list, where nothing shows that it is there.
+            (changes.filter, "Down", self._go_to_changes),
+            (sidebar.search, "Down", self._go_to_sessions),
+        ):
+            _add_key(widget, keys, weakly(does))
+        # In there, the key is theirs.
+        changes.filter.connect("stop-search", weakly(self._leave_changes))
+        sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
 
     def back(self, *_args: object) -> None:
         """One step: from a file to all changes, from these to the chat, from it to the sessions."""
@@ -40,8 +56,19 @@ class Panes:
             self._leaflet.set_visible_child_name("sidebar")
             self._sidebar.focus()
 
+    def compose(self, *_args: object) -> None:
+        """To where one writes, whatever covers it."""
+        self._leaflet.set_visible_child_name("content")
+        if self._flap.get_reveal_flap() and self._flap.get_folded():
+            self._flap.set_reveal_flap(False)
+        self._chat.focus_composer()
+
     def toggle_changes(self, *_args: object) -> None:
-        is_open = self._flap.get_reveal_flap()
+        # From the side pane, where that is a page: those that are open behind it are not closed.
+        leaflet = self._leaflet
+        is_behind = leaflet.get_folded() and leaflet.get_visible_child_name() == "sidebar"
+        leaflet.set_visible_child_name("content")
+        is_open = self._flap.get_reveal_flap() and not is_behind
         has_keyboard = self._is_in(self._changes)
         self._flap.set_reveal_flap(not is_open)
         if is_open and (has_keyboard or self._flap.get_folded()):
@@ -55,10 +82,48 @@ class Panes:
         self._changes.focus()
         self._changes.select_run(run_id)
 
+    def _leave_changes(self, *_args: object) -> bool:
+        """Back to where one came from: to all files, to all runs, to the chat."""
+        if self._changes.page is not None:
+            self._changes.leave_file()
+        elif self._changes.filter.get_text():
+            self._changes.filter.set_text("")
+        elif self._flap.get_folded():
+            self.toggle_changes()
+        else:
+            self._chat.focus_composer()
+        return True
+
+    def _filter_changes(self) -> bool:
+        return self._changes.page is None and self._changes.filter.grab_focus()
+
+    def _leave_sidebar(self, *_args: object) -> bool:
+        if self._sidebar.search.get_text():
+            self._sidebar.search.set_text("")
+        elif self._chat.session is not None:
+            self._leaflet.set_visible_child_name("content")
+            self._chat.focus_composer()
+        return True
+
+    def _go_to_changes(self) -> bool:
+        self._changes.focus()
+        return True
+
+    def _go_to_sessions(self) -> bool:
+        self._sidebar.focus()
+        return True
+
     def _is_in(self, pane: Gtk.Widget) -> bool:
         window = pane.get_root()
         focus = window.get_focus() if isinstance(window, Gtk.Window) else None
         return focus is not None and focus.is_ancestor(pane)
+
+
+def _add_key(widget: Gtk.Widget, keys: str, does: Callable[[], bool | None]) -> None:
+    controller = Gtk.ShortcutController()
+    action = Gtk.CallbackAction.new(lambda *_args: bool(does()))
+    controller.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(keys), action))
+    widget.add_controller(controller)
 
 
 class Edges:

@@ -21,6 +21,8 @@ from .weakly import weakly
 _PAUSE = 400
 # Milliseconds between two looks at what is in sight, as long as that matters.
 _LOOK = 100
+# With each look.
+_LINES = 2000
 
 
 @Gtk.Template(filename=template("permission_card"))
@@ -53,6 +55,8 @@ class ChatPermission(Gtk.Box):
         self._is_answered = False
         self._saw_start = self._saw_end = self._had_time = False
         self._is_look_due = False
+        # Of the command, whose height is known; and for which width it is.
+        self._known_lines = self._known_width = 0
         self._timers: list[int] = []
         self._around: tuple[Gtk.Adjustment, int] | None = None
         self._by_answer: dict[Answer, Gtk.Button] = {}
@@ -168,21 +172,26 @@ class ChatPermission(Gtk.Box):
             if top and adjustment.get_value() <= 1:
                 self._saw_start = True
             # From the start to the end: somebody who scrolls there has passed what is between.
-            if bottom and self._is_end_in_sight():
+            if self._is_end_in_sight() and bottom:
                 self._saw_end = True
         self._show_whether_it_can_be_allowed()
 
     def _is_end_in_sight(self) -> bool:
         """A text view finds out little by little how high its lines are, and seems to be at its end
-        before it has begun. A line that it does not know yet has no height."""
-        seen = self.subject.get_visible_rect()
-        place = self.subject.get_buffer().get_start_iter()
-        while True:
+        before it has begun. A line that it does not know yet has no height. There may be very many:
+        each is looked at once, and some at a time."""
+        if self._known_width != (width := self.subject.get_width()):
+            self._known_lines, self._known_width = 0, width
+        _found, place = self.subject.get_buffer().get_iter_at_line(self._known_lines)
+        for _number in range(_LINES):
             top, height = self.subject.get_line_yrange(place)
             if not height:
                 return False
             if not place.forward_line():
-                return top + height <= seen.y + seen.height + 1
+                seen = self.subject.get_visible_rect()
+                return bool(top + height <= seen.y + seen.height + 1)
+            self._known_lines += 1
+        return False
 
     def _show_whether_it_can_be_allowed(self) -> None:
         for answer, button in self._by_answer.items():

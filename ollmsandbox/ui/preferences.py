@@ -8,6 +8,8 @@ from gettext import gettext as _
 from gi.repository import Adw, GLib, Gtk
 
 from ..chat.desk import Desk
+from ..permission.visible import visible_words
+from .focus_keeper import FocusKeeper
 from .preferences_connections import ConnectionsPage
 from .preferences_general import GeneralPage
 from .preferences_safety import SafetyPage
@@ -22,16 +24,20 @@ from .weakly import weakly
 class Preferences(Adw.PreferencesWindow):
     __gtype_name__ = "OllmPreferences"
 
-    __gsignals__ = signals({"connections-changed": (), "system-changed": ()})
+    __gsignals__ = signals(
+        {"connections-changed": (), "connection-renamed": (str, str), "system-changed": ()}
+    )
 
     def __init__(self, parent: Gtk.Window, desk: Desk, settings: Settings) -> None:
         super().__init__(transient_for=parent, modal=True, search_enabled=False)
-        self.set_default_size(620, 640)
+        # Wide enough for the names of all pages beside each other.
+        self.set_default_size(700, 640)
         self.set_title(_("Preferences"))
         tasks = self._tasks = Tasks(weakly(self.tell))
         self.general = GeneralPage(settings)
         self.connections = ConnectionsPage(desk.connections, tasks)
         self.connections.connect("changed", weakly(self._on_connections))
+        self.connections.connect("renamed", weakly(self._on_renamed))
         self.safety = SafetyPage(desk.paths, desk.rules, settings, tasks)
         self.system = SystemPage(desk.paths, desk.environ, desk.manager, tasks)
         self.system.connect("changed", weakly(self._on_system))
@@ -40,13 +46,15 @@ class Preferences(Adw.PreferencesWindow):
             self.add(page)
         self.set_destroy_with_parent(True)
         self.connect("unmap", weakly(self._on_closed))
+        self._focus_keeper = FocusKeeper(self)
 
     @property
     def is_idle(self) -> bool:
         return self._tasks.is_idle
 
     def tell(self, text: str) -> None:
-        self.add_toast(Adw.Toast(title=GLib.markup_escape_text(text.replace("\n", " "))))
+        shown = visible_words(text.replace("\n", " "))
+        self.add_toast(Adw.Toast(title=GLib.markup_escape_text(shown)))
 
     def show_connections(self) -> None:
         self.set_visible_page(self.connections)
@@ -56,6 +64,9 @@ class Preferences(Adw.PreferencesWindow):
 
     def _on_connections(self, _page: ConnectionsPage) -> None:
         self.emit("connections-changed")
+
+    def _on_renamed(self, _page: ConnectionsPage, before: str, now: str) -> None:
+        self.emit("connection-renamed", before, now)
 
     def _on_system(self, _page: SystemPage) -> None:
         self.emit("system-changed")

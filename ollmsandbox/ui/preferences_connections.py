@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 from gettext import gettext as _
 
-from gi.repository import Adw, Gtk
+from gi.repository import Adw, GObject, Gtk
 
 from ..chat.providers.connections import Connection, ConnectionStore, Kind
 from ..chat.providers.find import Found, find_servers
 from . import preferences_rows as rows
 from .connection_dialog import ConnectionDialog
 from .dialogs import Choice, choose
+from .model_row import DefaultModelRow
 from .signals import signals
 from .tasks import Tasks
 from .weakly import weakly, weakly_with
@@ -23,7 +24,8 @@ _KINDS = {Kind.OLLAMA: "Ollama", Kind.OPENAI: "OpenAI"}
 class ConnectionsPage(Adw.PreferencesPage):
     __gtype_name__ = "OllmConnectionsPage"
 
-    __gsignals__ = signals({"changed": ()})
+    # A connection has another name: before, and now.
+    __gsignals__ = signals({"changed": (), "renamed": (str, str)})
 
     def __init__(self, store: ConnectionStore, tasks: Tasks) -> None:
         super().__init__(title=_("Models"), icon_name="network-server-symbolic")
@@ -39,6 +41,13 @@ class ConnectionsPage(Adw.PreferencesPage):
             rows.icon_button("list-add-symbolic", _("Add a Connection"), weakly(self._add))
         )
         self.add(self._group)
+        self.model_row = DefaultModelRow(store, tasks)
+        self.model_row.connect("chosen", weakly(self._on_model_chosen))
+        used = Adw.PreferencesGroup()
+        used.add(self.model_row)
+        # An empty list would be a line without a meaning.
+        self.model_row.bind_property("visible", used, "visible", GObject.BindingFlags.SYNC_CREATE)
+        self.add(used)
         self._found = Adw.PreferencesGroup(
             title=_("On This Machine"), description=_("Servers that answer at their usual ports.")
         )
@@ -46,10 +55,17 @@ class ConnectionsPage(Adw.PreferencesPage):
             rows.icon_button("view-refresh-symbolic", _("Look Again"), weakly(self._look))
         )
         self.add(self._found)
-        tasks.start(self._list())
+        self._show_all()
         self._look()
 
-    async def _list(self) -> None:
+    def _show_all(self) -> None:
+        async def show() -> None:
+            await self.model_row.show_models(await self._list())
+
+        self._tasks.start(show())
+
+    async def _list(self) -> Connection | None:
+        """Returns the one that is used."""
         connections = await asyncio.to_thread(self._store.all)
         default = await asyncio.to_thread(self._store.default)
         for row in self._rows:
@@ -59,6 +75,7 @@ class ConnectionsPage(Adw.PreferencesPage):
             self._rows.append(rows.action(_("No connection yet."), _("Add one, or use one below.")))
         for row in self._rows:
             self._group.add(row)
+        return default
 
     def _row(self, connection: Connection, default: Connection | None) -> Adw.ActionRow:
         is_default = default is not None and default.name == connection.name
@@ -121,29 +138,38 @@ class ConnectionsPage(Adw.PreferencesPage):
         row.add_suffix(
             rows.button(
                 _("Connect"),
-                weakly_with(self._open, connection),
+                weakly_with(self._connect, connection),
                 _("Connect {}").format(found.name),
             )
         )
         return row
 
     def _add(self) -> None:
-        self._open(Connection("", Kind.OLLAMA, ""))
+        self._connect(Connection("", Kind.OLLAMA, ""))
 
-    def _open(self, connection: Connection) -> None:
-        dialog = ConnectionDialog(rows.window_of(self), self._store, connection)
+    def _connect(self, connection: Connection) -> None:
+        self._open(connection, is_new=True)
+
+    def _open(self, connection: Connection, *, is_new: bool = False) -> None:
+        dialog = ConnectionDialog(rows.window_of(self), self._store, connection, is_new=is_new)
         dialog.connect("saved", weakly(self._on_saved))
         dialog.present()
 
-    def _on_saved(self, _dialog: ConnectionDialog, _connection: Connection) -> None:
-        self._tasks.start(self._list())
+    def _on_saved(self, dialog: ConnectionDialog, connection: Connection) -> None:
+        if dialog.before not in ("", connection.name):
+            self.emit("renamed", dialog.before, connection.name)
+        self._show_all()
         self._look()
+        self.emit("changed")
+
+    def _on_model_chosen(self, _row: DefaultModelRow) -> None:
+        self._tasks.start(self._list())
         self.emit("changed")
 
     def _use(self, connection: Connection) -> None:
         async def use() -> None:
             await asyncio.to_thread(self._store.use, connection.name)
-            await self._list()
+            self._show_all()
             self.emit("changed")
 
         self._tasks.start(use())
@@ -161,7 +187,7 @@ class ConnectionsPage(Adw.PreferencesPage):
             )
             if answer == "remove":
                 await self._store.remove(connection.name)
-                await self._list()
+                self._show_all()
                 self.emit("changed")
 
         self._tasks.start(remove())

@@ -9,14 +9,15 @@ from gi.repository import Adw, GLib, Gtk
 
 from .settings import Settings
 
+_DIGITS = 6
+
 
 def switch(settings: Settings, key: str, title: str, subtitle: str = "") -> Adw.ActionRow:
     row = action(title, subtitle)
     control = Gtk.Switch(active=settings.boolean(key), valign=Gtk.Align.CENTER)
     control.connect("notify::active", lambda s, _p: settings.set(key, s.get_active()))
     row.add_suffix(control)
-    row.set_activatable_widget(control)
-    control.update_property([Gtk.AccessibleProperty.LABEL], [title])
+    _lead_to(row, control, title)
     return row
 
 
@@ -25,13 +26,11 @@ def choice(
     key: str,
     title: str,
     values: Sequence[tuple[str, str]],
-    subtitle: str = "",
 ) -> Adw.ComboRow:
-    """`values`: what is stored, and what is shown for it."""
+    """`values`: what is stored, and what is shown for it: below the title, where there is room for
+    it however narrow the window is."""
     stored = [value for value, _shown in values]
-    row = Adw.ComboRow(
-        title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
-    )
+    row = Adw.ComboRow(title=GLib.markup_escape_text(title), use_subtitle=True)
     row.set_subtitle_lines(0)
     row.set_model(Gtk.StringList.new([shown for _value, shown in values]))
     present = settings.text(key)
@@ -54,11 +53,19 @@ def number(
     spin = Gtk.SpinButton.new_with_range(least, most, step)
     spin.set_value(value)
     spin.set_valign(Gtk.Align.CENTER)
+    # Those below each other are equally wide.
+    spin.set_width_chars(_DIGITS)
     spin.connect("value-changed", lambda s: changed(s.get_value_as_int()))
-    spin.update_property([Gtk.AccessibleProperty.LABEL], [title])
     row.add_suffix(spin)
-    row.set_activatable_widget(spin)
+    _lead_to(row, spin, title)
     return row
+
+
+def _lead_to(row: Adw.ActionRow, control: Gtk.Widget, title: str) -> None:
+    row.set_activatable_widget(control)
+    control.update_property([Gtk.AccessibleProperty.LABEL], [title])
+    # The row's title besides would be read a second time.
+    control.reset_relation(Gtk.AccessibleRelation.LABELLED_BY)
 
 
 def action(title: str, subtitle: str = "") -> Adw.ActionRow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from gettext import gettext as _
 from gettext import ngettext
 
@@ -17,6 +18,7 @@ from ..permission.rules import Rule, Target
 from ..permission.store import RuleStore
 from ..permission.visible import visible_line
 from ..sandbox import profile_file
+from ..sandbox.profile import Limits
 from . import preferences_rows as rows
 from .project_state import limits_of
 from .settings import Settings
@@ -37,6 +39,7 @@ class SafetyPage(Adw.PreferencesPage):
         self._settings = settings
         self._tasks = tasks
         self._hidden: tuple[str, ...] = ()
+        self._of_profile = Limits()
         self._shown: list[Gtk.Widget] = []
         self._rule_rows: list[Gtk.Widget] = []
         self.add(self._review())
@@ -49,14 +52,16 @@ class SafetyPage(Adw.PreferencesPage):
         tasks.start(self._list_rules())
 
     def _review(self) -> Adw.PreferencesGroup:
-        group = Adw.PreferencesGroup(title=_("Changes and Questions"))
+        group = Adw.PreferencesGroup(
+            title=_("Changes and Questions"),
+            description=_("Applied at once or after your review, changes can be undone."),
+        )
         group.add(
             rows.choice(
                 self._settings,
                 "apply-mode",
                 _("Changes of a Command"),
                 (("auto", _("Apply at once")), ("review", _("Wait for my review"))),
-                _("Either way they are recorded and can be undone."),
             )
         )
         group.add(
@@ -70,17 +75,18 @@ class SafetyPage(Adw.PreferencesPage):
         return group
 
     def _sandbox(self) -> Adw.PreferencesGroup:
-        group = Adw.PreferencesGroup(title=_("Sandbox"))
-        names = profile_file.available(self._paths.profiles)
-        group.add(
-            rows.choice(
-                self._settings,
-                "profile",
-                _("Profile"),
-                [(name, name.capitalize()) for name in names],
-                _("What a command may see and use."),
-            )
+        group = Adw.PreferencesGroup(
+            title=_("Sandbox"), description=_("What a command may see and use.")
         )
+        names = profile_file.available(self._paths.profiles)
+        profile = rows.choice(
+            self._settings,
+            "profile",
+            _("Profile"),
+            [(name, _profile_name(name)) for name in names],
+        )
+        profile.connect("notify::selected", weakly(self._show_profile))
+        group.add(profile)
         group.add(
             rows.number(
                 _("Time Limit"),
@@ -96,18 +102,14 @@ class SafetyPage(Adw.PreferencesPage):
         self._limits = rows.action(_("Limits of a Command"))
         group.add(self._masks)
         group.add(self._limits)
-        self._settings.connect("changed", weakly(self._on_setting))
         self._show_profile()
         return group
 
     def _set_limit(self, seconds: int) -> None:
         self._settings.set("time-limit", seconds)
+        self._show_limits()
 
-    def _on_setting(self, _settings: Settings, key: str) -> None:
-        if key == "profile":
-            self._show_profile()
-
-    def _show_profile(self) -> None:
+    def _show_profile(self, *_args: object) -> None:
         for row in self._shown:
             self._masks.remove(row)
         self._shown = []
@@ -122,7 +124,12 @@ class SafetyPage(Adw.PreferencesPage):
         self._masks.set_subtitle(ngettext("{} path", "{} paths", count).format(count))
         self._hidden = tuple(profile.hidden)
         self._on_expanded()
-        self._limits.set_subtitle(", ".join(limits_of(profile.limits)))
+        self._of_profile = profile.limits
+        self._show_limits()
+
+    def _show_limits(self) -> None:
+        limits, time = self._of_profile, self._settings.number("time-limit")
+        self._limits.set_subtitle(", ".join(limits_of(replace(limits, time=time or limits.time))))
 
     def _on_expanded(self, *_args: object) -> None:
         """There are many, and making their rows takes a moment that few need."""
@@ -156,6 +163,11 @@ class SafetyPage(Adw.PreferencesPage):
             await self._list_rules()
 
         self._tasks.start(forget())
+
+
+def _profile_name(name: str) -> str:
+    """Those of the program are known; a person's own is called as its file is."""
+    return {"standard": _("Standard"), "strict": _("Strict")}.get(name) or visible_line(name)
 
 
 def _words(rule: Rule) -> tuple[str, str]:

@@ -38,9 +38,10 @@ class StoragePage(Adw.PreferencesPage):
         )
         self._size = rows.action(_("Size"), _("Measuring…"))
         self._size.add_suffix(rows.button(_("Open"), weakly(self._open), _("Open the playground")))
-        clear = rows.button(_("Clear…"), weakly(self._clear), _("Clear the playground"))
-        clear.add_css_class("destructive-action")
-        self._size.add_suffix(clear)
+        self._clears = rows.button(_("Clear…"), weakly(self._clear), _("Clear the playground"))
+        self._clears.add_css_class("destructive-action")
+        self._clears.set_sensitive(False)
+        self._size.add_suffix(self._clears)
         playground.add(self._size)
         self.add(playground)
         self._kept = Adw.PreferencesGroup(
@@ -53,8 +54,11 @@ class StoragePage(Adw.PreferencesPage):
 
     async def _measure(self) -> None:
         files, size = await asyncio.to_thread(measure, self._folder)
+        is_empty = not await asyncio.to_thread(_has_entries, self._folder)
         text = ngettext("{size} in {count} file", "{size} in {count} files", files)
-        self._size.set_subtitle(text.format(size=GLib.format_size(size), count=files))
+        told = text.format(size=GLib.format_size(size), count=files)
+        self._size.set_subtitle(_("Empty") if is_empty else told)
+        self._clears.set_sensitive(not is_empty)
 
     async def _show_kept(self) -> None:
         days = await asyncio.to_thread(KEEP_DAYS.read, self._manager)
@@ -93,6 +97,16 @@ class StoragePage(Adw.PreferencesPage):
                 await self._measure()
 
         self._tasks.start(clear())
+
+
+def _has_entries(folder: Path) -> bool:
+    """Folders without a file in them count, too; what cannot be looked into may have some."""
+    try:
+        return bool(os.listdir(folder))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def _empty(folder: Path) -> None:

@@ -13,6 +13,7 @@ from gi.repository import Adw, GLib, Gtk
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
+from ..permission.visible import visible_line
 from ..project.manager import ProjectManager
 from ..project.system import System, set_system, system_of
 from ..sandbox import rootfs_settings
@@ -286,7 +287,7 @@ class SystemPage(Adw.PreferencesPage):
         # Before it has a name, which may look like markup.
         row.set_use_markup(False)
         row.set_title(name)
-        row.set_subtitle(os.path.dirname(path))
+        row.set_subtitle(visible_line(os.path.dirname(path)))
         row.set_model(Gtk.StringList.new([_("This Machine"), "Alpine"]))
         row.set_selected(1 if system is System.ALPINE else 0)
         row.set_sensitive(can_use or system is System.ALPINE)

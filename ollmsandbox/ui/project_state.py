@@ -31,8 +31,10 @@ class ProjectState:
     sections: tuple[Section, ...]
 
 
-def look(project: str, profile: str, paths: Paths, environ: Mapping[str, str]) -> ProjectState:
-    """Takes a moment; not for the main thread."""
+def look(
+    project: str, profile: str, paths: Paths, environ: Mapping[str, str], limit: float | None
+) -> ProjectState:
+    """`limit` in seconds, instead of the profile's. Takes a moment; not for the main thread."""
     try:
         if not Bubble.can_wrap(environ):
             return of_machine(can_wrap=False)
@@ -42,6 +44,7 @@ def look(project: str, profile: str, paths: Paths, environ: Mapping[str, str]) -
             project,
             profile=loaded,
             environ=environ,
+            timeout=limit,
             keeper=Recorder(project, paths),
             rootfs=need(paths, environ) if alpine else None,
         )
@@ -100,8 +103,7 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
 def limits_of(limits: Limits) -> list[str]:
     found = []
     if limits.time is not None:
-        minutes = max(1, round(limits.time / 60))
-        found.append(ngettext("{} minute", "{} minutes", minutes).format(minutes))
+        found.append(_duration(round(limits.time)))
     if limits.processes is not None:
         found.append(_("{} processes at once").format(limits.processes))
     if limits.memory is not None:
@@ -109,6 +111,13 @@ def limits_of(limits: Limits) -> list[str]:
     if limits.disk is not None:
         found.append(_("{} written to disk").format(_size(limits.disk)))
     return found
+
+
+def _duration(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    if rest or not minutes:
+        return ngettext("{} second", "{} seconds", seconds).format(seconds)
+    return ngettext("{} minute", "{} minutes", minutes).format(minutes)
 
 
 def _size(size: int) -> str:

@@ -10,6 +10,8 @@ from gettext import gettext as _
 
 from gi.repository import Gtk, Pango
 
+from ..permission.visible import visible_words
+
 
 class Wall(Enum):
     UNKNOWN = "unknown"
@@ -75,6 +77,8 @@ class SandboxBadge(Gtk.MenuButton):
             max_content_height=420,
             child=self._sections,
         )
+        # The keyboard goes there, to scroll.
+        scrolled.update_property([Gtk.AccessibleProperty.LABEL], [_("What it can see and change")])
         self.set_popover(Gtk.Popover(child=scrolled))
         self.show(Wall.UNKNOWN, ())
 
@@ -114,7 +118,7 @@ def _shown(section: Section) -> Gtk.Widget:
     box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
     heading = Gtk.Label(label=section.title, xalign=0, css_classes=["heading"])
     box.append(heading)
-    for sentence in section.sentences:
+    for sentence in map(visible_words, section.sentences):
         box.append(
             Gtk.Label(label=sentence, xalign=0, wrap=True, max_width_chars=48, selectable=False)
         )

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Mapping
 from gettext import gettext as _
 
 from gi.repository import GObject
@@ -17,12 +19,16 @@ from ..paths import real_path
 from ..project.models import Project
 from ..project.recorder import Mode
 from ..tools.workbench import Workbench
+from .change_items import count_waiting
 from .model_choice import ModelChoice
 from .open_session import OpenSession
 from .settings import Settings
 from .sidebar_rows import ProjectItem, SessionItem
 from .signals import signals
 from .stored_entries import entries_of
+
+# By session: whether it is busy, and whether it asks something.
+States = Mapping[str, tuple[bool, bool]]
 
 
 class Sessions(GObject.Object):
@@ -38,14 +44,12 @@ class Sessions(GObject.Object):
         self._settings = settings
         self._open: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Future[OpenSession]] = {}
+        self._closing: dict[str, asyncio.Future[None]] = {}
         settings.connect("changed", lambda *_: self._follow_settings())
 
     @property
     def open_ones(self) -> list[OpenSession]:
         return list(self._open.values())
-
-    def find_open(self, session_id: str) -> OpenSession | None:
-        return self._open.get(session_id)
 
     async def open(self, session_id: str) -> OpenSession:
         """The one that is open already, or the stored one."""
@@ -64,7 +68,8 @@ class Sessions(GObject.Object):
             # As it will be known by.
             project = real_path(project)
         for session in self.open_ones:
-            if session.project == project and not session.entries.get_n_items():
+            is_empty = not session.entries.get_n_items() and not session.kept_draft
+            if session.project == project and is_empty:
                 return session
         if project is not None:
             await asyncio.to_thread(self._desk.manager.add_project, project)
@@ -72,13 +77,37 @@ class Sessions(GObject.Object):
         return self._opened(OpenSession(conversation, project), *self._choice.default())
 
     async def close(self, session_id: str) -> None:
-        session = self._open.pop(session_id, None)
+        if session_id in self._opening:
+            await asyncio.wait({self._opening[session_id]})
+        session = self._open.get(session_id)
         if session is not None:
-            await session.close()
+            await self._close(session)
             self.emit("changed")
+        elif session_id in self._closing:
+            await asyncio.wait({self._closing[session_id]})
+
+    async def let_go(self, session: OpenSession) -> None:
+        """It is not shown any more. What is stored as it stands need not stay open: another
+        program may want it, and it takes room."""
+        is_open = self._open.get(session.id) is session
+        if is_open and not session.is_used and session.draft == session.kept_draft:
+            await self._close(session)
+
+    async def _close(self, session: OpenSession) -> None:
+        del self._open[session.id]
+        # Until it is done, it could not be opened again.
+        task = self._closing[session.id] = asyncio.ensure_future(session.close())
+        task.add_done_callback(lambda _task: self._closing.pop(session.id, None))
+        await asyncio.shield(task)
 
     async def close_all(self) -> None:
-        await asyncio.gather(*(self.close(session_id) for session_id in tuple(self._open)))
+        """Also those that are being opened or closed. One that fails keeps none of the others."""
+        every = {*self._open, *self._opening, *self._closing}
+        closing = [asyncio.ensure_future(self.close(session_id)) for session_id in every]
+        if closing:
+            await asyncio.wait(closing)
+        for task in closing:
+            task.result()
 
     async def delete(self, session_id: str) -> None:
         await self.close(session_id)
@@ -89,21 +118,34 @@ class Sessions(GObject.Object):
         await asyncio.to_thread(self._desk.history.undelete, session_id)
         self.emit("changed")
 
+    def keep_draft(self, session: OpenSession, text: str) -> asyncio.Task[None]:
+        """What was typed and not sent, also where nothing was said yet."""
+        task = session.keeping = asyncio.ensure_future(self._keep(session, text, session.keeping))
+        return task
+
     async def rename(self, session_id: str, title: str) -> None:
         await asyncio.to_thread(self._desk.history.rename, session_id, title)
         self.emit("changed")
 
+    async def waiting(self, path: str) -> int:
+        """How many changes of this project wait."""
+        return await asyncio.to_thread(
+            lambda: count_waiting(self._desk.manager, self._project(path))
+        )
+
     async def remove_project(self, path: str) -> None:
-        """From the list. Its sessions stay, below those without a project."""
+        """From the list, with its sessions: a search finds them. With its folder, all is back."""
         for session in self.open_ones:
             if session.project == path:
                 await self.close(session.id)
+        await self._change_project(path, self._desk.manager.remove_project)
 
-        def remove() -> None:
-            self._desk.manager.remove_project(self._project(path))
+    async def list_project_again(self, path: str) -> None:
+        await self._change_project(path, self._desk.manager.list_again)
 
+    async def _change_project(self, path: str, change: Callable[[Project], None]) -> None:
         try:
-            await asyncio.to_thread(remove)
+            await asyncio.to_thread(lambda: change(self._project(path)))
         finally:
             self.emit("changed")
 
@@ -143,7 +185,9 @@ class Sessions(GObject.Object):
             self.emit("changed")
 
     async def listing(self, search: str = "") -> list[ProjectItem]:
-        return await asyncio.to_thread(self._listing, search)
+        # Looked at here: what is said meanwhile changes them.
+        states = {one.id: (one.is_busy, bool(one.asking())) for one in self.open_ones}
+        return await asyncio.to_thread(self._listing, search, states)
 
     async def title(self, session_id: str) -> str:
         def look() -> str:
@@ -160,11 +204,23 @@ class Sessions(GObject.Object):
         session.conversation.use_model(self._choice.model(connection, model), connection)
         session.emit("state-changed")
 
+    def renew_models(self) -> None:
+        """The connections may be other than before. Where one is gone, nobody is talked to."""
+        for session in self.open_ones:
+            self.use_model(session, session.connection, session.model_name)
+
+    async def rename_connection(self, before: str, now: str) -> None:
+        """In all sessions, open or not."""
+        for session in self.open_ones:
+            if session.connection == before:
+                self.use_model(session, now, session.model_name)
+        await asyncio.to_thread(self._desk.history.rename_connection, before, now)
+
     # --- projects ------------------------------------------------------------------------------
 
     def _project(self, path: str) -> Project:
         """By the path that it is known by: a folder on the way there may be a link by now."""
-        for project in self._desk.manager.projects():
+        for project in self._desk.manager.projects(with_removed=True):
             if project.path == path:
                 return project
         raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
@@ -180,6 +236,8 @@ class Sessions(GObject.Object):
     # --- opening -------------------------------------------------------------------------------
 
     async def _open_stored(self, session_id: str) -> OpenSession:
+        if session_id in self._closing:
+            await asyncio.wait({self._closing[session_id]})
         stored = await asyncio.to_thread(self._desk.history.load, session_id)
         states = await asyncio.to_thread(self._desk.history.states, session_id)
         conversation = await self._desk.open(None, session_id=session_id, with_model=False)
@@ -187,11 +245,39 @@ class Sessions(GObject.Object):
         # Not in the main loop: there may be thousands.
         session.show_stored(await asyncio.to_thread(entries_of, stored))
         session.note_states(states)
-        session.draft = stored.draft
+        session.draft = session.kept_draft = stored.draft
         connections = await asyncio.to_thread(self._choice.store.all)
         known = stored.info.connection in {one.name for one in (*connections, TOUR)}
         chosen = (stored.info.connection, stored.info.model) if known else self._choice.default()
+        if session.project is not None:
+            await asyncio.to_thread(self._bring_back, session.project)
         return self._opened(session, *chosen)
+
+    def _bring_back(self, path: str) -> None:
+        """Who finds a session of a removed project, and opens it, wants that as well."""
+        project = self._project(path)
+        if not project.is_listed:
+            self._desk.manager.list_again(project)
+
+    async def _keep(
+        self, session: OpenSession, text: str, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        now = time.time()
+        place = session.project or ""
+        chosen = (session.model_name, session.connection)
+        is_first = bool(text.strip()) and not session.entries.get_n_items()
+
+        def keep() -> None:
+            if is_first:
+                self._desk.history.create(SessionInfo(session.id, "", place, *chosen, now, now))
+            self._desk.history.keep_draft(session.id, text)
+
+        await asyncio.to_thread(keep)
+        session.kept_draft = text
+        if is_first:
+            self.emit("changed")
 
     def _opened(self, session: OpenSession, connection: str, model: str) -> OpenSession:
         self._open[session.id] = session
@@ -215,28 +301,27 @@ class Sessions(GObject.Object):
             limit = self._settings.number("time-limit")
             bench.timeout = float(limit) if limit else None
 
-    def _listing(self, search: str) -> list[ProjectItem]:
+    def _listing(self, search: str, states: States) -> list[ProjectItem]:
         by_project: dict[str, list[SessionInfo]] = {}
         for info in self._desk.history.sessions(search=search):
             by_project.setdefault(info.project, []).append(info)
         manager = self._desk.manager
         found = []
-        for project in manager.projects():
-            sessions = by_project.pop(project.path, [])
+        # Where something is searched for, also in those that were removed from the list.
+        for project in manager.projects(with_removed=bool(search)):
+            sessions = by_project.get(project.path, [])
             if sessions or not search:
                 missing = manager.missing(project)
                 found.append(
-                    ProjectItem(project.path, project.name, missing, self._shown(sessions))
+                    ProjectItem(project.path, project.name, missing, _shown(sessions, states))
                 )
-        for sessions in by_project.values():
-            found.append(ProjectItem("", _("Without a Project"), False, self._shown(sessions)))
+        if without := by_project.get(""):
+            found.append(ProjectItem("", _("Without a Project"), False, _shown(without, states)))
         return found
 
-    def _shown(self, sessions: list[SessionInfo]) -> tuple[SessionItem, ...]:
-        items = []
-        for info in sessions:
-            session = self._open.get(info.id)
-            busy = session is not None and session.is_busy
-            asking = session is not None and bool(session.asking())
-            items.append(SessionItem(info.id, info.title or _("New session"), busy, asking))
-        return tuple(items)
+
+def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:
+    return tuple(
+        SessionItem(info.id, info.title or _("New session"), *states.get(info.id, (False, False)))
+        for info in sessions
+    )

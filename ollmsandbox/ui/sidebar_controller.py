@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Coroutine
+from functools import partial
 from gettext import gettext as _
 
 from gi.repository import Adw, Gio, GLib, Gtk
 
+from ..permission.visible import visible_line
+from .closing import may_delete, may_remove
 from .dialogs import choose_folder
 from .open_session import OpenSession
 from .session_dialogs import ask_for_title
@@ -18,6 +22,8 @@ from .weakly import weakly
 
 # Seconds.
 _TIME_TO_UNDO = 10
+
+Undo = Callable[[], Coroutine[object, object, None]]
 
 
 class SidebarController:
@@ -39,13 +45,16 @@ class SidebarController:
         self._tasks = tasks
         self._show = show
         self._shown: OpenSession | None = None
+        # What is to be shown as soon as it is there.
+        self._wish = ""
         self._is_refreshing = self._is_stale = False
-        # The sessions that can be brought back, each as long as there is talk of it.
-        self._deleted: dict[str, Adw.Toast] = {}
-        self._undelete = Gio.SimpleAction.new("undo-delete", GLib.VariantType.new("s"))
-        self._undelete.set_enabled(False)
-        self._undelete.connect("activate", weakly(self._on_undelete))
-        window.add_action(self._undelete)
+        # What can be taken back, each as long as there is talk of it.
+        self._removals: dict[int, tuple[Adw.Toast, Undo]] = {}
+        self._last_number = 0
+        self._undo = Gio.SimpleAction.new("undo-removal", GLib.VariantType.new("u"))
+        self._undo.set_enabled(False)
+        self._undo.connect("activate", weakly(self._on_undo))
+        window.add_action(self._undo)
         keys = Gtk.ShortcutController()
         on_undo_key = weakly(self._on_undo_key)
         undo = Gtk.CallbackAction.new(lambda *_args: bool(on_undo_key()))
@@ -64,9 +73,15 @@ class SidebarController:
         for name, method in wishes:
             sidebar.connect(name, weakly(method))
 
+    @property
+    def has_wish(self) -> bool:
+        return bool(self._wish)
+
     def note_shown(self, session: OpenSession | None) -> None:
         self._shown = session
-        self._sidebar.select(session.id if session else "")
+        if session is not None:
+            self._wish = session.id
+        self._select()
 
     async def refresh(self) -> None:
         """Called again meanwhile, it looks once more."""
@@ -80,17 +95,29 @@ class SidebarController:
                 self._sidebar.show(await self._sessions.listing(self._sidebar.searched))
         finally:
             self._is_refreshing = False
-        self.note_shown(self._shown)
+        self._select()
 
     async def open_session(self, session_id: str) -> None:
-        self._show(await self._sessions.open(session_id))
+        await self._bring(session_id, self._sessions.open(session_id))
 
     async def new_session(self, project: str | None) -> None:
         try:
-            self._show(await self._sessions.new(project))
+            await self._bring(f"new in {project}", self._sessions.new(project))
         finally:
             # Its folder may be gone, which is then to be seen.
             await self.refresh()
+
+    async def _bring(self, wish: str, opening: Coroutine[object, object, OpenSession]) -> None:
+        """The last wish counts: what comes in for an earlier one is not shown any more."""
+        self._wish = wish
+        session = await opening
+        if self._wish == wish:
+            self._show(session)
+        elif session is not self._shown:
+            await self._sessions.let_go(session)
+
+    def _select(self) -> None:
+        self._sidebar.select(self._shown.id if self._shown else "")
 
     async def open_project(self) -> None:
         path = await choose_folder(self._window, _("Open a Project"))
@@ -120,7 +147,7 @@ class SidebarController:
 
     def _on_locate_project(self, _sidebar: Sidebar, path: str) -> None:
         async def locate() -> None:
-            title = _("Where Is {} Now?").format(GLib.path_get_basename(path))
+            title = _("Where Is {} Now?").format(visible_line(os.path.basename(path)))
             folder = await choose_folder(self._window, title)
             if folder is None:
                 return
@@ -142,9 +169,16 @@ class SidebarController:
 
     def _on_remove_project(self, _sidebar: Sidebar, path: str) -> None:
         async def remove() -> None:
+            name = visible_line(os.path.basename(path) or path)
+            if not await may_remove(self._window, self._sessions, path, name):
+                return
             if self._shown is not None and self._shown.project == path:
                 self._show(None)
             await self._sessions.remove_project(path)
+            self._offer_undo(
+                _("{} was removed from the list.").format(name),
+                partial(self._sessions.list_project_again, path),
+            )
 
         self._tasks.start(remove())
 
@@ -158,44 +192,54 @@ class SidebarController:
 
     def _on_delete_session(self, _sidebar: Sidebar, session_id: str) -> None:
         async def delete() -> None:
+            if not await may_delete(self._window, self._sessions, session_id):
+                return
             if self._shown is not None and self._shown.id == session_id:
                 self._show(None)
+            if self._wish == session_id:
+                self._wish = ""
             await self._sessions.delete(session_id)
-            # With a key as well: to go there with Tab would take longer than it is shown.
-            toast = Adw.Toast(title=_("The session was deleted."), button_label=_("_Undo"))
-            toast.set_action_name("win.undo-delete")
-            toast.set_action_target_value(GLib.Variant.new_string(session_id))
-            toast.set_timeout(_TIME_TO_UNDO)
-            toast.connect("dismissed", weakly(self._on_dismissed), session_id)
-            self._deleted[session_id] = toast
-            self._undelete.set_enabled(True)
-            self._toasts.add_toast(toast)
+            self._offer_undo(_("The session was deleted."), partial(self._undelete, session_id))
 
         self._tasks.start(delete())
 
-    def _on_dismissed(self, _toast: Adw.Toast, session_id: str) -> None:
-        self._deleted.pop(session_id, None)
-        self._undelete.set_enabled(bool(self._deleted))
+    async def _undelete(self, session_id: str) -> None:
+        await self._sessions.undelete(session_id)
+        await self.open_session(session_id)
 
-    def _on_undelete(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
-        self._bring_back(target.get_string())
+    # --- what can be taken back ------------------------------------------------------------------
+
+    def _offer_undo(self, words: str, undo: Undo) -> None:
+        # With a key as well: to go there with Tab would take longer than it is shown.
+        toast = Adw.Toast(title=GLib.markup_escape_text(words), button_label=_("_Undo"))
+        self._last_number += 1
+        toast.set_action_name("win.undo-removal")
+        toast.set_action_target_value(GLib.Variant.new_uint32(self._last_number))
+        toast.set_timeout(_TIME_TO_UNDO)
+        toast.connect("dismissed", weakly(self._on_dismissed), self._last_number)
+        self._removals[self._last_number] = toast, undo
+        self._undo.set_enabled(True)
+        self._toasts.add_toast(toast)
+
+    def _on_dismissed(self, _toast: Adw.Toast, number: int) -> None:
+        self._removals.pop(number, None)
+        self._undo.set_enabled(bool(self._removals))
+
+    def _on_undo(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
+        self._take_back(target.get_uint32())
 
     def _on_undo_key(self) -> bool:
         """The last one. In a text, the key is for what was typed."""
         focus = self._window.get_focus()
         is_text = isinstance(focus, Gtk.Editable | Gtk.TextView) and focus.get_editable()
-        if is_text or not self._deleted:
+        if is_text or not self._removals:
             return False
-        session_id, toast = list(self._deleted.items())[-1]
-        self._bring_back(session_id)
+        number, (toast, _undo) = list(self._removals.items())[-1]
+        self._take_back(number)
         toast.dismiss()
         return True
 
-    def _bring_back(self, session_id: str) -> None:
-        async def undelete() -> None:
-            await self._sessions.undelete(session_id)
-            await self.open_session(session_id)
-
+    def _take_back(self, number: int) -> None:
         # Not twice: its button can be pressed while it goes away.
-        if self._deleted.pop(session_id, None) is not None:
-            self._tasks.start(undelete())
+        if (removal := self._removals.pop(number, None)) is not None:
+            self._tasks.start(removal[1]())

@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from gettext import gettext as _
 
 from gi.repository import Gio, GLib, Gtk, Pango
+
+from ..permission.visible import visible_line
+
+# What a row is about: it stays as long as that does.
+Key = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -16,6 +22,10 @@ class SessionItem:
     title: str
     is_busy: bool = False
     is_asking: bool = False
+
+    @property
+    def key(self) -> Key:
+        return ("session", self.id)
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,10 @@ class ProjectItem:
     is_missing: bool = False
     sessions: Sequence[SessionItem] = ()
 
+    @property
+    def key(self) -> Key:
+        return ("project", self.path, self.name, self.is_missing)
+
 
 class ProjectRow(Gtk.ListBoxRow):
     __gtype_name__ = "OllmProjectRow"
@@ -33,7 +47,7 @@ class ProjectRow(Gtk.ListBoxRow):
     def __init__(self, item: ProjectItem) -> None:
         super().__init__(selectable=False)
         self.item = item
-        self.set_tooltip_text(item.path)
+        self.set_tooltip_text(visible_line(item.path))
         box = Gtk.Box(spacing=6)
         icon = "dialog-warning-symbolic" if item.is_missing else "folder-symbolic"
         box.append(Gtk.Image.new_from_icon_name(icon))
@@ -54,7 +68,7 @@ class ProjectRow(Gtk.ListBoxRow):
             new.update_property([Gtk.AccessibleProperty.LABEL], [words])
             new.add_css_class("flat")
             new.set_action_name("sidebar.new-session")
-            new.set_action_target_value(_text(item.path))
+            new.set_action_target_value(_path(item.path))
             box.append(new)
         if item.path:
             wishes = [(_("_Remove From List"), "sidebar.remove-project")]
@@ -63,7 +77,7 @@ class ProjectRow(Gtk.ListBoxRow):
             menu = Gio.Menu()
             for label, action in wishes:
                 entry = Gio.MenuItem.new(label, None)
-                entry.set_action_and_target_value(action, _text(item.path))
+                entry.set_action_and_target_value(action, _path(item.path))
                 menu.append_item(entry)
             box.append(_menu_button(menu, _("Menu of {}").format(item.name)))
         self.set_child(box)
@@ -75,30 +89,39 @@ class SessionRow(Gtk.ListBoxRow):
 
     def __init__(self, item: SessionItem) -> None:
         super().__init__()
-        self.item = item
         box = Gtk.Box(spacing=6, margin_start=18)
-        title = _line(item.title)
-        title.set_hexpand(True)
-        box.append(title)
-        if item.is_asking:
-            mark = Gtk.Image.new_from_icon_name("dialog-question-symbolic")
-            mark.set_tooltip_text(_("Waits for your answer"))
-            mark.add_css_class("warning")
-            box.append(mark)
-        elif item.is_busy:
-            spinner = Gtk.Spinner(spinning=True)
-            spinner.set_tooltip_text(_("Working"))
-            box.append(spinner)
+        self._title = _line("")
+        self._title.set_hexpand(True)
+        box.append(self._title)
+        self._asks = Gtk.Image.new_from_icon_name("dialog-question-symbolic")
+        self._asks.set_tooltip_text(_("Waits for your answer"))
+        self._asks.add_css_class("warning")
+        box.append(self._asks)
+        self._works = Gtk.Spinner()
+        self._works.set_tooltip_text(_("Working"))
+        box.append(self._works)
         menu = Gio.Menu()
         for label, action in (
             (_("Re_name…"), "sidebar.rename-session"),
             (_("_Delete"), "sidebar.delete-session"),
         ):
             entry = Gio.MenuItem.new(label, None)
-            entry.set_action_and_target_value(action, _text(item.id))
+            entry.set_action_and_target_value(action, GLib.Variant.new_string(item.id))
             menu.append_item(entry)
-        box.append(_menu_button(menu, _("Menu of {}").format(item.title)))
+        self._menu = _menu_button(menu, "")
+        box.append(self._menu)
         self.set_child(box)
+        self.show_item(item)
+
+    def show_item(self, item: SessionItem) -> None:
+        """In place: the keyboard may be here, or its menu open."""
+        self.item = item
+        self._title.set_label(item.title)
+        works = item.is_busy and not item.is_asking
+        self._asks.set_visible(item.is_asking)
+        self._works.set_visible(works)
+        self._works.set_spinning(works)
+        _name_button(self._menu, _("Menu of {}").format(item.title))
         self.set_tooltip_text(item.title)
         self.update_property([Gtk.AccessibleProperty.LABEL], [item.title])
 
@@ -107,8 +130,9 @@ def _line(text: str) -> Gtk.Label:
     return Gtk.Label(label=text, xalign=0, ellipsize=Pango.EllipsizeMode.END)
 
 
-def _text(value: str) -> GLib.Variant:
-    return GLib.Variant.new_string(value)
+def _path(path: str) -> GLib.Variant:
+    """A name on disk need not be UTF-8, and GLib's strings have to be."""
+    return GLib.Variant.new_bytestring(os.fsencode(path))
 
 
 def _menu_button(menu: Gio.Menu, name: str) -> Gtk.MenuButton:
@@ -116,6 +140,10 @@ def _menu_button(menu: Gio.Menu, name: str) -> Gtk.MenuButton:
         icon_name="view-more-symbolic", menu_model=menu, valign=Gtk.Align.CENTER
     )
     button.add_css_class("flat")
+    _name_button(button, name)
+    return button
+
+
+def _name_button(button: Gtk.MenuButton, name: str) -> None:
     button.set_tooltip_text(name)
     button.update_property([Gtk.AccessibleProperty.LABEL], [name])
-    return button

@@ -10,14 +10,17 @@ from collections.abc import Callable
 
 from gi.repository import GLib
 
-# Milliseconds to the next look while much is made, and seconds while there is not. Soon, because a
-# look at all that was made in a tenth of a second, and nine times before, takes as long itself.
-_SOON, _LATER = 20, 1
+# Milliseconds to the next look: while much is made, else, and when nobody does anything. The more
+# there is to look at, the longer the window halts.
+_SOON, _NEXT, _LATER = 20, 100, 1000
 # Seconds in which nothing was drawn: nobody does anything, and nothing moves.
 _QUIET = 30
-# All objects are looked through after so many looks at the younger ones: in a quiet moment, or,
-# if there never is one, at last.
-_OFTEN_ENOUGH, _AT_LAST = 10, 500
+# After so many looks at what is new, what is a little older is looked through, too. Python itself
+# would wait for ten of them, and then halt for longer.
+_SOME = 3
+# All objects are looked through after so many of those: in a quiet moment, or, if there never is
+# one, at last.
+_OFTEN_ENOUGH, _AT_LAST = 10, 1500
 
 
 class Sweeper:
@@ -32,11 +35,10 @@ class Sweeper:
         self._quiet_since = 0.0
 
     def look(self) -> bool:
-        is_busy = self.sweep(time.monotonic())
-        if is_busy:
-            GLib.timeout_add(_SOON, self.look)
-        else:
-            GLib.timeout_add_seconds(_LATER, self.look)
+        now = time.monotonic()
+        is_busy = self.sweep(now)
+        pause = _LATER if self._is_quiet(now) else _NEXT
+        GLib.timeout_add(_SOON if is_busy else pause, self.look)
         return GLib.SOURCE_REMOVE
 
     def sweep(self, now: float) -> bool:
@@ -45,14 +47,17 @@ class Sweeper:
         if drawn != self._drawn:
             self._drawn, self._quiet_since = drawn, now
         young, middle, old = gc.get_count()
-        most_young, most_middle, _most_old = gc.get_threshold()
-        if old >= (_OFTEN_ENOUGH if now >= self._quiet_since + _QUIET else _AT_LAST):
+        most_young = gc.get_threshold()[0]
+        if old >= (_OFTEN_ENOUGH if self._is_quiet(now) else _AT_LAST):
             gc.collect()
-        elif middle >= most_middle:
+        elif middle >= _SOME:
             gc.collect(1)
         elif young >= most_young:
             gc.collect(0)
         return young >= most_young
+
+    def _is_quiet(self, now: float) -> bool:
+        return now >= self._quiet_since + _QUIET
 
 
 def keep_smooth(count_frames: Callable[[], int]) -> None:

@@ -7,9 +7,12 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from gettext import gettext as _
+from typing import TypeVar
 
 from ..errors import OllmSandboxError
 from .spoken import spoken
+
+T = TypeVar("T")
 
 
 class Tasks:
@@ -19,8 +22,11 @@ class Tasks:
         self._tell = tell
         self._running: set[asyncio.Task[object]] = set()
 
-    def start(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
-        task = asyncio.get_event_loop().create_task(work)
+    def start(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+        return self.watch(asyncio.get_event_loop().create_task(work))
+
+    def watch(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
+        """One that was started elsewhere."""
         self._running.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -47,8 +47,8 @@ class TerminalStore:
             return
         try:
             if self.left_out:
-                note = f"\n[{self.left_out:,} more bytes were not kept]\n"
-                self._file.write(note.encode())
+                note = _("{count} more bytes were not kept").format(count=f"{self.left_out:,}")
+                self._file.write(f"\n[{note}]\n".encode())
         except OSError as error:
             self.trouble = _("The output could not be kept: {why}.").format(why=error.strerror)
         finally:

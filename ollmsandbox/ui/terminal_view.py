@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from gettext import ngettext
 
 from gi.repository import Adw, Gdk, GLib, GObject, Gtk, Pango
@@ -80,9 +79,6 @@ class TerminalView(Gtk.Box):
         """Cheap: what it means is found out when there is time."""
         self._backlog.add(data)
         self._wake()
-
-    def feed_lines(self, lines: Iterable[str]) -> None:
-        self.feed("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
 
     def finish(self) -> None:
         """Nothing more will come."""

@@ -165,7 +165,8 @@ def live_changes(count: int, last: str, project: str | None) -> str:
 def changed(report: Report, states: frozenset[State] | None = None) -> str:
     """`states`: how they stand since, if it is known."""
     # A folder is told of by what is in it, as in the list of changes.
-    items = [i for i in report.changes if i.change.type is not Type.FOLDER] or report.changes
+    folder = Type.FOLDER
+    items = [i for i in report.changes if i.change.type is not folder] or report.changes
     count = len(items)
     if not count:
         return ""
@@ -174,8 +175,8 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
         return text + _("; discarded")
     if states is not None and not states & set(_WAITS):
         return text
-    waiting = sum(item.state in _WAITS for item in items)
-    conflicts = sum(item.state is State.CONFLICT for item in items)
+    now = [item.state for item in items]
+    waiting, conflicts = sum(map(now.count, _WAITS)), now.count(State.CONFLICT)
     if conflicts:
         one = _("; one was changed by you meanwhile and waits")
         return text + (

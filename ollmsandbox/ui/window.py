@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from gettext import gettext as _
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from gi.repository import Adw, Gio, GLib, GObject, Gtk
 
 from ..chat.desk import Desk
 from ..permission.request import PermissionRequest
+from ..permission.visible import visible_line, visible_words
 from ..sandbox.probe import probe
 from .about import about
 from .asking import WindowAsker
@@ -19,8 +21,8 @@ from .badge_controller import BadgeController
 from .changes_view import ChangesView
 from .chat_controller import ChatController
 from .chat_view import ChatView
-from .closing import may_close
 from .daily_care import DailyCare
+from .ending import Ending
 from .focus_keeper import FocusKeeper
 from .later import after_first_frame, load_rest
 from .model_choice import ModelChoice
@@ -82,8 +84,6 @@ class Window(Adw.ApplicationWindow):
         self._settings = settings
         self._tasks = Tasks(self.tell)
         self._session: OpenSession | None = None
-        self._is_closing = False
-        self._is_shut = False
         # Unless something else is asked for before.
         self._goes_to_last = bool(settings.text("last-session"))
         # What is found out at the start is known.
@@ -112,7 +112,9 @@ class Window(Adw.ApplicationWindow):
 
     def tell(self, text: str) -> None:
         """A sentence that stays until it was read, if it is a long one."""
-        toast = Adw.Toast(title=GLib.markup_escape_text(text.replace("\n", " ")))
+        # There may be the name of a file in it, which is not always a text.
+        shown = visible_words(text.replace("\n", " "))
+        toast = Adw.Toast(title=GLib.markup_escape_text(shown))
         toast.set_timeout(0 if len(text) > 80 else 4)
         self.toasts.add_toast(toast)
 
@@ -127,10 +129,7 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._show_session(session_id, call_id))
 
     def close_at_once(self) -> None:
-        """Without a question: nobody is there to answer it, nor one that was asked before."""
-        if not self._is_shut:
-            self._is_closing = True
-            self._tasks.start(self._shut_down())
+        self._ending.begin()
 
     # --- building --------------------------------------------------------------------------------
 
@@ -166,7 +165,21 @@ class Window(Adw.ApplicationWindow):
         self.changes.connect("count-changed", weakly(self._on_changes_counted))
         self.changes_place.set_child(self.changes)
         self._talk = ChatController(
-            self, self.chat, self.changes, self._asker, self._desk.history, self._tasks
+            self,
+            self.chat,
+            self.changes,
+            self._asker,
+            self._desk.history,
+            self._sessions,
+            self._tasks,
+        )
+        self._ending = Ending(
+            self,
+            self._sessions,
+            self._asker,
+            self._settings,
+            self._talk.keep_draft,
+            weakly(self._leave_screen),
         )
         self._panes = Panes(self.leaflet, self.flap, self.sidebar, self.chat, self.changes)
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
@@ -187,25 +200,29 @@ class Window(Adw.ApplicationWindow):
             "back": self._panes.back,
             "toggle-changes": self._panes.toggle_changes,
             "stop": self._talk.stop,
-            "compose": self.chat.focus_composer,
+            "compose": self._panes.compose,
             "next-question": self._on_next_question,
             "show-help-overlay": self._on_shortcuts,
         }
+        # Without a session there is nothing to write in, and no changes.
+        by_session = ("compose", "export-session", "toggle-changes")
+        allowing = {
+            **dict.fromkeys(by_session, self.changes_button),
+            "take-tour": self.welcome.tour_button,
+        }
+        sync = GObject.BindingFlags.SYNC_CREATE
         for name, method in actions.items():
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", weakly(method))
             self.add_action(action)
-            # Without a session there is nothing to write in, and no changes.
-            if name in ("compose", "export-session", "toggle-changes"):
-                self.changes_button.bind_property(
-                    "sensitive", action, "enabled", GObject.BindingFlags.SYNC_CREATE
-                )
+            if name in allowing:
+                allowing[name].bind_property("sensitive", action, "enabled", sync)
 
     # --- the beginning and the end ---------------------------------------------------------------
 
     def _begin(self) -> None:
         """One thing does not hold up the other."""
-        if self._is_shut:
+        if self._ending.is_begun:
             return
         self._tasks.start(self._side.refresh())
         self._tasks.start(self._show_last())
@@ -214,13 +231,14 @@ class Window(Adw.ApplicationWindow):
         self._care = DailyCare(self._desk.paths, self._tasks, weakly(self.changes.refresh))
 
     async def _show_last(self) -> None:
-        last, session = self._settings.text("last-session"), None
+        last = self._settings.text("last-session")
         try:
-            if self._goes_to_last and await self._sessions.title(last):
-                session = await self._sessions.open(last)
+            # Unless the person has chosen one meanwhile.
+            if self._goes_to_last and await self._sessions.title(last) and not self._side.has_wish:
+                await self._side.open_session(last)
         finally:
             if self._goes_to_last:
-                self._show(session)
+                self._show(None)
 
     async def _look_at_machine(self) -> None:
         found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
@@ -231,38 +249,19 @@ class Window(Adw.ApplicationWindow):
         await load_rest()
 
     def do_close_request(self) -> bool:
-        if not self._is_closing:
-            self._is_closing = True
-            self._tasks.start(self._close())
+        self._ending.ask()
         return True
 
-    async def _close(self) -> None:
-        if await may_close(self, self._sessions.open_ones):
-            await self._shut_down()
-        else:
-            self._is_closing = False
-
-    async def _shut_down(self) -> None:
-        """Questions are denied, commands end, what they changed is put in order."""
-        if self._is_shut:
-            return
-        self._is_shut = True
-        self._settings.set("window-maximized", self.is_maximized())
-        if not self.is_maximized():
-            width, height = self.get_default_size()
-            self._settings.set("window-width", max(width, 360))
-            self._settings.set("window-height", max(height, 294))
-        if (keeping := self._talk.keep_draft()) is not None:
-            await keeping
+    def _leave_screen(self) -> None:
         if self._care is not None:
             self._care.end()
-        self._asker.deny_all()
-        await self._sessions.close_all()
         for source, handler in self._handlers:
             source.disconnect(handler)
-        self.chat.show(None)
-        self.destroy()
-        self.emit("closed")
+        try:
+            self.chat.show(None)
+        finally:
+            self.destroy()
+            self.emit("closed")
 
     # --- sessions --------------------------------------------------------------------------------
 
@@ -276,11 +275,14 @@ class Window(Adw.ApplicationWindow):
 
     async def _show_session(self, session_id: str, call_id: str = "") -> None:
         await self._side.open_session(session_id)
-        if call_id:
+        if call_id and self._session is not None and self._session.id == session_id:
             self.chat.show_call(call_id)
 
     def _show(self, session: OpenSession | None) -> None:
-        self._talk.keep_draft()
+        if (keeping := self._talk.keep_draft()) is not None:
+            self._tasks.watch(keeping)
+        if self._session is not None and self._session is not session:
+            self._tasks.start(self._leave(self._session))
         self._goes_to_last = False
         self._session = session
         self.chat.show(session)
@@ -303,13 +305,20 @@ class Window(Adw.ApplicationWindow):
         self.leaflet.set_visible_child_name("content")
         self.chat.focus_composer()
 
+    async def _leave(self, session: OpenSession) -> None:
+        if session.keeping is not None:
+            await asyncio.wait({session.keeping})
+        # Unless the person has come back.
+        if session is not self._session:
+            await self._sessions.let_go(session)
+
     async def _show_title(self) -> None:
         session = self._session
         title = await self._sessions.title(session.id) if session else "OLLM Sandbox"
         if session is self._session:
             self.title.set_title(title or _("New session"))
             project = session.project if session else None
-            self.title.set_subtitle(GLib.path_get_basename(project) if project else "")
+            self.title.set_subtitle(visible_line(os.path.basename(project)) if project else "")
 
     # --- what the person does --------------------------------------------------------------------
 
@@ -330,12 +339,12 @@ class Window(Adw.ApplicationWindow):
             # Not twice, however often somebody clicks.
             self.welcome.tour_button.set_sensitive(False)
             try:
-                self._show(await begin_tour(self._desk.paths, self._sessions))
+                session = await begin_tour(self._desk.paths, self._sessions)
+                self._show(session)
             finally:
                 self.welcome.tour_button.set_sensitive(True)
-            await self._side.refresh()
-            assert self._session is not None
-            await self._session.conversation.say(_("Show me what you can do here."))
+            self._tasks.start(self._side.refresh())
+            await session.conversation.say(_("Show me what you can do here."))
 
         self._tasks.start(tour())
 
@@ -348,6 +357,7 @@ class Window(Adw.ApplicationWindow):
 
         preferences = Preferences(self, self._desk, self._settings)
         preferences.connect("connections-changed", weakly(self._models.look_again))
+        preferences.connect("connection-renamed", weakly(self._models.note_name))
         preferences.connect("system-changed", weakly(self._badge.look_again))
         preferences.present()
         return preferences
@@ -373,7 +383,7 @@ class Window(Adw.ApplicationWindow):
         self.changes.refresh()
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
-        if key == "profile":
+        if key in ("profile", "time-limit"):
             self._badge.look_again()
 
     def _on_changes_counted(self, _view: ChangesView, count: int) -> None:

@@ -82,31 +82,51 @@ class ConnectionStore:
     async def put(self, connection: Connection, *, key: str | None = None) -> Connection:
         """Added, or in the place of the one of that name. With a key it is stored; an empty one
         removes it; without, it stays as it was."""
-        check_name(connection.name)
+        return await self._put(connection.name, connection, key)
+
+    async def change(
+        self, before: str, connection: Connection, *, key: str | None = None
+    ) -> Connection:
+        """The one that had the name `before`, or a new one if that is empty. It may get another
+        name, but none that another one has. The key as in `put`."""
+        self._check_free(before, connection.name, self._read())
+        return await self._put(before, connection, key)
+
+    async def _put(self, before: str, connection: Connection, key: str | None) -> Connection:
+        name = connection.name
+        check_name(name)
         address = normal_address(connection.kind, connection.address)
-        before = next((c for c in self.all() if c.name == connection.name), None)
-        place = before.key if before else Place.NONE
+        old = next((c for c in self.all() if c.name == before), None)
+        old_place = place = old.key if old else Place.NONE
+        is_renamed = old is not None and before != name
+        if key is None and is_renamed and place is not Place.NONE:
+            # A key is found by the name.
+            key = await self._keys.get(before, place)
         if key is not None:
-            new = await self._keys.put(connection.name, key) if key else Place.NONE
-            if place is not new:
-                await self._forget(connection.name, place)
-            place = new
-            if key and address.startswith("http:") and not is_loopback(address):
-                notice = N_("The key goes to {address} unencrypted; https would hide it.")
-                self.notices.append(Sentence(notice, address=address))
+            place = await self._keys.put(name, key) if key else Place.NONE
         connection = replace(connection, address=address, key=place)
         with self._changing() as listing:
+            self._check_free(before, name, listing)
             names = [c.name for c in listing.connections]
-            if connection.name in names:
-                others = tuple(
-                    connection if c.name == connection.name else c for c in listing.connections
-                )
+            if before in names:
+                others = tuple(connection if c.name == before else c for c in listing.connections)
             else:
                 others = (*listing.connections, connection)
             # The only one was what the person began with; it stays so beside a second one.
-            first = names[0] if len(names) == 1 else ""
-            self._write(Listing(others, listing.default or first))
+            default = listing.default or (names[0] if len(names) == 1 else "")
+            self._write(Listing(others, name if default and default == before else default))
+        if is_renamed or place is not old_place:
+            await self._forget(before, old_place)
+        if key and address.startswith("http:") and not is_loopback(address):
+            notice = N_("The key goes to {address} unencrypted; https would hide it.")
+            self.notices.append(Sentence(notice, address=address))
         return connection
+
+    def _check_free(self, before: str, name: str, listing: Listing) -> None:
+        if name != before and name in [c.name for c in listing.connections]:
+            raise ProviderError(
+                N_("There is a connection {name} already."), N_("Choose another name."), name=name
+            )
 
     async def remove(self, name: str) -> None:
         connection = self.find(name)

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
-import yaml
-
 from ... import N_
 from ...paths import Paths, write_atomically
 from .base import ProviderError
@@ -81,6 +79,9 @@ class Keys:
                 kept.pop(name, None)
 
     def _read(self) -> dict[str, str]:
+        # Here, because it takes long to load, and who has a keyring has no such file.
+        import yaml
+
         try:
             found = yaml.safe_load(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -99,6 +100,8 @@ class Keys:
     @contextmanager
     def _changing(self) -> Iterator[dict[str, str]]:
         """What is in it, to be changed; no other program does so meanwhile."""
+        import yaml
+
         with locked(self._file):
             kept = self._read()
             yield kept

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sessions are open as long as somebody needs them, and what was typed in them is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from conftest import Person
+from scripted import ScriptedModel
+
+from ollmsandbox import loop
+from ollmsandbox.chat.desk import Desk
+from ollmsandbox.chat.history import new_session_id
+from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.chat.open_lock import OpenLock
+from ollmsandbox.chat.stored import Entry, SessionInfo
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.ui.model_choice import ModelChoice
+from ollmsandbox.ui.open_session import OpenSession
+from ollmsandbox.ui.sessions import Sessions
+from ollmsandbox.ui.settings import Settings
+
+pytestmark = pytest.mark.anybody
+
+
+class _Nobody:
+    async def ask(self, request: PermissionRequest) -> Answer:
+        raise AssertionError(request.question)
+
+
+@dataclass
+class House:
+    person: Person
+    desk: Desk
+    sessions: Sessions
+
+    def stored(self) -> str:
+        """A session in which something was said."""
+        id_, history = new_session_id(), self.desk.history
+        history.create(SessionInfo(id_, "A talk", "", "model", "server", 1.0, 1.0))
+        history.write(id_, Entry(0, Message(Role.USER, "Hello", at=1.0)))
+        return id_
+
+    def is_free(self, session_id: str) -> bool:
+        """Another program could open it."""
+        try:
+            OpenLock(self.person.paths, session_id).release()
+        except OllmSandboxError:
+            return False
+        return True
+
+    async def titles(self) -> list[str]:
+        return [item.title for found in await self.sessions.listing() for item in found.sessions]
+
+
+@pytest.fixture
+def house(person: Person) -> Iterator[House]:
+    desk = Desk(person.paths, person.environ, _Nobody())
+    made = House(
+        person, desk, Sessions(desk, ModelChoice(desk.connections), Settings(person.paths))
+    )
+    yield made
+    loop.run(made.sessions.close_all())
+    desk.close()
+
+
+def test_one_that_was_only_looked_at_is_closed_when_it_is_left(house: House) -> None:
+    async def look() -> None:
+        session = await house.sessions.open(id_)
+        assert not house.is_free(id_)
+        await house.sessions.let_go(session)
+
+    id_ = house.stored()
+    loop.run(look())
+    assert house.sessions.open_ones == []
+    assert house.is_free(id_)
+
+
+def test_one_in_which_something_happened_stays(house: House) -> None:
+    async def talk() -> None:
+        session = await house.sessions.open(house.stored())
+        session.conversation.use_model(ScriptedModel())
+        await session.conversation.say("Hello")
+        await house.sessions.let_go(session)
+        assert house.sessions.open_ones == [session]
+        await house.sessions.close_all()
+
+    loop.run(talk())
+
+
+def test_one_whose_draft_is_not_stored_stays(house: House) -> None:
+    async def talk() -> None:
+        session = await house.sessions.open(house.stored())
+        session.draft = "not stored: the disk is full"
+        await house.sessions.let_go(session)
+        assert house.sessions.open_ones == [session]
+        await house.sessions.close_all()
+
+    loop.run(talk())
+
+
+def test_one_that_is_left_and_gone_back_to_at_once_opens(house: House) -> None:
+    async def go() -> None:
+        first = await house.sessions.open(id_)
+        closing = asyncio.ensure_future(house.sessions.let_go(first))
+        await asyncio.sleep(0)
+        again = await house.sessions.open(id_)
+        assert house.sessions.open_ones == [again]
+        await closing
+        await house.sessions.close_all()
+
+    id_ = house.stored()
+    loop.run(go())
+
+
+def test_one_that_is_deleted_while_it_opens_is_not_open(house: House) -> None:
+    async def delete() -> None:
+        opening = asyncio.ensure_future(house.sessions.open(id_))
+        await asyncio.sleep(0)
+        await house.sessions.delete(id_)
+        await opening
+        assert house.sessions.open_ones == []
+        assert await house.titles() == []
+
+    id_ = house.stored()
+    loop.run(delete())
+    assert house.is_free(id_)
+
+
+def test_one_that_cannot_be_closed_keeps_no_other_open(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def close() -> None:
+        first = await house.sessions.open(house.stored())
+        second = await house.sessions.open(id_)
+        monkeypatch.setattr(first, "close", fail)
+        with pytest.raises(OllmSandboxError, match="full"):
+            await house.sessions.close_all()
+        assert house.sessions.open_ones == []
+        assert second.id == id_
+        await first.conversation.close()
+
+    async def fail() -> None:
+        raise OllmSandboxError("The disk is full.")
+
+    id_ = house.stored()
+    loop.run(close())
+    assert house.is_free(id_)
+
+
+def test_sessions_are_asked_in_the_main_loop_only(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[threading.Thread] = []
+
+    def asking(_session: OpenSession) -> list[object]:
+        asked.append(threading.current_thread())
+        return [1]
+
+    async def look() -> None:
+        await house.sessions.open(house.stored())
+        monkeypatch.setattr(OpenSession, "asking", asking)
+        (found,) = await house.sessions.listing()
+        assert [item.is_asking for item in found.sessions] == [True]
+        await house.sessions.close_all()
+
+    loop.run(look())
+    assert asked == [threading.current_thread()]
+
+
+def test_a_draft_is_kept_where_nothing_was_said_yet(house: House) -> None:
+    async def type_() -> str:
+        session = await house.sessions.new(str(house.person.project))
+        await house.sessions.keep_draft(session, "Mend the\nparser")
+        await house.sessions.close(session.id)
+        return session.id
+
+    async def go_on(session_id: str) -> None:
+        assert await house.titles() == ["Mend the"]
+        session = await house.sessions.open(session_id)
+        assert session.draft == "Mend the\nparser"
+        assert session.project == str(house.person.project)
+        session.conversation.use_model(ScriptedModel())
+        await session.conversation.say("Write a parser")
+        await house.sessions.keep_draft(session, "")
+        await house.sessions.close(session_id)
+        # Its name is of what was said.
+        assert await house.titles() == ["Write a parser"]
+
+    loop.run(go_on(loop.run(type_())))
+
+
+def test_of_a_draft_that_was_emptied_nothing_is_left(house: House) -> None:
+    async def type_() -> None:
+        session = await house.sessions.new(None)
+        for text in ("Hm", "", " \n"):
+            house.sessions.keep_draft(session, text)
+        await house.sessions.close(session.id)
+        assert await house.titles() == []
+
+    loop.run(type_())
+
+
+def test_a_draft_on_its_way_does_not_bring_back_what_is_deleted(house: House) -> None:
+    async def delete() -> None:
+        session = await house.sessions.new(None)
+        house.sessions.keep_draft(session, "Hm")
+        await house.sessions.delete(session.id)
+        assert await house.titles() == []
+        await house.sessions.undelete(session.id)
+        assert await house.titles() == ["Hm"]
+
+    loop.run(delete())
+
+
+def test_a_named_draft_keeps_its_name(house: House) -> None:
+    async def name() -> None:
+        session = await house.sessions.new(None)
+        await house.sessions.keep_draft(session, "Hm")
+        await house.sessions.rename(session.id, "Mine")
+        session.conversation.use_model(ScriptedModel())
+        await session.conversation.say("Hello")
+        await house.sessions.keep_draft(session, "")
+        await house.sessions.close(session.id)
+        assert await house.titles() == ["Mine"]
+
+    loop.run(name())
