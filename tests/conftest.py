@@ -23,11 +23,15 @@ from ollmsandbox.sandbox import profile_file
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.host import mount_table
 from ollmsandbox.sandbox.probe import Capabilities, kept_answer, probe
+from ollmsandbox.sandbox.profile import Profile
 from ollmsandbox.sandbox.result import Result
 
 if TYPE_CHECKING:
+    from portal_helper import Flatpak
+    from tool_helper import Agent
     from ui_helper import Screen
 
+    from ollmsandbox.project.folder import Folder
     from ollmsandbox.sandbox.rootfs_store import Installed
 
 ROOT = Path(__file__).parent.parent
@@ -67,7 +71,7 @@ class Person:
         return Bubble(
             project,
             network,
-            profile=profile_file.load(profile, self.paths.profiles),
+            profile=_profile(profile, self.paths),
             environ=self.environ,
             **options,
         )
@@ -141,12 +145,17 @@ class Person:
             return
         device = os.stat(home).st_dev
         file = kept_answer(self.paths, self.environ)
+        cache = self.paths.cache
         if device not in _answers:
             probe(self.paths, self.environ)
-            _answers[device] = file.read_text(encoding="utf-8") if file.exists() else ""
-        elif _answers[device] and not self.paths.cache.exists():
-            make_folder(self.paths.cache)
-            file.write_text(_answers[device], encoding="utf-8")
+            _answers[device] = file.read_bytes() if file.exists() else b""
+            profile_file.load(profile_file.DEFAULT, self.paths.profiles, cache)
+            made = [*cache.glob("seccomp-*.bpf"), *cache.glob("profile-*.json")]
+            _made.update({one.name: one.read_bytes() for one in made})
+        elif _answers[device] and not cache.exists():
+            make_folder(cache)
+            for name, content in (*_made.items(), (file.name, _answers[device])):
+                (cache / name).write_bytes(content)
 
 
 def _text(data: bytes) -> str:
@@ -156,7 +165,15 @@ def _text(data: bytes) -> str:
 
 
 # By file system: what was found out there.
-_answers: dict[int, str] = {}
+_answers: dict[int, bytes] = {}
+# What is made of the profile, for everybody the same: the program itself takes it from there, too.
+_made: dict[str, bytes] = {}
+
+
+def _profile(name: str, paths: Paths) -> Profile:
+    """Read once for all who have none of their own."""
+    own = paths.profiles
+    return profile_file.load(name, own if os.path.lexists(own.parent) else Path("/nowhere"))
 
 
 def cli_argv(*arguments: str) -> list[str]:
@@ -228,6 +245,31 @@ def make_person(folder: Path, environ: Mapping[str, str] | None = None) -> Perso
         if not name.startswith(("XDG_", "DBUS_")) and name not in ("HOME", "TMPDIR")
     }
     return Person(home, project, {**kept, **(environ or {}), "HOME": str(home)})
+
+
+@pytest.fixture
+def agent(person: Person) -> Agent:
+    """The tools of a model, and a person who is asked."""
+    from tool_helper import Agent  # here and below, because most tests know nothing of it
+
+    return Agent(person)
+
+
+@pytest.fixture
+def folder(person: Person) -> Iterator[Folder]:
+    """The project's, with its records."""
+    from folder_helper import opened
+
+    with opened(person) as folder:
+        yield folder
+
+
+@pytest.fixture
+def flatpak(person: Person) -> Iterator[Flatpak]:
+    from portal_helper import portal
+
+    with portal(person) as found:
+        yield found
 
 
 @pytest.fixture

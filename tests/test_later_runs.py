@@ -98,6 +98,30 @@ def test_of_everything_each_path_goes_with_its_last_run(person: Person, review: 
     assert os.listdir(person.project) == ["one"]
 
 
+def test_what_is_neither_in_the_layer_nor_on_disk_is_not_said_to_be_applied(
+    person: Person, review: Review
+) -> None:
+    (person.project / "file").write_text("old")
+    run = write(person, review, Mode.REVIEW, file="new")
+    [layer] = person.paths.data.glob("pending/*/overlay1")
+    (layer / "file").unlink()
+    for reports in ([review.apply(run)], review.apply_all(run.project)):
+        [item] = [item for report in reports for item in report.changes]
+        assert (item.state, item.note) == (State.FAILED, "This version is no longer kept.")
+    assert (person.project / "file").read_text() == "old"
+    assert states(review.discard(run)) == {"file": State.DISCARDED}
+    assert review.waiting(run.project) == []
+
+
+def test_what_somebody_else_put_in_its_place_is_applied(person: Person, review: Review) -> None:
+    (person.project / "file").write_text("old")
+    run = write(person, review, Mode.REVIEW, file="new")
+    (person.project / "file").write_text("new")
+    # The next run finds that the layer changes nothing there any more.
+    write(person, review, Mode.REVIEW, other="other")
+    assert states(review.apply(run)) == {"file": State.APPLIED}
+
+
 def test_an_added_folder_behind_a_link_is_not_said_to_be_undone(
     person: Person, review: Review
 ) -> None:

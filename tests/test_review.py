@@ -41,6 +41,7 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.anybody
 def test_deletions_and_replacements_come_before_the_rest(person: Person) -> None:
     for name in ("gone", "becomes-a-folder", "changed"):
         (person.project / name).write_text(name)
@@ -60,6 +61,7 @@ def test_deletions_and_replacements_come_before_the_rest(person: Person) -> None
     assert added["type"] == "file"
 
 
+@pytest.mark.anybody
 def test_all_deletions_are_listed_and_of_many_additions_the_first(person: Person) -> None:
     for number in range(50):
         (person.project / f"old{number}").touch()
@@ -71,6 +73,7 @@ def test_all_deletions_are_listed_and_of_many_additions_the_first(person: Person
     assert person.cli("changes").stdout.count("  added ") == 50
 
 
+@pytest.mark.anybody
 def test_quiet_says_nothing_about_changes(person: Person) -> None:
     assert person.cli("run", "--quiet", "-c", "touch new").stderr == ""
 
@@ -185,6 +188,7 @@ def test_one_deletion_out_of_a_deleted_folder_can_be_taken_back(person: Person) 
     assert files(person.project) == {"folder/deep/c": "deep/c"}
 
 
+@pytest.mark.anybody
 def test_a_diff_shows_text_names_the_rest_and_does_nothing_to_a_terminal(person: Person) -> None:
     (person.project / "text").write_text("one\ntwo\n")
     run(
@@ -209,6 +213,7 @@ def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
     assert (person.project / "file").read_text() == "new\n"
 
 
+@pytest.mark.anybody
 def test_what_only_a_terminal_would_see_is_seen_in_a_diff(person: Person) -> None:
     (person.project / "file").write_text("one\ftwo\nthree\n")
     run(person, "printf 'one\\ftwo\\nthr\\033[0mee\\n' > file")
@@ -300,6 +305,7 @@ def test_each_changed_file_has_a_record_and_a_backup_of_the_day(person: Person) 
     assert [name for name, record in records.items() if record.is_deleted] == ["gone"]
 
 
+@pytest.mark.anybody
 def test_backups_go_after_seven_days_and_their_paths_with_them(person: Person) -> None:
     (person.project / "file").write_text("first")
     run(person, "echo second > file")
@@ -310,6 +316,7 @@ def test_backups_go_after_seven_days_and_their_paths_with_them(person: Person) -
     assert FileRecord.get().last_approved_copy_path is None
 
 
+@pytest.mark.anybody
 def test_old_runs_go_and_those_that_wait_stay(person: Person) -> None:
     (person.project / "file").write_text("first")
     old = run(person, "echo second > file")["run_id"]
@@ -321,6 +328,7 @@ def test_old_runs_go_and_those_that_wait_stay(person: Person) -> None:
     assert [found.id for found in manager.runs()] == [waits]
 
 
+@pytest.mark.anybody
 def test_of_too_many_versions_the_oldest_go(person: Person) -> None:
     (person.project / "file").write_bytes(b"x" * (3 << 20))
     first = run(person, "head -c 3145728 /dev/urandom > file")["run_id"]
@@ -332,6 +340,7 @@ def test_of_too_many_versions_the_oldest_go(person: Person) -> None:
     assert KEEP_DAYS.read(manager) == 30
 
 
+@pytest.mark.anybody
 def test_cleaning_is_done_by_a_run_once_a_day(person: Person) -> None:
     run(person, "echo > file")
     stale = person.paths.backups / "1-20-01-01-file"
@@ -358,6 +367,7 @@ def test_what_is_not_ours_among_the_backups_does_no_harm(person: Person) -> None
     assert len(list(person.paths.backups.iterdir())) == 2
 
 
+@pytest.mark.anybody
 def test_settings_are_shown_set_and_refused(person: Person) -> None:
     assert "keep-runs-days = 30" in cli_here(person, "settings").stdout
     assert cli_here(person, "settings", "keep-runs-days", "7").returncode == 0
@@ -367,6 +377,7 @@ def test_settings_are_shown_set_and_refused(person: Person) -> None:
     assert "There is no setting" in cli_here(person, "settings", "colour").stderr
 
 
+@pytest.mark.anybody
 @pytest.mark.parametrize("command", ["changes", "apply", "discard", "undo"])
 def test_an_unknown_run_or_path_is_named(person: Person, command: str) -> None:
     done = cli_here(person, command)
@@ -383,6 +394,7 @@ def test_an_unknown_run_or_path_is_named(person: Person, command: str) -> None:
         assert (done.returncode, "did not change" in done.stderr) == (125, True)
 
 
+@pytest.mark.anybody
 def test_the_history_lists_runs_with_their_states(person: Person) -> None:
     run(person, "echo > one; exit 3")
     run(person, "echo > two; echo > three", "--apply", "review")

@@ -18,6 +18,7 @@ from .. import trees
 from ..paths import make_folder
 from .change import Change, Kind, Recorded, State, Type
 from .exchange import ConflictError, Exchanged, Spot, Step, exchange, make_single, signature
+from .guard import Check, Guard
 from .kept import Kept
 from .layers import FOLDER
 from .plain import Plain
@@ -37,20 +38,31 @@ class Applier:
     before (by number) and, when that is undone, what was there after (`new-` and the number)."""
 
     def __init__(
-        self, root: str, versions: Path, run_id: str, step: Step, *, resumed: bool
+        self,
+        root: str,
+        versions: Path,
+        run_id: str,
+        step: Step,
+        *,
+        resumed: bool,
+        decided: int = 0,
     ) -> None:
-        """If it is `resumed` after a kill, part of it may be done already."""
-        self._versions = os.open(make_folder(versions), FOLDER)
-        self._kept = Kept(versions, self._versions, root)
-        note = versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
-        self._project = Tree(root, note, top=trees.open_root(root))
+        """If it is `resumed` after a kill, part of it may be done already. `decided` then is when
+        somebody decided it."""
+        with contextlib.ExitStack() as opened:
+            top = trees.open_root(root)
+            opened.callback(os.close, top)
+            self._versions = os.open(make_folder(versions), FOLDER)
+            opened.callback(os.close, self._versions)
+            self._kept = Kept(versions, self._versions, root)
+            opened.callback(self._kept.close)
+            note = versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
+            self._project = Tree(root, note, top=top)
+            opened.pop_all()
+        self._guard = Guard(decided)
         self._run_id = run_id
         self._step = step
         self._resumed = resumed
-        self._linked: dict[int, tuple[int, int, int]] = {}
-        # Of the change that is at work: what was at its place, and whether it is the second try.
-        self._found = ""
-        self._again = False
         # By number: the paths of which the layer has what was in the project.
         self.exchanged: dict[int, str] = {}
 
@@ -67,16 +79,18 @@ class Applier:
         forced: Iterable[str] = (),
         closed: Mapping[str, int] = MappingProxyType({}),
         fresh: bool = False,
+        is_own: bool = False,
         alongside: Alongside | None = None,
     ) -> list[Recorded]:
         """From a layer into the project. What is forced is put in place whatever is there. What is
         closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was
-        begun before. If there are many, they are recorded `alongside`, and what was in the project
-        is in the layer then."""
+        begun before. If the layer `is_own`, no other run puts files there: they may have changed
+        places. If there are many, they are recorded `alongside`, and that is what they do."""
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
         layer = Tree(source, modes_of(source))
         always = frozenset(forced)
+        guard = self._guard
 
         def one(item: Recorded) -> Exchanged:
             change = item.change
@@ -87,7 +101,8 @@ class Applier:
             place = self._place(change, kept)
             if place is None:
                 return Exchanged()
-            check = _any if change.path in always else self._unchanged_since(item.began)
+            is_forced = change.path in always
+            check = guard.whatever() if is_forced else guard.unchanged_since(item.began)
             if change.type is Type.FOLDER:
                 return self._folder(change, place, kept, check)
             incoming = None
@@ -99,7 +114,7 @@ class Applier:
                     if (found := place.look()) is None:
                         raise
                     return Exchanged("", signature(found))
-                if self._has_changed_places(change, incoming, kept):
+                if is_own and self._has_changed_places(change, incoming, kept):
                     return Exchanged("", signature(place.look()))
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
                     self._remove_folder(place)
@@ -108,10 +123,10 @@ class Applier:
                 incoming,
                 kept,
                 may_replace=check,
-                expects=change.old_type in (Type.FILE, Type.LINK) and change.path not in always,
+                expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
                 temporary=self._temporary(item),
                 step=self._step,
-                fresh=fresh and not self._again,
+                fresh=fresh and not guard.is_again,
             )
 
         plain = Plain(self._project, layer, self._versions, self._step)
@@ -166,6 +181,8 @@ class Applier:
     def _back_or_forth(
         self, recorded: Sequence[Recorded], forced: frozenset[str], *, back: bool
     ) -> list[Recorded]:
+        guard = self._guard
+
         def one(item: Recorded) -> Exchanged:
             change = _reversed(item.change) if back else item.change
             old, new = str(item.number), f"new-{item.number}"
@@ -178,11 +195,11 @@ class Applier:
             if place is None:
                 return Exchanged()
             is_forced = change.path in forced
-            left = _is_as_left(item.after)
+            left = guard.as_left(item.after)
             if item.state is State.DISCARDED:
                 # It never was in the project.
-                left = self._unchanged_since(item.began)
-            check = _any if is_forced else left
+                left = guard.unchanged_since(item.began)
+            check = guard.whatever() if is_forced else left
             if change.type is Type.FOLDER:
                 return self._folder(change, place, spot, check)
             incoming = None
@@ -190,7 +207,7 @@ class Applier:
                 incoming = Spot(self._versions, given)
                 if back:
                     self._kept.bring(item.number, change.path)
-                if incoming.look() is None and not self._resumed and not self._again:
+                if incoming.look() is None and not self._resumed and not guard.is_again:
                     raise ConflictError("The other version is no longer kept.")
                 make_single(incoming, place)
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
@@ -225,12 +242,13 @@ class Applier:
     ) -> Recorded:
         """A failure of one is said, and the others go on. If it is `begun`, that is what was found
         at its place."""
-        self._found, self._again = begun or "", begun is not None
+        guard = self._guard
+        guard.found, guard.is_again = begun or "", begun is not None
         try:
             try:
                 done = one(item)
-                if self._again:
-                    done = done._replace(before=done.before or self._found)
+                if guard.is_again:
+                    done = done._replace(before=done.before or guard.found)
             except PermissionError:
                 # A command may write in a folder that it has opened for that, and closed again.
                 around = os.path.dirname(item.change.path)
@@ -238,10 +256,10 @@ class Applier:
                 if layer is not None:
                     with contextlib.suppress(OSError):
                         layer.unlock(around)
-                self._again = True
+                guard.is_again = True
                 done = one(item)
                 # To keep it changed its time: what it was is known from the first try.
-                done = done._replace(before=done.before or self._found)
+                done = done._replace(before=done.before or guard.found)
         except ConflictError as conflict:
             self._forget_half(item)
             return item._replace(state=State.CONFLICT, note=str(conflict))
@@ -285,9 +303,7 @@ class Applier:
                 return None
             raise
 
-    def _folder(
-        self, change: Change, place: Spot, kept: Spot, check: Callable[[os.stat_result], bool]
-    ) -> Exchanged:
+    def _folder(self, change: Change, place: Spot, kept: Spot, check: Check) -> Exchanged:
         """What is in it has changes of its own."""
         before = ""
         if change.kind is Kind.DELETED:
@@ -325,19 +341,6 @@ class Applier:
         self._step()
         return True
 
-    def _unchanged_since(self, began: int) -> Callable[[os.stat_result], bool]:
-        def check(found: os.stat_result) -> bool:
-            looks = (found.st_mtime_ns, found.st_size, found.st_mode)
-            # That we took another of its names away changed its time, too.
-            if found.st_ctime_ns > began and self._linked.get(found.st_ino) != looks:
-                return False
-            if found.st_nlink > 1:
-                self._linked[found.st_ino] = looks
-            self._found = signature(found)
-            return True
-
-        return check
-
     def _group_bit(self) -> int:
         return os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
 
@@ -374,6 +377,9 @@ class Applier:
         with contextlib.suppress(OSError, ConflictError):
             around, _ = self._project.split(item.change.path)
             os.unlink(self._temporary(item), dir_fd=around)
+        for name in (f"{item.number}.half", f"new-{item.number}.half"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self._versions)
 
 
 def _reversed(change: Change) -> Change:
@@ -391,11 +397,3 @@ def _reversed(change: Change) -> Change:
         was,
         change.mode,
     )
-
-
-def _is_as_left(after: str) -> Callable[[os.stat_result], bool]:
-    return lambda found: after == signature(found)
-
-
-def _any(_found: os.stat_result) -> bool:
-    return True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..paths import Paths
+from .adopting import adopt
 from .backup import clean_up
 from .manager import ProjectManager
 from .recorder import Report
@@ -38,6 +39,11 @@ def take_care(paths: Paths) -> Care:
         text = N_("Old versions could not be removed: {why}.")
         errors.append(Sentence(text, why=str(error)))
     except OllmSandboxError as error:
+        errors.append(str(error))
+    try:
+        text = N_("Changes to {project} wait that were on no record. They are listed again.")
+        notices += [Sentence(text, project=project) for project in adopt(manager)]
+    except (OllmSandboxError, OSError) as error:
         errors.append(str(error))
     finally:
         manager.close()

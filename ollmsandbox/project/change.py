@@ -63,6 +63,10 @@ class State(Enum):
     UNDONE = "undone"
 
 
+# Instead of a signature: of a conflict whose version is in no layer, but kept by the run itself.
+ASIDE = "aside"
+
+
 class Recorded(NamedTuple):
     """A change of a run, and what became of it."""
 
@@ -79,6 +83,11 @@ class Recorded(NamedTuple):
     @property
     def is_held(self) -> bool:
         return Flag.HELD in self.change.flags
+
+    @property
+    def is_aside(self) -> bool:
+        """Another run's version is in the pending layer at its place."""
+        return self.state is State.CONFLICT and self.after == ASIDE
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,15 @@ from .. import trees
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .later import acts_later, is_plain_folder, is_plain_name, waits_for_yes
 from .layers import FOLDER, find, is_opaque, is_whiteout, names_in, same_bytes
+from .led import Led
+from .opened import Openings, close_left
 
 _LENT = stat.S_ISUID | stat.S_ISGID
 __all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_deep", "scan"]
 
 _PLAIN = stat.S_IFREG | 0o666
+# Of a file. One that was only touched and has more counts as changed; nobody waits for minutes.
+_MOST_COMPARED = 1 << 30
 # No program could open what is in it by its path.
 _DEEPEST = 4096 - 256
 # Every level takes descriptors, of the layers or of where their files go; others are in use.
@@ -29,7 +33,8 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
     Parents come before what is in them; what is deleted comes after what was in it.
     """
     trees.allow_many_descriptors()
-    walk = _Walk(root)
+    close_left(upper)
+    walk = _Walk(root, Openings(upper))
     try:
         walk.run(upper, lowers)
     finally:
@@ -62,25 +67,28 @@ class _Level:
 
 
 class _Walk:
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, openings: Openings) -> None:
         self._root = root
+        self._openings = openings
         self.changes: list[Change] = []
         self.skipped: list[Skipped] = []
         self.idle: list[str] = []
         self._levels: list[_Level] = []
         # What was last found that waits for a yes.
         self._held = ""
+        self._led = Led.of(root)
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
-        top = os.open(upper, FOLDER)
-        below = [os.open(lower, FOLDER) for lower in lowers[:-1]]
+        level = _Level("", os.open(upper, FOLDER), [], [])
+        self._levels.append(level)
+        top, below = level.upper, level.lowers
+        for lower in lowers[:-1]:
+            below.append(os.open(lower, FOLDER))
         below.append(trees.open_root(lowers[-1]))
         new, old = _mode(os.fstat(top)) & 0o1777, _mode(os.fstat(below[0]))
         if new != old & 0o1777:
             self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
-        level = _Level("", top, below, [])
         level.names = iter(sorted(os.listdir(top)))
-        self._levels.append(level)
         while self._levels:
             level = self._levels[-1]
             name = self._skim(level)
@@ -92,11 +100,16 @@ class _Walk:
     def close(self) -> None:
         while self._levels:
             self._levels.pop().leave()
+        self._openings.end()
 
     def _skim(self, level: _Level) -> str | None:
         """Take plain files, as most are when there are many, until there is something else. What
         makes one plain is said by `_look`, `_file` and `_marks`; here it is only told quickly."""
-        if len(level.lowers) > 1 or not is_plain_folder(level.prefix):
+        if (
+            len(level.lowers) > 1
+            or not is_plain_folder(level.prefix)
+            or self._led.is_near(level.prefix)
+        ):
             return next(level.names, None)
         upper, lower = level.upper, next(iter(level.lowers), -1)
         root, prefix, file, look = self._root, level.prefix, Type.FILE, os.stat
@@ -153,8 +166,9 @@ class _Walk:
             return
         mode = _mode(new) & 0o1777
         flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
-        opened: list[trees.Opened] = []
-        lowers: list[int] = []
+        inside = _Level(f"{path}/", -1, [], [])
+        self._levels.append(inside)
+        lowers, opened = inside.lowers, inside.opened
         if old is None:
             self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
         elif not stat.S_ISDIR(old.st_mode):
@@ -165,10 +179,10 @@ class _Walk:
             # The bit that passes on a folder's group is lost on the way up.
             if mode != was & 0o1777:
                 self._add(path, Kind.MODIFIED, Type.FOLDER, mode, None, flags, Type.FOLDER, was)
-            lowers = [trees.open_folder(name, below, opened) for below in covered]
-        upper = trees.open_folder(name, level.upper, opened)
-        inside = _Level(f"{path}/", upper, lowers, opened)
-        self._levels.append(inside)
+            for below in covered:
+                lowers.append(self._openings.open(name, below, opened))
+            self._led.add_repository(f"{self._root}/{path}")
+        upper = inside.upper = self._openings.open(name, level.upper, opened)
         names = sorted(os.listdir(upper))
         # The kernel marks only the outermost of new folders.
         inside.hides = level.hides or is_opaque(upper)
@@ -228,9 +242,10 @@ class _Walk:
 
     def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
         """Everything in a folder, the deepest first."""
-        levels = [self._enter(path, name, covered)]
+        levels: list[_Level] = []
         folders: list[tuple[str, os.stat_result]] = []
         try:
+            self._enter(levels, path, name, covered)
             while levels:
                 level = levels[-1]
                 inner = next(level.names, None)
@@ -255,7 +270,7 @@ class _Walk:
                     self._skip_deep(where)
                 elif stat.S_ISDIR(found.st_mode):
                     folders.append((where, found))
-                    levels.append(self._enter(where, inner, below))
+                    self._enter(levels, where, inner, below)
                 else:
                     type_ = _type(found)
                     self._add(where, Kind.DELETED, type_, old_type=type_, old_mode=_mode(found))
@@ -266,12 +281,12 @@ class _Walk:
     def _skip_deep(self, path: str) -> None:
         self.skipped.append(Skipped(self._root, path, "a folder too deep to be looked into"))
 
-    def _enter(self, path: str, name: str, covered: list[int]) -> _Level:
-        opened: list[trees.Opened] = []
-        lowers = [trees.open_folder(name, below, opened) for below in covered]
-        level = _Level(f"{path}/", -1, lowers, opened)
+    def _enter(self, levels: list[_Level], path: str, name: str, covered: list[int]) -> None:
+        level = _Level(f"{path}/", -1, [], [])
+        levels.append(level)
+        for below in covered:
+            level.lowers.append(self._openings.open(name, below, level.opened))
         level.names = iter(names_in(level.lowers))
-        return level
 
     def _add(
         self,
@@ -297,10 +312,11 @@ class _Walk:
             # It cannot go before what is in it, and that came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
         folder, _, name = path.rpartition("/")
-        if is_plain_folder(folder) and is_plain_name(name):
+        is_led = self._led.covers(path)
+        if is_plain_folder(folder) and is_plain_name(name) and not is_led:
             return ()
         is_link = type_ is Type.LINK
-        if waits_for_yes(self._root, path, is_link=is_link, is_deleted=is_deleted):
+        if is_led or waits_for_yes(self._root, path, is_link=is_link, is_deleted=is_deleted):
             self._held = path
             return (Flag.LATER, Flag.HELD)
         return (Flag.LATER,) if acts_later(path) else ()
@@ -319,7 +335,7 @@ def _is_same(upper: int, lower: int, name: str, new: os.stat_result, old: os.sta
         return os.readlink(name, dir_fd=upper) == os.readlink(name, dir_fd=lower)
     if new.st_mode != old.st_mode or new.st_size != old.st_size:
         return False
-    return same_bytes(name, upper, name, lower)
+    return same_bytes(name, upper, name, lower, most=_MOST_COMPARED)
 
 
 def _leads_outside(root: str, path: str, target: str) -> bool:

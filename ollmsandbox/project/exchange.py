@@ -46,6 +46,14 @@ class Spot(NamedTuple):
         )
 
 
+class Found(NamedTuple):
+    """What is at a place. If it is linked, it is also kept already: that it got this other name
+    changed its change time."""
+
+    stat: os.stat_result
+    is_linked: bool
+
+
 class Exchanged(NamedTuple):
     """Signatures of what was at a place, and of what is there now; "" for nothing."""
 
@@ -62,7 +70,7 @@ def exchange(
     incoming: Spot | None,
     kept: Spot,
     *,
-    may_replace: Callable[[os.stat_result], bool],
+    may_replace: Callable[[Found], bool],
     expects: bool,
     temporary: str,
     step: Step,
@@ -80,38 +88,117 @@ def exchange(
             return Exchanged("", signature(old))
         if old is not None and os.path.samestat(old, new):
             # Linked into place already.
-            os.unlink(incoming.name, dir_fd=incoming.around)
-            return Exchanged("", signature(place.look()))
-    if old is None and expects and version is None and incoming is not None:
-        raise ConflictError("It was removed in the meantime.")
-    before = signature(old) if version is None else ""
+            return _finish(place, incoming, temporary)
+    is_linked = is_kept = False
     if old is not None:
-        if not (version and os.path.samestat(old, version)):
-            if stat.S_ISDIR(old.st_mode):
-                raise ConflictError("There is a folder now.")
-            if not may_replace(old):
-                if incoming is not None and not fresh and _is_copy(incoming, place):
-                    # Copied into place before a kill.
-                    os.unlink(incoming.name, dir_fd=incoming.around)
-                    return Exchanged("", signature(old))
-                raise ConflictError("It was changed in the meantime.")
-            if not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
-                raise ConflictError("It is neither a file nor a link now.")
-        if version is None:
-            if incoming is None:
-                _move_away(place, kept, step)
-                return Exchanged(before, "")
-            _keep(place, kept, old)
-            step()
-    if incoming is None:
-        if old is not None:
-            os.unlink(place.name, dir_fd=place.around)
-            step()
-        return Exchanged(before, "")
+        is_linked = version is not None and os.path.samestat(old, version)
+        if stat.S_ISDIR(old.st_mode):
+            raise ConflictError("There is a folder now.")
+        may = may_replace(Found(old, is_linked))
+        is_begun = version is not None and not is_linked
+        if incoming and not fresh and (is_begun or not may) and _is_copy(incoming, place):
+            # Copied into place before a kill.
+            return _finish(place, incoming, temporary)
+        if not may:
+            raise ConflictError("It was changed in the meantime.")
+        if not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
+            raise ConflictError("It is neither a file nor a link now.")
+        is_kept = is_linked or (is_begun and _is_copy(kept, place))
+        if is_begun and not is_kept:
+            # Somebody has saved the place since: then this is another version.
+            _rename(kept, Spot(kept.around, f"{kept.name}.earlier"))
+    elif incoming is None:
+        return Exchanged()
+    elif expects:
+        raise ConflictError("It was removed in the meantime.")
+    before = "" if is_linked else signature(old)
+    if incoming is not None:
+        _replace(place, incoming, None if is_kept else kept, old, temporary, step)
+        return Exchanged(before, signature(place.look()))
+    assert old is not None
+    if is_linked:
+        os.unlink(place.name, dir_fd=place.around)
+        step()
+    else:
+        _move_away(place, kept, old, step)
+    return Exchanged(before, "")
+
+
+def _replace(
+    place: Spot,
+    incoming: Spot,
+    kept: Spot | None,
+    old: os.stat_result | None,
+    temporary: str,
+    step: Step,
+) -> None:
+    """Without `kept` the old one is kept already."""
     cleanse(incoming, temporary)
-    move(incoming, place, temporary, replace=old is not None)
+    copied = Spot(place.around, temporary)
+    is_far = os.fstat(place.around).st_dev != os.fstat(incoming.around).st_dev
+    if is_far:
+        # Before anything else: it takes long, and there may be no room.
+        copy(incoming, copied)
+        step()
+    if old is not None and kept is not None:
+        _keep(place, kept, old)
+        step()
+    try:
+        _put(copied if is_far else incoming, place, old)
+    except OSError as error:
+        if is_far or error.errno != errno.EXDEV:
+            raise
+        # The same file system, mounted at two places.
+        is_far = True
+        copy(incoming, copied)
+        _put(copied, place, old)
     step()
-    return Exchanged(before, signature(place.look()))
+    if is_far:
+        os.unlink(incoming.name, dir_fd=incoming.around)
+
+
+def _put(source: Spot, place: Spot, old: os.stat_result | None) -> None:
+    """By a rename, which costs nothing per byte and is never half done."""
+    if old is None:
+        try:
+            # A rename would replace what somebody puts there just now.
+            source.link_to(place)
+        except FileExistsError as error:
+            raise ConflictError("There is something at its place now.") from error
+        except OSError as error:
+            if error.errno == errno.EXDEV or error.errno not in NO_LINKS:
+                raise
+        else:
+            os.unlink(source.name, dir_fd=source.around)
+            return
+        if place.look() is not None:
+            raise ConflictError("There is something at its place now.")
+    else:
+        check_again(place, old)
+    _rename(source, place)
+
+
+def check_again(place: Spot, old: os.stat_result) -> None:
+    """Somebody may have saved it since, above all while files were copied."""
+    found = place.look()
+    if (
+        found is None
+        or not os.path.samestat(found, old)
+        or (found.st_mtime_ns, found.st_size, found.st_mode)
+        != (old.st_mtime_ns, old.st_size, old.st_mode)
+        # That it has got another name, as to be kept, changed this, too.
+        or (found.st_nlink == old.st_nlink and found.st_ctime_ns != old.st_ctime_ns)
+    ):
+        raise ConflictError("It was changed in the meantime.")
+
+
+def _finish(place: Spot, incoming: Spot, temporary: str) -> Exchanged:
+    """After a kill: it is in place, and goes from where it was."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary, dir_fd=place.around)
+    # Last: without it nothing is looked for any more.
+    os.unlink(incoming.name, dir_fd=incoming.around)
+    return Exchanged("", signature(place.look()))
 
 
 def _is_copy(one: Spot, other: Spot) -> bool:
@@ -175,34 +262,6 @@ def _attributes(path: str) -> list[str]:
         return []
 
 
-def move(source: Spot, target: Spot, temporary: str, *, replace: bool) -> None:
-    """On one file system a rename, which costs nothing per byte and is never half done."""
-    try:
-        if replace:
-            _rename(source, target)
-            return
-        # A rename would replace what somebody puts there just now.
-        source.link_to(target)
-        os.unlink(source.name, dir_fd=source.around)
-        return
-    except FileExistsError as error:
-        raise ConflictError("There is something at its place now.") from error
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-    if not replace and target.look() is not None:
-        raise ConflictError("There is something at its place now.")
-    try:
-        _rename(source, target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        copied = Spot(target.around, temporary)
-        copy(source, copied)
-        _rename(copied, target)
-        os.unlink(source.name, dir_fd=source.around)
-
-
 def make_single(spot: Spot, place: Spot) -> None:
     """A file with no other name: what is written to it in the project must not be written to a
     backup, too."""
@@ -218,7 +277,7 @@ def _rename(source: Spot, target: Spot) -> None:
     os.rename(source.name, target.name, src_dir_fd=source.around, dst_dir_fd=target.around)
 
 
-def _move_away(place: Spot, kept: Spot, step: Step) -> None:
+def _move_away(place: Spot, kept: Spot, old: os.stat_result, step: Step) -> None:
     try:
         _rename(place, kept)
     except OSError as error:
@@ -226,6 +285,7 @@ def _move_away(place: Spot, kept: Spot, step: Step) -> None:
             raise
         _copy_whole(place, kept)
         step()
+        check_again(place, old)
         os.unlink(place.name, dir_fd=place.around)
     step()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 # Comparing takes long then, and nobody reads it.
 LARGEST = 2 << 20
@@ -30,6 +31,15 @@ class Hunk:
     @property
     def new_end(self) -> int:
         return self.new_start + len(self.new)
+
+
+class Standing(Enum):
+    """What became of a part of a change that was made."""
+
+    THERE = "there"
+    TAKEN_BACK = "taken back"
+    # The same lines, or those next to them, were changed again.
+    CHANGED = "changed"
 
 
 def text_of(data: bytes) -> str | None:
@@ -79,17 +89,48 @@ def taken_back(present: str, new: str, hunk: Hunk) -> str | None:
     """The present text without this part of an earlier change that made `new`; None if the same
     lines, or those next to them, were changed again since."""
     now, then = lines_of(present), lines_of(new)
-    start = _find(now, then, hunk.new_start, hunk.new_end)
+    start = _find(_blocks(now, then), now, then, hunk.new_start, hunk.new_end)
     if start is None:
         return None
     now[start : start + len(hunk.new)] = hunk.old
     return "".join(now)
 
 
-def _find(now: Sequence[str], then: Sequence[str], start: int, end: int) -> int | None:
+def put_back(present: str, old: str, hunk: Hunk) -> str | None:
+    """The present text with this part of an earlier change to `old` once more; None if those lines
+    are not as they were before it."""
+    now, then = lines_of(present), lines_of(old)
+    start = _find(_blocks(now, then), now, then, hunk.old_start, hunk.old_end)
+    if start is None:
+        return None
+    now[start : start + len(hunk.old)] = hunk.new
+    return "".join(now)
+
+
+def standings(present: str, old: str, new: str, parts: Sequence[Hunk]) -> tuple[Standing, ...]:
+    """Of each part of the change from `old` to `new`."""
+    now, before, after = lines_of(present), lines_of(old), lines_of(new)
+    kept, lost = _blocks(now, after), _blocks(now, before)
+
+    def of(hunk: Hunk) -> Standing:
+        if _find(kept, now, after, hunk.new_start, hunk.new_end) is not None:
+            return Standing.THERE
+        is_back = _find(lost, now, before, hunk.old_start, hunk.old_end) is not None
+        return Standing.TAKEN_BACK if is_back else Standing.CHANGED
+
+    return tuple(of(hunk) for hunk in parts)
+
+
+def _blocks(now: Sequence[str], then: Sequence[str]) -> list[difflib.Match]:
+    return _compare(then, now).get_matching_blocks()
+
+
+def _find(
+    blocks: Sequence[difflib.Match], now: Sequence[str], then: Sequence[str], start: int, end: int
+) -> int | None:
     """Where a stretch is now, together with a line on either side."""
     first, last = max(start - 1, 0), min(end + 1, len(then))
-    for block in _compare(then, now).get_matching_blocks():
+    for block in blocks:
         if block.a <= first and last <= block.a + block.size:
             found = block.b + start - block.a
             # What was at an edge of the text must still be there.

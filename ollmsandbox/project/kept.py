@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .. import trees
 from .layers import FOLDER
-from .tree import Tree
+from .tree import Tree, modes_of
 
 _OPEN = os.W_OK | os.X_OK
 
@@ -42,14 +42,23 @@ def take_back(layer: str, versions: Path, root: str) -> None:
 def put_by_number(layer: str, versions: Path, kept: Mapping[int, str]) -> None:
     """Where something else waits in the layer, each goes to the versions by itself."""
     folder = os.open(versions, FOLDER)
-    tree = Tree(layer)
+    tree = Tree(layer, modes_of(layer))
+
+    def put(number: int, path: str) -> None:
+        around, name = tree.split(path)
+        os.rename(name, str(number), src_dir_fd=around, dst_dir_fd=folder)
+
     try:
         for number, path in kept.items():
-            around, name = tree.split(path)
-            os.rename(name, str(number), src_dir_fd=around, dst_dir_fd=folder)
+            try:
+                put(number, path)
+            except PermissionError:
+                # The command closed the folder around it.
+                tree.unlock(os.path.dirname(path))
+                put(number, path)
     finally:
         os.close(folder)
-        tree.leave()
+        tree.close()
 
 
 class Kept:

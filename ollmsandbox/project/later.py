@@ -106,6 +106,11 @@ def _leading(parts: list[str]) -> set[int]:
     return found
 
 
+def spelled(path: str) -> str:
+    """The same for all that a file system may take for the same."""
+    return "/".join(_parts(path))
+
+
 def _parts(path: str) -> list[str]:
     # A file system may not care about upper and lower case, about characters that nobody sees, or
     # about dots and spaces at the end.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -91,8 +92,11 @@ def folders_in(folder: int) -> list[str]:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def same_bytes(name: str, around: int, other: str, other_around: int) -> bool:
-    """False also where one of them may not be read: then it cannot be said that they are."""
+def same_bytes(
+    name: str, around: int, other: str, other_around: int, *, most: int | None = None
+) -> bool:
+    """False also where it cannot be said that they are: one of them may not be read, or there are
+    more than `most` bytes to be compared."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         one = os.open(name, flags, dir_fd=around)
@@ -104,13 +108,33 @@ def same_bytes(name: str, around: int, other: str, other_around: int) -> bool:
         except OSError:
             return False
         try:
-            while True:
-                first, second = os.read(one, _BLOCK), os.read(two, _BLOCK)
-                if first != second:
-                    return False
-                if not first:
-                    return True
+            return _same_bytes(one, two, most)
         finally:
             os.close(two)
     finally:
         os.close(one)
+
+
+def _same_bytes(one: int, two: int, most: int | None) -> bool:
+    size = os.fstat(one).st_size
+    if os.fstat(two).st_size != size:
+        return False
+    at = compared = 0
+    # What neither has ever been written to is not read: it can be larger than any disk.
+    while (at := min(_next_data(one, at, size), _next_data(two, at, size))) < size:
+        if most is not None and compared >= most:
+            return False
+        first, second = os.pread(one, _BLOCK, at), os.pread(two, _BLOCK, at)
+        if first != second or not first:
+            return False
+        at += len(first)
+        compared += len(first)
+    return True
+
+
+def _next_data(file: int, at: int, size: int) -> int:
+    try:
+        return os.lseek(file, at, os.SEEK_DATA)
+    except OSError as error:
+        # Not every file system can tell.
+        return size if error.errno == errno.ENXIO else at

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from peewee import SQL, fn
 
@@ -19,6 +19,11 @@ from .store import Store
 _ACTIVE = "active_project"
 # SQLite takes only so many values in one statement.
 _CHUNK = 500
+# Of a run: something that it changed is not in the project yet, nor discarded.
+_WAITS = (
+    "EXISTS (SELECT 1 FROM change WHERE change.run_id = t1.id"
+    " AND change.state IN ('pending', 'conflict', 'failed'))"
+)
 
 SEEN = (
     "INSERT INTO filerecord (project_id, path, is_deleted, seen_at) VALUES (?, ?, 0, ?)"
@@ -64,30 +69,36 @@ class ProjectManager:
 
     # --- projects ------------------------------------------------------------------------------
 
-    def projects(self) -> list[Project]:
+    def projects(self, *, with_removed: bool = False) -> list[Project]:
         """The one used last comes first."""
         with self.store.errors_told():
-            return list(Project.select().order_by(Project.used_at.desc(), Project.id.desc()))
+            query = Project.select().order_by(Project.used_at.desc(), Project.id.desc())
+            return list(query if with_removed else query.where(Project.is_listed))
 
     def add_project(self, path: AnyPath) -> Project:
-        """The project of this folder, which counts as used now."""
+        """The project of this folder, which counts as used now. One that was removed is back."""
         real = _existing_folder(path)
         name = os.path.basename(real) or real
         now = time.time()
         with self.store.transaction():
             Project.insert(path=real, name=name, added_at=now, used_at=now).on_conflict(
-                conflict_target=[Project.path], update={Project.used_at: now}
+                conflict_target=[Project.path],
+                update={Project.used_at: now, Project.is_listed: True},
             ).execute()
             return Project.get(Project.path == real)
 
     def remove_project(self, project: Project) -> None:
-        """Forget it and all that is known about it. Its files stay."""
+        """From the list. All that is known about it stays, for when it is opened again."""
         with self.store.transaction():
-            Project.delete().where(Project.id == project.id).execute()
+            Project.update(is_listed=False).where(Project.id == project.id).execute()
             Setting.delete().where(
                 (Setting.key == _ACTIVE) & (Setting.value == str(project.id))
             ).execute()
-        self._forget_roots(project)
+
+    def list_again(self, project: Project) -> None:
+        """Also one whose folder is not there."""
+        with self.store.transaction():
+            Project.update(is_listed=True).where(Project.id == project.id).execute()
 
     def find_project(self, path: AnyPath) -> Project | None:
         with self.store.errors_told():
@@ -98,8 +109,7 @@ class ProjectManager:
         return self.add_project(path)
 
     def missing(self, project: Project) -> bool:
-        """Also if a link is in its place, which leads to where it is now."""
-        return not os.path.isdir(project.path) or os.path.realpath(project.path) != project.path
+        return is_missing(project.path)
 
     @property
     def active_project(self) -> Project | None:
@@ -247,7 +257,12 @@ class ProjectManager:
     # --- runs ----------------------------------------------------------------------------------
 
     def runs(
-        self, project: Project | None = None, limit: int = 50, *, text: str = "", skip: int = 0
+        self,
+        project: Project | None = None,
+        limit: int = 50,
+        *,
+        text: str = "",
+        only_waiting: bool = False,
     ) -> list[Run]:
         """The newest first; those of all projects if none is given. With a text, those that have it
         in their command, or in the path of something that they changed."""
@@ -264,8 +279,14 @@ class ProjectManager:
                 )
                 command = SQL("t1.command LIKE ? ESCAPE '!'", (like,))
                 query = query.where(command | paths)
-            query = query.order_by(Run.started_at.desc(), Run.id.desc())
-            return list(query.limit(limit).offset(skip))
+            if only_waiting:
+                query = query.where(SQL(_WAITS))
+            return list(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit))
+
+    def known_runs(self, ids: Iterable[str]) -> list[Run]:
+        """Those of them that are kept."""
+        with self.store.errors_told():
+            return list(Run.select().where(Run.id.in_(list(ids))))
 
     def last_run(self, project: Project) -> Run | None:
         return next(iter(self.runs(project, 1)), None)
@@ -302,6 +323,11 @@ class ProjectManager:
     def changes(self, run: Run) -> list[Change]:
         with self.store.errors_told():
             return list(Change.select().where(Change.run == run.id).order_by(Change.number))
+
+
+def is_missing(folder: str) -> bool:
+    """Of a project; also if a link is in its place, which leads to where it is now."""
+    return not os.path.isdir(folder) or os.path.realpath(folder) != folder
 
 
 def is_below(path: str, folder: str) -> bool:

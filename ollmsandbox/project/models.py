@@ -117,6 +117,8 @@ class Project(Table):
     name = ShownTextField()
     added_at = FloatField()
     used_at = FloatField()
+    # A person who removes it from the list loses nothing: what waits and what can be undone stay.
+    is_listed = BooleanField(default=True)
 
 
 class AgreedRoot(Table):

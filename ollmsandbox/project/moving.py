@@ -106,7 +106,7 @@ def _other(manager: ProjectManager, project: Project, new: str) -> Project | Non
     if manager.last_run(other) is not None:
         raise ProjectError(
             N_("{folder} is a project already, with changes of its own."),
-            N_("Remove one of the two from the list."),
+            N_("Give the folder another name, and choose it again."),
             folder=new,
         )
     return other
@@ -160,7 +160,8 @@ def _move_records(
             (new_name, old_name, project.id),
         )
         _move_file_records(connection, project.id, _inside(old_name), _inside(new_name))
-        Project.update(path=new, name=os.path.basename(new) or new).where(
+        name = os.path.basename(new) or new
+        Project.update(path=new, name=name, is_listed=True).where(
             Project.id == project.id
         ).execute()
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from .change import Change, Kind, Recorded, Type
+from .change import Change, Kind, Recorded, State, Type
 
 
 def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> list[Change]:
@@ -31,6 +31,28 @@ def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> 
                 mode = stat.S_IMODE(os.lstat(f"{source}/{path}").st_mode) & 0o1777
                 needed[path] = Change(project, path, Kind.ADDED, Type.FOLDER, mode)
     return list(needed.values())
+
+
+def numbered_parents(
+    source: str,
+    project: str,
+    chosen: Sequence[Recorded],
+    rows: Sequence[Recorded],
+    made: Collection[str] = (),
+) -> list[Recorded]:
+    """The same as changes of the run that has these rows, without those that are `made` anyway."""
+    free = 1 + max(item.number for item in rows)
+    # One that a later run made, too, is theirs in the layer, and both may need it.
+    own = {
+        item.change.path: item.number
+        for item in rows
+        if item.change.root == project and item.state is State.PENDING
+    }
+    missing = [c for c in implied_parents(source, project, chosen) if c.path not in made]
+    return [
+        Recorded(own.get(change.path, free + position), change)
+        for position, change in enumerate(missing)
+    ]
 
 
 def closed_folders(root: str, changes: Iterable[Change]) -> dict[str, int]:

@@ -255,7 +255,7 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
             if found is None or is_whiteout(found):
                 continue
             if not stat.S_ISDIR(found.st_mode):
-                _take(spot, Spot(versions, f"new-{number}"))
+                take(spot, Spot(versions, f"new-{number}"))
             elif change.kind is Kind.MODIFIED:
                 with contextlib.suppress(FileNotFoundError):
                     on_disk = os.lstat(f"{root}/{change.path}").st_mode
@@ -267,7 +267,8 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
         tree.close()
 
 
-def _take(spot: Spot, kept: Spot) -> None:
+def take(spot: Spot, kept: Spot) -> None:
+    """Out of a layer, to a run's versions."""
     try:
         os.rename(spot.name, kept.name, src_dir_fd=spot.around, dst_dir_fd=kept.around)
     except OSError as error:

@@ -10,7 +10,7 @@ import os
 import stat
 
 from .change import Kind
-from .exchange import OURS, Exchanged, Step, signature
+from .exchange import OURS, ConflictError, Exchanged, Spot, Step, check_again, signature
 from .tree import Tree
 
 # Between two file systems nothing is plain, and one may know no other rename than the usual one.
@@ -108,6 +108,13 @@ class Plain:
         self.is_begun, self.found = True, before
         self._step()
         self._cleanse(name)
+        try:
+            check_again(Spot(place, name), old)
+        except ConflictError:
+            # The long way says so.
+            self.is_begun, self.found = False, ""
+            os.unlink(kept, dir_fd=self._versions)
+            return None
         os.rename(name, name, src_dir_fd=source, dst_dir_fd=place)
         self._step()
         new = os.stat(name, dir_fd=place, follow_symlinks=False)

@@ -123,7 +123,8 @@ class Recorder:
         """Who holds the lock of the project calls this. If it was `agreed` to, nothing is held. For
         `past_pending` see Job."""
         from .change import State
-        from .settling import Settling, find_changes, numbered
+        from .finding import find_changes, numbered, uncrossed
+        from .settling import Settling
 
         sets = find_changes(overlay)
         changes = [change for found in sets.values() for change in found.changes]
@@ -134,6 +135,10 @@ class Recorder:
         if self._mode is Mode.NEVER:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
+        if not past_pending:
+            items = uncrossed(self._paths, overlay, items, sets)
+        if not items:
+            return Report(overlay.run_id, skipped=skipped)
         settling = Settling(self._paths, self._step, many=self._many)
         job = settling.plan(
             overlay,
@@ -172,12 +177,14 @@ def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
 
 
 def needs_care(paths: Paths) -> bool:
-    """Whether something was cut off, or the daily cleaning is due."""
+    """Whether something was cut off, or is on no record, or the daily cleaning is due."""
+    if paths.unclaimed.exists():
+        return True
     try:
         names = os.listdir(paths.cache)
     except FileNotFoundError:
         return False
-    if any(name.startswith(("overlay-", "untouched-", "journal-")) for name in names):
+    if any(name.startswith(("overlay-", "done-", "journal-")) for name in names):
         return True
     try:
         age = time.time() - (paths.cache / "cleaned").stat().st_mtime

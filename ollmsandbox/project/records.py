@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from . import models
-from .change import Change, Flag, Kind, Recorded, State, Type
+from .change import ASIDE, Change, Flag, Kind, Recorded, State, Type
 from .journal import Job
 from .manager import ProjectManager
 from .models import as_bytes
@@ -22,6 +22,15 @@ _VALUES = " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _READ = (
     "SELECT number, root, path, kind, type, mode, old_mode, old_type, target, flags, state, note,"
     " began, before, after FROM change WHERE run_id = ? ORDER BY number"
+)
+# Of a change: it waits in the pending layer of a project.
+_IN_LAYER = (
+    f"change.state IN ('pending', 'conflict', 'failed') AND change.after != '{ASIDE}'"
+    " AND EXISTS (SELECT 1 FROM run AS its WHERE its.id = change.run_id AND its.project_id = ?)"
+)
+# Than another run: it came into the layer before that one.
+_IS_OLDER = (
+    "(SELECT ended_at FROM run WHERE id = change.run_id) <= (SELECT ended_at FROM run WHERE id = ?)"
 )
 
 
@@ -41,15 +50,23 @@ def begin_run(manager: ProjectManager, job: Job) -> models.Project:
     return project
 
 
-def end_run(manager: ProjectManager, job: Job, items: Sequence[Recorded], *, alone: bool) -> None:
-    """`alone` if nothing of other runs waited."""
+def end_run(
+    manager: ProjectManager,
+    project: models.Project,
+    job: Job,
+    items: Sequence[Recorded],
+    *,
+    alone: bool,
+    ended_at: float | None = None,
+) -> None:
+    """`alone` if nothing of other runs waited. `ended_at` is now, unless it was before a kill."""
     with manager.store.transaction():
         write_changes(manager, job.run_id, items)
-        models.Run.update(state="done", ended_at=time.time()).where(
+        models.Run.update(state="done", ended_at=ended_at or time.time()).where(
             models.Run.id == job.run_id
         ).execute()
         if not alone:
-            settle_older(manager, job.run_id, items)
+            settle_older(manager, project, job.run_id, items)
 
 
 def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
@@ -62,29 +79,44 @@ def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded
         connection.executemany(INSERT + _VALUES, (_row(run_id, item) for item in items))
 
 
-def signatures(manager: ProjectManager, run_id: str) -> dict[int, tuple[str, str]]:
+def signatures(
+    manager: ProjectManager, run_id: str, state: State = State.APPLIED
+) -> dict[int, tuple[str, str]]:
     """By number: what was found before, and what was left, as far as it is written."""
-    query = "SELECT number, before, after FROM change WHERE run_id = ? AND state = 'applied'"
+    query = "SELECT number, before, after FROM change WHERE run_id = ? AND state = ?"
     with manager.store.errors_told():
-        rows = manager.store.connection.execute(query, (run_id,))
+        rows = manager.store.connection.execute(query, (run_id, state.value))
         return {number: (before, after) for number, before, after in rows if after}
 
 
-def settle_older(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
+def settle_older(
+    manager: ProjectManager, project: models.Project, run_id: str, items: Iterable[Recorded]
+) -> None:
     """What waited at the same path is part of what is in place now, or gone with it."""
     with manager.store.transaction() as connection:
         connection.executemany(
             "UPDATE change SET state = ?, note = '' WHERE root = ? AND path = ? AND run_id != ?"
-            " AND state IN ('pending', 'conflict', 'failed')",
+            f" AND {_IN_LAYER} AND {_IS_OLDER}",
             (
-                (item.state.value, *map(os.fsencode, (item.change.root, item.change.path)), run_id)
+                (
+                    item.state.value,
+                    *map(os.fsencode, (item.change.root, item.change.path)),
+                    run_id,
+                    project.id,
+                    run_id,
+                )
                 for item in items
                 if item.state in (State.APPLIED, State.DISCARDED)
             ),
         )
 
 
-def renew_waiting(manager: ProjectManager, done: Iterable[Recorded], left: Collection[str]) -> None:
+def renew_waiting(
+    manager: ProjectManager,
+    project: models.Project,
+    done: Iterable[Recorded],
+    left: Collection[str],
+) -> None:
     """A part of what waits was applied: the rest waits on top of that, and is no conflict with it.
     What is not `left` in the layer is all applied."""
     with manager.store.transaction() as connection:
@@ -94,8 +126,8 @@ def renew_waiting(manager: ProjectManager, done: Iterable[Recorded], left: Colle
             state = None if item.change.path in left else State.APPLIED.value
             connection.execute(
                 "UPDATE change SET began = max(began, ?), state = coalesce(?, state), note = ''"
-                " WHERE root = ? AND path = ? AND state IN ('pending', 'conflict', 'failed')",
-                (now, state, *place),
+                f" WHERE root = ? AND path = ? AND {_IN_LAYER}",
+                (now, state, *place, project.id),
             )
 
 
@@ -127,20 +159,21 @@ class Waiting:
     run_id: str
     # When it began, as the file system tells time.
     began: int
+    ended_at: float
 
 
-def waiting(manager: ProjectManager, root: str) -> dict[str, Waiting]:
-    """By path."""
+def waiting(manager: ProjectManager, project: models.Project, root: str) -> dict[str, Waiting]:
+    """By path: what is in the project's layer for that root. Another project has one of its own."""
     with manager.store.errors_told():
         rows = manager.store.connection.execute(
-            "SELECT change.path, run.id, change.began FROM change"
+            "SELECT change.path, run.id, change.began, run.ended_at FROM change"
             " JOIN run ON run.id = change.run_id"
-            " WHERE root = ? AND change.state IN ('pending', 'conflict', 'failed')"
+            f" WHERE root = ? AND {_IN_LAYER}"
             # Not by when they began: of two at once, the one that ends last is on top.
             " ORDER BY run.ended_at, run.rowid",
-            (os.fsencode(root),),
+            (os.fsencode(root), project.id),
         )
-        return {os.fsdecode(path): Waiting(run_id, began) for path, run_id, began in rows}
+        return {os.fsdecode(path): Waiting(*run) for path, *run in rows}
 
 
 def _row(run_id: str, item: Recorded) -> tuple[object, ...]:

@@ -4,23 +4,24 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .. import N_
-from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder
 from . import backup, pending, records
 from .apply import Applier
 from .change import Change, ChangeSet, Kind, Recorded, State, Type
 from .changes import scan
+from .choosing import choose
 from .exchange import Step
 from .journal import Job, Journal, Task, project_lock
 from .layers import FOLDER
 from .manager import ProjectManager
 from .models import Project, Run
-from .parents import closed_folders, implied_parents
+from .parents import closed_folders, numbered_parents
 from .recorder import Report, nothing
+from .resuming import only_ours, still_own
 
 _WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 # Nothing of it is left to be taken.
@@ -64,38 +65,52 @@ class Review:
         self, run: Run, chosen: Sequence[str], *, only_waiting: bool
     ) -> tuple[list[Recorded], list[Recorded]]:
         with project_lock(self._paths, run.project.path):
-            items = _choose(records.read_changes(self.manager, run), chosen)
+            rows = records.read_changes(self.manager, run)
+            items = choose(rows, chosen)
             waiting = [
                 item
                 for item in items
                 if item.state in (State.PENDING, State.FAILED)
                 or (item.state is State.CONFLICT and chosen)
             ]
+            aside = [item for item in waiting if item.is_aside]
             back = [
                 item
                 for item in items
                 if (item.state is State.UNDONE and not only_waiting)
                 or (item.state is State.DISCARDED and chosen)
+                or (item.is_aside and chosen)
             ]
-            waiting, later = self._own(run, waiting)
-            jobs = []
+            waiting, later = self._own(run, [item for item in waiting if not item.is_aside])
+            jobs = self._jobs_to_give_way(run, aside)
+            for root in {item.change.root for item in aside}:
+                parents = numbered_parents(
+                    self._layer(run, root), root, [i for i in back if i.change.root == root], rows
+                )
+                rows += parents
+                back[:0] = parents
+            lost: list[Recorded] = []
             # First what may be the folders of the rest.
             if back:
                 jobs.append(self._job(Task.REDO, run, back, forced=bool(chosen)))
             if waiting:
-                jobs.append(self._job_to_take(run, waiting, back, forced=bool(chosen)))
-            return self._start(jobs), later
+                job, lost = self._job_to_take(run, waiting, back, rows, forced=bool(chosen))
+                jobs += [job] if job.items else []
+            return [*self._start(jobs), *lost], later
 
     def _drop(self, run: Run, chosen: Sequence[str]) -> tuple[list[Recorded], list[Recorded]]:
         with project_lock(self._paths, run.project.path):
-            items = _choose(records.read_changes(self.manager, run), chosen)
-            waiting, later = self._own(run, [item for item in items if item.state in _WAITS])
-            jobs = [self._job(Task.DISCARD, run, waiting)] if waiting else []
+            items = choose(records.read_changes(self.manager, run), chosen)
+            waiting = [item for item in items if item.state in _WAITS]
+            aside = [item for item in waiting if item.is_aside]
+            own, later = self._own(run, [item for item in waiting if not item.is_aside])
+            own += aside
+            jobs = [self._job(Task.DISCARD, run, own)] if own else []
             return self._start(jobs), later
 
     def undo(self, run: Run, chosen: Sequence[str] = ()) -> Report:
         with project_lock(self._paths, run.project.path):
-            items = _choose(records.read_changes(self.manager, run), chosen)
+            items = choose(records.read_changes(self.manager, run), chosen)
             applied = [item for item in items if item.state is State.APPLIED]
             if not applied:
                 return Report(run.id)
@@ -107,7 +122,8 @@ class Review:
         own: list[Recorded] = []
         later: list[Recorded] = []
         owners = {
-            root: records.waiting(self.manager, root) for root in {i.change.root for i in items}
+            root: records.waiting(self.manager, run.project, root)
+            for root in {item.change.root for item in items}
         }
         for item in items:
             owner = owners[item.change.root][item.change.path].run_id
@@ -117,11 +133,29 @@ class Review:
                 later.append(item._replace(note=f"A later run changed it, too: {owner}."))
         return own, later
 
+    def _jobs_to_give_way(self, run: Run, aside: Sequence[Recorded]) -> list[Job]:
+        """What other runs have in the layer at the places of versions that are chosen instead."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        for root in {item.change.root for item in aside}:
+            waits = records.waiting(self.manager, run.project, root)
+            for path in {item.change.path for item in aside if item.change.root == root}:
+                if path in waits:
+                    found.setdefault(waits[path].run_id, set()).add((root, path))
+        jobs = []
+        for run_id, places in found.items():
+            other = self.manager.run(run_id)
+            items = records.read_changes(self.manager, other)
+            gone = [
+                item
+                for item in items
+                if (item.change.root, item.change.path) in places and item.state in _WAITS
+            ]
+            jobs.append(self._job(Task.DISCARD, other, gone))
+        return jobs
+
     def waiting(self, project: Project) -> list[Run]:
         """The runs of which something waits, the oldest first."""
-        states = {state.value for state in _WAITS}
-        runs = self.manager.runs(project, limit=-1)
-        found = [run for run in reversed(runs) if states & self.manager.count_states(run).keys()]
+        found = self.manager.runs(project, limit=-1, only_waiting=True)[::-1]
         # As their changes came into the layer.
         return sorted(found, key=lambda run: run.ended_at or run.started_at)
 
@@ -135,7 +169,7 @@ class Review:
             # Who had the lock until now may have ended it.
             jobs = journal.read_all()
             return (
-                [Report(jobs[0].run_id, tuple(self._perform(jobs, journal, resumed=True)))]
+                [Report(jobs[-1].run_id, tuple(self._perform(jobs, journal, resumed=True)))]
                 if jobs
                 else []
             )
@@ -157,16 +191,23 @@ class Review:
         return pending.layer_for(self._paths.pending(run.project.path), root)
 
     def _job_to_take(
-        self, run: Run, items: Sequence[Recorded], back: Sequence[Recorded], *, forced: bool
-    ) -> Job:
-        """Against the disk as it is now; `back` is what will be there by then."""
+        self,
+        run: Run,
+        items: Sequence[Recorded],
+        back: Sequence[Recorded],
+        rows: list[Recorded],
+        *,
+        forced: bool,
+    ) -> tuple[Job, list[Recorded]]:
+        """Against the disk as it is now; `back` is what will be there by then, `rows` are all that
+        the run has. And what is neither in the layer nor on disk."""
         job = self._job(Task.TAKE, run, items, forced=forced)
-        number = 1 + max(item.number for item in records.read_changes(self.manager, run))
         wanted: list[Recorded] = []
+        lost: list[Recorded] = []
         closed = {}
         for root, layer in job.sources.items():
             found = {} if pending.is_empty(layer) else _by_path(scan(layer, [root], root))
-            waits = records.waiting(self.manager, root)
+            waits = records.waiting(self.manager, run.project, root)
             made = {item.change.path for item in back if item.change.root == root}
             here = [item for item in items if item.change.root == root]
             known = [
@@ -174,60 +215,66 @@ class Review:
                 for item in here
                 if item.change.path in found
             ]
-            for change in implied_parents(layer, root, known):
-                if change.path in made:
-                    continue
-                wanted.append(Recorded(number, change))
-                number += 1
+            parents = numbered_parents(layer, root, known, rows, made)
+            rows += parents
+            wanted += parents
             # In the layer's order: parents come before what is in them.
             order = {path: position for position, path in enumerate(found)}
             wanted += sorted(known, key=lambda item: order[item.change.path])
-            # Changed back since, or applied with another run; or what was around it was discarded.
-            wanted += [
-                item._replace(
-                    state=State.DISCARDED if _is_undeleted(item.change) else State.APPLIED,
-                    note="",
-                    after="",
-                )
-                for item in here
-                if item.change.path not in found
-            ]
+            for item in here:
+                if item.change.path in found:
+                    continue
+                if _is_undeleted(item.change):
+                    # What was around it was discarded.
+                    wanted.append(item._replace(state=State.DISCARDED, note="", after=""))
+                elif _is_there(item):
+                    # Put there by somebody else.
+                    wanted.append(item._replace(state=State.APPLIED, note="", after=""))
+                else:
+                    note = "This version is no longer kept."
+                    lost.append(item._replace(state=State.FAILED, note=note))
             closed[root] = closed_folders(root, [item.change for item in known])
-        return replace(job, items=tuple(wanted), closed=closed)
+        return replace(job, items=tuple(wanted), closed=closed), lost
 
     def _start(self, jobs: Sequence[Job]) -> list[Recorded]:
         if not jobs:
             return []
-        journal = Journal.of_person(self._paths, jobs[0].run_id)
+        journal = Journal.of_person(self._paths, jobs[-1].run_id)
         journal.write(*jobs)
         self._step()
         return self._perform(jobs, journal, resumed=False)
 
     def _perform(self, jobs: Sequence[Job], journal: Journal, *, resumed: bool) -> list[Recorded]:
         all_done: list[Recorded] = []
+        decided = journal.written_at() if resumed else 0
         for number, job in enumerate(jobs, 1):
             done = (
                 self._discard(job)
                 if job.task is Task.DISCARD
-                else self._change_project(job, resumed=resumed)
+                else self._change_project(job, resumed=resumed, decided=decided)
             )
             self._write(job, done)
             self._step()
             for layer in job.sources.values():
                 if pending.is_empty(layer):
                     pending.remove(layer)
-            all_done += done
+            # Others only give way to it.
+            all_done += done if job.run_id == jobs[-1].run_id else ()
             if rest := jobs[number:]:
                 journal.write(*rest)
+        self.manager.store.make_durable()
         journal.end()
         return all_done
 
-    def _change_project(self, job: Job, *, resumed: bool) -> list[Recorded]:
+    def _change_project(self, job: Job, *, resumed: bool, decided: int) -> list[Recorded]:
         done: list[Recorded] = []
         for root, layer in job.sources.items():
             items = [item for item in job.items if item.change.root == root]
             versions = self._paths.versions / job.run_id
-            applier = Applier(root, versions, job.run_id, self._step, resumed=resumed)
+            applier = Applier(
+                root, versions, job.run_id, self._step, resumed=resumed, decided=decided
+            )
+            before = len(done)
             try:
                 if job.task is Task.UNDO:
                     done += applier.go(items, job.forced, back=True)
@@ -236,6 +283,9 @@ class Review:
                 else:
                     done += [item for item in items if item.state in _SETTLED]
                     items = [item for item in items if item.state not in _SETTLED]
+                    if resumed:
+                        items, others = still_own(items, layer, root)
+                        done += others
                     closed = (job.closed or {}).get(root, {})
                     if items:
                         source = layer
@@ -245,6 +295,13 @@ class Review:
                         done += applier.apply(items, source, forced=job.forced, closed=closed)
             finally:
                 applier.close()
+            if resumed:
+                state = State.UNDONE if job.task is Task.UNDO else State.APPLIED
+                written = records.signatures(self.manager, job.run_id, state)
+                is_moved = os.stat(root).st_dev == os.stat(self._paths.data).st_dev
+                done[before:] = [
+                    only_ours(item, written, decided, is_moved) for item in done[before:]
+                ]
             if job.task is Task.TAKE and not pending.is_empty(layer):
                 pending.prune(layer, root)
         return done
@@ -256,7 +313,10 @@ class Review:
                 if pending.is_empty(layer):
                     continue
                 items = [item for item in job.items if item.change.root == root]
-                backwards = [(item.number, item.change) for item in reversed(items)]
+                # What is aside is kept with the versions already.
+                backwards = [
+                    (item.number, item.change) for item in reversed(items) if not item.is_aside
+                ]
                 pending.take_out(layer, root, backwards, versions)
                 self._step()
                 pending.prune(layer, root)
@@ -284,7 +344,9 @@ class Review:
             found = {item.number: item.before for item in job.items}
             records.pass_on(self.manager, done, found)
         if job.task in (Task.TAKE, Task.DISCARD):
-            records.settle_older(self.manager, job.run_id, rows)
+            aside = {item.number for item in job.items if item.is_aside}
+            settled = [item for item in rows if item.number not in aside]
+            records.settle_older(self.manager, project, job.run_id, settled)
 
     def _note_deleted(self, project: str, done: Sequence[Recorded]) -> None:
         gone: list[str] = []
@@ -305,27 +367,23 @@ def _is_undeleted(change: Change) -> bool:
     return change.kind is Kind.DELETED and os.path.lexists(f"{change.root}/{change.path}")
 
 
+def _is_there(item: Recorded) -> bool:
+    """What the run wanted is on disk, as far as that can be seen, and came there since."""
+    change = item.change
+    try:
+        found = os.lstat(f"{change.root}/{change.path}")
+    except OSError:
+        return change.kind is Kind.DELETED
+    if change.kind is Kind.DELETED:
+        return False
+    if change.type is Type.LINK:
+        return stat.S_ISLNK(found.st_mode) and found.st_ctime_ns > item.began
+    if change.type is Type.FOLDER:
+        return stat.S_ISDIR(found.st_mode)
+    if stat.S_IMODE(found.st_mode) & 0o1777 != (change.mode or 0) & 0o1777:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_ctime_ns > item.began
+
+
 def _by_path(found: ChangeSet) -> dict[str, Change]:
     return {change.path: change for change in found.changes}
-
-
-def _choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
-    """By full path. A folder stands for all that is in it."""
-    if not chosen:
-        return list(items)
-    found: dict[int, Recorded] = {}
-    for path in chosen:
-        matching = [item for item in items if _is_at(item, path)]
-        if not matching:
-            raise OllmSandboxError(
-                N_("The run did not change {path}."),
-                N_("`ollmsandbox changes` shows what it changed."),
-                path=path,
-            )
-        found.update((item.number, item) for item in matching)
-    return [found[number] for number in sorted(found)]
-
-
-def _is_at(item: Recorded, path: str) -> bool:
-    full = os.path.normpath(f"{item.change.root}/{item.change.path}")
-    return full == path or full.startswith(f"{path.rstrip('/')}/")

@@ -5,7 +5,7 @@ own with one change, and can be undone as such."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .. import N_
@@ -13,7 +13,18 @@ from ..errors import OllmSandboxError
 from . import records
 from .change import Kind, Recorded, State, Type
 from .handmade import write_file
-from .hunks import Hunk, data_of, hunks, taken_back, text_of, with_hunks, without_hunks
+from .hunks import (
+    Hunk,
+    Standing,
+    data_of,
+    hunks,
+    put_back,
+    standings,
+    taken_back,
+    text_of,
+    with_hunks,
+    without_hunks,
+)
 from .manager import ProjectManager
 from .models import Run
 from .present import find_in_layers, read_seen
@@ -47,23 +58,64 @@ def texts(manager: ProjectManager, run: Run, item: Recorded) -> Texts | None:
     return Texts(old, new, hunks(old, new))
 
 
+def parts_since(manager: ProjectManager, run: Run, item: Recorded) -> dict[Hunk, Standing]:
+    """What became of each part of a change that is applied; nothing if the file is as it was left,
+    or has no parts."""
+    change = item.change
+    if item.state is not State.APPLIED or (change.kind, change.type) != (Kind.MODIFIED, Type.FILE):
+        return {}
+    try:
+        present = _present(item)
+    except OSError:
+        return {}  # nothing can be done with it, and whoever tries is told why
+    after = Versions(manager).after(run, item)
+    text = None if present is None or after.read() == present else text_of(present)
+    found = None if text is None else texts(manager, run, item)
+    if text is None or found is None:
+        return {}
+    stand = standings(text, found.old, found.new, found.hunks)
+    return dict(zip(found.hunks, stand, strict=True))
+
+
 def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
     """Of a change that is applied. Later changes to other lines stay."""
     found = _texts_with(manager, run, item, chosen, (State.APPLIED,))
+    command = f"Undo of a part of {_shown(run, item)}"
+    return _rewrite(
+        manager, run, item, chosen, lambda text, hunk: taken_back(text, found.new, hunk), command
+    )
+
+
+def redo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
+    """Of a change that is applied, and of which these parts were taken back."""
+    found = _texts_with(manager, run, item, chosen, (State.APPLIED,))
+    command = f"Part of a change to {_shown(run, item)}"
+    return _rewrite(
+        manager, run, item, chosen, lambda text, hunk: put_back(text, found.old, hunk), command
+    )
+
+
+def _rewrite(
+    manager: ProjectManager,
+    run: Run,
+    item: Recorded,
+    chosen: Sequence[Hunk],
+    change: Callable[[str, Hunk], str | None],
+    command: str,
+) -> Report:
+    """Of the file as it is now."""
     full = _full(item)
-    if item.change.path in records.waiting(manager, item.change.root):
+    if item.change.path in records.waiting(manager, run.project, item.change.root):
         raise OllmSandboxError(
             N_("Changes to {file} are waiting."),
             N_("Apply or discard them first, then try again."),
             file=full,
         )
-    seen = find_in_layers([item.change.root], item.change.path)
-    present = read_seen(seen) if seen is not None and seen.is_file else None
-    text = None if present is None else text_of(present)
-    result = text
+    present = _present(item)
+    result = None if present is None else text_of(present)
     # From the end: what comes before keeps its place.
     for hunk in sorted(chosen, key=lambda hunk: -hunk.new_start):
-        result = None if result is None else taken_back(result, found.new, hunk)
+        result = None if result is None else change(result, hunk)
     if result is None:
         raise _changed(full)
     return write_file(
@@ -71,12 +123,17 @@ def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequen
         run.project.path,
         full,
         data_of(result),
-        command=f"Undo of a part of {_shown(run, item)}",
+        command=command,
         based_on=present,
         session_id=run.session_id,
         call_id=run.call_id,
         agreed=True,
     )
+
+
+def _present(item: Recorded) -> bytes | None:
+    seen = find_in_layers([item.change.root], item.change.path)
+    return read_seen(seen) if seen is not None and seen.is_file else None
 
 
 def apply_hunks(

@@ -4,88 +4,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths, real_path
-from ..sandbox.overlay import Overlay, clock_offset, leftovers
+from ..sandbox.overlay import Overlay, leftovers
 from . import backup, kept, pending, records
 from .apply import Applier
-from .change import Change, ChangeSet, Kind, Recorded, State, Type
+from .change import Recorded, State
 from .changes import scan
+from .crossing import put_aside
 from .exchange import Step
+from .finding import find_changes, numbered, uncrossed, uncrossed_again
 from .journal import Job, Journal, Task, project_lock
-from .layers import is_copied_up
 from .manager import ProjectManager
 from .merging import merge
 from .models import Project
+from .opened import close_left
 from .parents import closed_folders, implied_parents
 from .recorder import MANY, Mode, Report, nothing
+from .resuming import device, only_ours, still_own
 from .review import Review
 
 if TYPE_CHECKING:
     from .alongside import Alongside
-
-# A clock that is set back by less is taken for a measuring error.
-_JITTER = 1_000_000
-_SLACK = 1_000_000_000
-
-
-def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
-    found = {}
-    for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
-        if not os.path.isdir(root.path):
-            raise OllmSandboxError(
-                N_("{root} is gone; what the command wrote to it is kept in {folder}."),
-                N_("Put the folder back and run any command in it."),
-                root=root.path,
-                folder=overlay.upper(name),
-            )
-        # What waited when the run began may have been applied since.
-        waits = root.pending and os.path.isdir(root.pending)
-        lowers = [root.pending, root.path] if waits else [root.path]
-        found[name] = scan(overlay.upper(name), lowers, root.path)
-    return found
-
-
-def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
-    began = {path: overlay.began[name] for name, path in overlay.overlay_map.items()}
-    set_back = overlay.clock - clock_offset()
-    if set_back > _JITTER:
-        # Files that were changed since may bear an earlier time than the beginning.
-        began = {path: at - set_back - _SLACK for path, at in began.items()}
-    return [
-        Recorded(number, change, began=began[change.root])
-        for number, change in enumerate(_with_what_is_missed(overlay, began, changes))
-    ]
-
-
-def _with_what_is_missed(
-    overlay: Overlay, began: Mapping[str, int], changes: Sequence[Change]
-) -> Iterator[Change]:
-    """A file that somebody deleted while the command changed it looks as if the command had made
-    it. But it was copied up, and the folder around it on disk has changed since."""
-    uppers = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
-    touched: dict[str, bool] = {}
-    for change in changes:
-        if change.kind is Kind.ADDED and change.type is Type.FILE:
-            around = os.path.dirname(f"{change.root}/{change.path}")
-            if around not in touched:
-                touched[around] = _changed_since(around, began[change.root])
-            if touched[around] and is_copied_up(f"{uppers[change.root]}/{change.path}"):
-                yield change._replace(kind=Kind.MODIFIED, old_type=Type.FILE, old_mode=change.mode)
-                continue
-        yield change
-
-
-def _changed_since(folder: str, began: int) -> bool:
-    try:
-        return os.lstat(folder).st_ctime_ns > began
-    except OSError:
-        return False
 
 
 class Settling:
@@ -132,6 +77,7 @@ class Settling:
             past_pending=past_pending,
             agreed=agreed,
         )
+        overlay.make_durable()
         Journal.of_run(overlay.folder).write(job)
         self._step()
         return job
@@ -149,11 +95,15 @@ class Settling:
     def run(self, overlay: Overlay, job: Job, *, fresh: bool = False) -> list[Recorded]:
         """Also a second time, after a kill; if it is `fresh`, it is the first."""
         manager = self._manager
+        ended_at = None
         try:
             project = records.begin_run(manager, job)
             self._step()
+            if not fresh:
+                # What comes into the pending layer later is on top.
+                ended_at = Journal.of_run(overlay.folder).written_at() / 1e9
             if job.task is Task.MERGE:
-                job = self._merge(overlay, job)
+                job = self._merge(overlay, job, project, fresh=fresh)
             else:
                 for root, source in job.sources.items():
                     if source == _uppers(overlay)[root]:
@@ -168,19 +118,32 @@ class Settling:
                 self._step()
                 self._keep_exchanged(job, done)
             if job.past_pending:
-                self._renew_pending(overlay, done)
+                self._renew_pending(overlay, project, done)
             else:
                 done = self._keep_rest(overlay, job, done)
             rest = [item for item in done if item.number not in self._recorded]
-            records.end_run(manager, job, rest, alone=job.sources == _uppers(overlay))
+            alone = job.sources == _uppers(overlay)
+            records.end_run(manager, project, job, rest, alone=alone, ended_at=ended_at)
+            manager.store.make_durable()
             self._step()
             return done
         finally:
             manager.close()
 
-    def _merge(self, overlay: Overlay, job: Job) -> Job:
+    def _merge(self, overlay: Overlay, job: Job, project: Project, *, fresh: bool) -> Job:
         """Everything into the pending layer; what is to be applied is taken from there."""
+        versions = self._paths.versions / job.run_id
+        journal = Journal.of_run(overlay.folder)
+        theirs: set[tuple[str, str]] = set()
+        if not fresh:
+            since = journal.written_at()
+            crossed, theirs = uncrossed_again(self._manager, project, overlay, job, since)
+            if theirs:
+                job = replace(job, items=tuple(crossed))
+                journal.write_again(job)
         for name, root in overlay.overlay_map.items():
+            here = [item for item in job.items if item.change.root == root]
+            put_aside(overlay.upper(name), here, versions, self._step)
             merge(overlay.upper(name), job.sources[root], root, self._step)
             pending.spell_out(job.sources[root], root)
         items: list[Recorded] = []
@@ -191,24 +154,36 @@ class Settling:
                 for change in scan(layer, [root], root).changes
             }
             for item in job.items:
-                change = against_disk.get((item.change.root, item.change.path))
-                items.append(
+                if item.is_aside:
+                    items.append(item)
+                    continue
+                place = (item.change.root, item.change.path)
+                change = against_disk.get(place)
+                if place in theirs:
+                    note = "It was changed in the meantime."
+                    item = item._replace(state=State.CONFLICT, note=note)
+                elif change is None:
                     # As it is on disk already: only an earlier change was taken back.
-                    item._replace(state=State.APPLIED)
-                    if change is None
-                    else item._replace(change=change)
-                )
+                    item = item._replace(state=State.APPLIED)
+                else:
+                    item = item._replace(change=change)
+                items.append(item)
             for root, layer in job.sources.items():
                 chosen = [
-                    i for i in items if i.change.root == root and (job.agreed or not i.is_held)
+                    item
+                    for item in items
+                    if item.change.root == root
+                    and item.state is State.PENDING
+                    and (job.agreed or not item.is_held)
                 ]
                 parents = implied_parents(layer, root, chosen)
-                items[:0] = [Recorded(len(items) + n, each) for n, each in enumerate(parents)]
+                free = 1 + max((item.number for item in items), default=0)
+                items[:0] = [Recorded(free + n, each) for n, each in enumerate(parents)]
         else:
             items = list(job.items)
         closed = {root: _closed(root, items) for root in job.sources}
         job = replace(job, task=Task.APPLY, items=tuple(items), closed=closed)
-        Journal.of_run(overlay.folder).write(job)
+        journal.write(job)
         self._step()
         return job
 
@@ -229,10 +204,13 @@ class Settling:
                 for item in job.items
                 if item.change.root == root and item.state is State.PENDING and not waits(item)
             ]
+            is_own = source == _uppers(overlay)[root] and not job.past_pending
+            if not fresh and not is_own:
+                chosen, others = still_own(chosen, source, root)
+                done.update((item.number, item) for item in others)
             if not chosen:
                 continue
             plain = sum(1 for item in chosen if item.change.is_plain)
-            is_own = source == _uppers(overlay)[root] and not job.past_pending
             applier = Applier(root, versions, job.run_id, self._step, resumed=not fresh)
             try:
                 closed = (job.closed or {}).get(root, {})
@@ -242,7 +220,12 @@ class Settling:
                 if alongside:
                     with alongside:
                         applied = applier.apply(
-                            chosen, source, closed=closed, fresh=True, alongside=alongside
+                            chosen,
+                            source,
+                            closed=closed,
+                            fresh=True,
+                            is_own=True,
+                            alongside=alongside,
                         )
                     if alongside.is_done:
                         self._recorded |= alongside.recorded
@@ -250,10 +233,12 @@ class Settling:
                     else:
                         kept.put_by_number(source, versions, applier.exchanged)
                 else:
-                    applied = applier.apply(chosen, source, closed=closed, fresh=fresh)
+                    applied = applier.apply(
+                        chosen, source, closed=closed, fresh=fresh, is_own=is_own
+                    )
                 if not fresh:
-                    is_moved = os.stat(root).st_dev == _device(source)
-                    applied = [_only_ours(item, written, since, is_moved) for item in applied]
+                    is_moved = os.stat(root).st_dev == device(source)
+                    applied = [only_ours(item, written, since, is_moved) for item in applied]
                 done.update((item.number, item) for item in applied)
             finally:
                 applier.close()
@@ -307,7 +292,7 @@ class Settling:
             for item in done
         ]
 
-    def _renew_pending(self, overlay: Overlay, done: Sequence[Recorded]) -> None:
+    def _renew_pending(self, overlay: Overlay, project: Project, done: Sequence[Recorded]) -> None:
         """What waits for the same files is now against these, which we wrote ourselves."""
         for root in overlay.overlay_map.values():
             layer = self._layer(overlay, root)
@@ -315,39 +300,7 @@ class Settling:
                 continue
             left = {change.path for change in pending.prune(layer, root).changes}
             here = [i for i in done if i.change.root == root and i.state is State.APPLIED]
-            records.renew_waiting(self._manager, here, left)
-
-
-def _device(layer: str) -> int:
-    try:
-        return os.stat(layer).st_dev
-    except FileNotFoundError:
-        return -1
-
-
-def _only_ours(
-    item: Recorded, written: Mapping[int, tuple[str, str]], since: int, is_moved: bool
-) -> Recorded:
-    """After a kill: what is at a place may be what somebody else has put there by now. If it was
-    not yet written down what we left, it counts as ours only if it is as old as the command; else
-    an undo has to ask."""
-    if item.state is not State.APPLIED or not item.after:
-        return item
-    if item.number in written:
-        before, after = written[item.number]
-        return item._replace(before=before, after=after)
-    change, place = item.change, f"{item.change.root}/{item.change.path}"
-    try:
-        if change.type is Type.LINK:
-            is_ours = os.readlink(place) == change.target
-        else:
-            found = os.lstat(place)
-            is_ours = found.st_mtime_ns <= since
-            if is_moved and change.inode:
-                is_ours &= found.st_ino == change.inode
-    except OSError:
-        is_ours = False
-    return item if is_ours else item._replace(after="")
+            records.renew_waiting(self._manager, project, here, left)
 
 
 def _uppers(overlay: Overlay) -> dict[str, str]:
@@ -358,23 +311,35 @@ def _closed(root: str, items: Sequence[Recorded]) -> dict[str, int]:
     return closed_folders(root, [item.change for item in items if item.change.root == root])
 
 
+def _unreadable(folder: str) -> Report:
+    text = N_(
+        "It cannot be told which project {folder} belongs to, which holds what a command did."
+    )
+    what_to_do = N_("Take from it what you need, and remove it.")
+    return Report("", errors=(str(OllmSandboxError(text, what_to_do, folder=folder)),))
+
+
 def recover(paths: Paths, step: Step = nothing) -> list[Report]:
     """What programs that were killed have left: runs are finished, and what a command had written
     by then waits to be looked at."""
-    reports = []
-    for overlay in leftovers(paths.cache):
+    reports: list[Report] = []
+    for overlay in leftovers(paths.cache, lambda folder: reports.append(_unreadable(folder))):
         project = overlay.roots[0].path
         try:
             with project_lock(paths, project):
                 job = Journal.of_run(overlay.folder).read()
                 settling = Settling(paths, step)
                 if job is None:
+                    for name in overlay.overlay_map:
+                        close_left(overlay.upper(name))
                     mode = overlay.about.get("mode", Mode.NEVER.value)
                     if overlay.is_untouched() or mode == Mode.NEVER.value:
                         overlay.cleanup()
                         continue
-                    changes = [c for found in find_changes(overlay).values() for c in found.changes]
+                    sets = find_changes(overlay)
+                    changes = [change for found in sets.values() for change in found.changes]
                     items = numbered(overlay, changes)
+                    items = uncrossed(paths, overlay, items, sets)
                     if items:
                         started = os.stat(overlay.folder).st_mtime
                         command = f"{overlay.about.get('command', '')} (interrupted)"

@@ -15,7 +15,7 @@ from peewee import PeeweeException, SqliteDatabase
 
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
-from ..paths import Paths, make_folder
+from ..paths import Paths, flush, make_folder
 from . import reserve
 from .models import OPENED, TABLES, ChatMessage, ChatSession, Question
 
@@ -33,8 +33,17 @@ def _add_chats_and_questions(database: SqliteDatabase) -> None:
     connection.execute("DROP INDEX IF EXISTS filerecord_last_approved_copy_path")
 
 
+def _add_whether_listed(database: SqliteDatabase) -> None:
+    connection: sqlite3.Connection = database.connection()  # type: ignore[no-untyped-call]
+    connection.execute("ALTER TABLE project ADD COLUMN is_listed INTEGER NOT NULL DEFAULT 1")
+
+
 # The first makes a new database as it is now; each later one changes that of the version before.
-MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [_create, _add_chats_and_questions]
+MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
+    _create,
+    _add_chats_and_questions,
+    _add_whether_listed,
+]
 
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # Without our tables it can be read, but not used.
@@ -52,6 +61,7 @@ class Store:
     def __init__(self, paths: Paths, *, patience: float = 10) -> None:
         self.notices: list[str] = []
         self.file = paths.database
+        self._unclaimed = paths.unclaimed
         self._patience = patience
         make_folder(paths.data)
         self.database = SqliteDatabase(
@@ -88,6 +98,11 @@ class Store:
         """From the log to the file, as far as nobody else uses it."""
         with self.errors_told():
             self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def make_durable(self) -> None:
+        """What was written so far, before the journal goes that could tell it again."""
+        with contextlib.suppress(FileNotFoundError):
+            flush(f"{self.file}-wal")
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -197,6 +212,8 @@ class Store:
                 self._migrate(MIGRATIONS[0], len(MIGRATIONS))
                 if any(self.file.parent.glob("ollmsandbox-broken-*")):
                     self._skip_used_ids()
+                if any(self.file.parent.glob("pending/*/map.json")):
+                    self._unclaimed.touch()
             return
         for number, migration in enumerate(MIGRATIONS[version:], version + 1):
             self._migrate(migration, number)

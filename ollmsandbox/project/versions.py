@@ -84,7 +84,10 @@ class Versions:
             return self._left_there(item)
         if item.state in (State.UNDONE, State.DISCARDED):
             return self._kept(run.id, f"new-{item.number}")
-        owner = records.waiting(self._manager, item.change.root).get(item.change.path)
+        if item.is_aside:
+            return self._kept(run.id, f"new-{item.number}")
+        waiting = records.waiting(self._manager, run.project, item.change.root)
+        owner = waiting.get(item.change.path)
         if owner is not None and owner.run_id != run.id:
             return Version(note=f"A later run changed it, too: {owner.run_id}.")
         layer, *_ = layers_of(self._manager.paths, run.project.path, item.change.root)

@@ -162,7 +162,7 @@ class Bench:
 
     def settle(self, mode: Mode, step: Step = nothing, *, many: int = MANY) -> Report:
         """As at the end of a run."""
-        (overlay,) = leftovers(self.person.paths.cache)
+        (overlay,) = leftovers(self.person.paths.cache, print)
         project, paths = str(self.person.project), self.person.paths
         recorder = Recorder(project, paths, mode=mode, command="the command", step=step, many=many)
         try:
@@ -238,6 +238,23 @@ def check_whole(found: Seen, old: Seen, new: Seen) -> None:
             assert entry in (old.get(path), new.get(path)), path
     for path in old.keys() & new.keys():
         assert path in found or _is_folder(old[path]) or _is_folder(new[path]), path
+
+
+def check_kill(
+    bench: Bench, number: int, *kills: int, is_killed: bool, old: Seen, wanted: Outcome
+) -> None:
+    """After that step: all is whole, and the next start finishes what was begun."""
+    told = f"killed after step {number}"
+    check_whole(look_at(bench.person.project), old, wanted.project)
+    is_begun = has_journal(bench.person) or not is_killed
+    finish(bench, *kills)
+    check_finished(bench.person)
+    found = bench.look()
+    if is_begun:
+        assert found == wanted, told
+    else:
+        # What a command wrote waits; what a person asked for has not begun, or is done.
+        assert found.project in (old, wanted.project), told
 
 
 def finish(bench: Bench, *kills: int) -> None:

@@ -15,16 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import make_person
-from killing import (
-    EVERY,
-    Bench,
-    check_finished,
-    check_whole,
-    finish,
-    has_journal,
-    killed_after,
-    look_at,
-)
+from killing import EVERY, Bench, check_kill, killed_after, look_at
 
 from ollmsandbox.project.exchange import Step
 from ollmsandbox.project.recorder import Mode, nothing
@@ -188,18 +179,9 @@ def test_a_kill_at_any_step(bench_for: Callable[[str, bool], Bench], place: str,
         bench.restore()
         operation.before(bench)
         is_killed = killed_after(number, lambda step: operation.act(bench, step))
-        told = f"killed after step {number}"
-        check_whole(look_at(bench.person.project), before, wanted.project)
-        is_begun = has_journal(bench.person) or not is_killed
-        finish(bench, 1 + number * 7 % 13, 1 + number * 5 % 31)
-        check_finished(bench.person)
-        found = bench.look()
-        if is_begun:
-            assert found == wanted, told
-        else:
-            # What a command wrote waits; what a person asked for has not begun, or is done.
-            assert found.project in (before, wanted.project), told
+        kills = (1 + number * 7 % 13, 1 + number * 5 % 31)
+        check_kill(bench, number, *kills, is_killed=is_killed, old=before, wanted=wanted)
         if not operation.on_pending:
             bench.undo()
-            assert look_at(bench.person.project) == untouched, told
+            assert look_at(bench.person.project) == untouched, f"killed after step {number}"
         number += every

@@ -12,16 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Person, make_person
-from killing import (
-    EVERY,
-    Bench,
-    check_finished,
-    check_whole,
-    finish,
-    has_journal,
-    killed_after,
-    look_at,
-)
+from killing import EVERY, Bench, check_kill, killed_after, look_at
 
 from ollmsandbox.project import bulk
 from ollmsandbox.project.change import Recorded, State
@@ -112,17 +103,10 @@ def test_a_kill_at_any_step(make: Callable[[str], Bench], case: str) -> None:
         is_killed = killed_after(number, lambda step: act(bench, step))
         told = f"killed after step {number}"
         seen = look_at(bench.person.project)
-        check_whole(seen, old, wanted.project)
         # They change places: nothing of ours is ever among them.
         assert not [path for path in seen if ".ollmsandbox-" in path], told
-        is_begun = has_journal(bench.person) or not is_killed
-        finish(bench, 1 + number * 7 % 29)
-        check_finished(bench.person)
-        found = bench.look()
-        if is_begun:
-            assert found == wanted, told
-        else:
-            assert found.project in (old, wanted.project), told
+        kill = 1 + number * 7 % 29
+        check_kill(bench, number, kill, is_killed=is_killed, old=old, wanted=wanted)
         bench.undo()
         assert look_at(bench.person.project) == untouched, told
         number += every

@@ -12,82 +12,20 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partialmethod
 from pathlib import Path
-from typing import Any
 
 import pytest
 from attack import IS_ROOT
 from cli_here import cli_here
 from conftest import Person, cli_argv
 from killing import look_at
-from ready_cli import Started
+from meanwhile import WAIT, kill, last_changes, run_while, running, states
 
-from ollmsandbox.project import settling
+from ollmsandbox.project import finding
 from ollmsandbox.project.store import Store
 from ollmsandbox.sandbox.overlay import clock_offset
-
-WAIT = """
-touch "$HOME/playground/ready"
-while [ ! -e "$HOME/playground/go" ]; do sleep 0.01; done
-"""
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def running(person: Person, command: str, *options: str) -> Iterator[Started]:
-    """A command that has said that it is ready, and waits."""
-    person.playground.mkdir(parents=True, exist_ok=True)
-    for name in ("ready", "go"):
-        (person.playground / name).unlink(missing_ok=True)
-    process = person.start("run", *options, "-c", command)
-    try:
-        until(lambda: (person.playground / "ready").exists() or process.poll() is not None)
-        assert process.poll() is None, process.communicate()
-        yield process
-        (person.playground / "go").touch()
-        process.wait(60)
-    finally:
-        process.end()
-
-
-def run_while(
-    person: Person, command: str, act: Callable[[], object], *options: str
-) -> dict[str, Any]:
-    with running(person, command + WAIT, "--json", *options) as process:
-        act()
-        (person.playground / "go").touch()
-        said, _ = process.communicate(timeout=60)
-    found: dict[str, Any] = json.loads(said)
-    return found
-
-
-def states(document: dict[str, Any]) -> dict[str, str]:
-    return {change["path"]: change["state"] for change in document["changes"]}
-
-
-def last_changes(person: Person) -> dict[str, Any]:
-    done = cli_here(person, "changes", "--json")
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def kill(person: Person, process: Started) -> None:
-    process.kill()
-    process.wait()
-    for file in person.paths.cache.glob("overlay-*/process"):
-        pid = file.read_text().split()[0]
-        until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))  # type: ignore[misc]
-
 
 # --- kill -9 ------------------------------------------------------------------------------------
 
@@ -219,7 +157,7 @@ def test_a_clock_that_is_set_back_meanwhile(
     file = person.project / "file"
     file.write_text("old")
     # As if the file had been changed by somebody after the clock was set back by an hour.
-    monkeypatch.setattr(settling, "clock_offset", lambda: clock_offset() - 3600 * 10**9)
+    monkeypatch.setattr(finding, "clock_offset", lambda: clock_offset() - 3600 * 10**9)
     assert person.run("echo theirs >file").exit_code == 0
     assert file.read_text() == "old"
     assert states(last_changes(person)) == {"file": "conflict"}

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +56,16 @@ def inside(person: Person) -> Person:
     return replace(person, project=project)
 
 
-def begin_anew(inside: Person) -> None:
+@contextmanager
+def swapped_at(step: int, inside: Person, what: str) -> Iterator[Counter]:
+    """Does it at that step of what is done meanwhile; afterwards all is as before."""
+    counter = Counter(step, swap(inside, what))
+    try:
+        yield counter
+    except OllmSandboxError as error:
+        assert "Put the folder back" in str(error)
+    swap_back(inside, what)
+    recover(inside.paths)
     shutil.rmtree(inside.project)
     shutil.rmtree(inside.paths.pending(str(inside.project)), ignore_errors=True)
     fill(inside.project / "outer" / "sub")
@@ -99,15 +109,9 @@ def test_replaced_by_a_link_while_the_command_runs(inside: Person, what: str, mo
 def test_replaced_by_a_link_at_every_step_of_the_copy_back(inside: Person, what: str) -> None:
     step, acted = FIRST_STEP, True
     while acted:
-        counter = Counter(step, swap(inside, what))
-        try:
+        with swapped_at(step, inside, what) as counter:
             settle(inside, ATTACK, step=counter)
-        except OllmSandboxError as error:
-            assert "Put the folder back" in str(error)
         acted = counter.steps > step
-        swap_back(inside, what)
-        recover(inside.paths)
-        begin_anew(inside)
         step += 2
     assert step > 10
 
@@ -175,15 +179,9 @@ def test_replaced_by_a_link_at_every_step_of_a_review(
     step, acted = FIRST_STEP, True
     while acted:
         run = settle(inside, ATTACK, Mode.AUTO if action == "undo" else Mode.REVIEW).run_id
-        counter = Counter(step, swap(inside, what))
-        try:
+        with swapped_at(step, inside, what) as counter:
             review(inside, action, run, step=counter)
-        except OllmSandboxError as error:
-            assert "Put the folder back" in str(error)
         acted = counter.steps > step
-        swap_back(inside, what)
-        recover(inside.paths)
-        begin_anew(inside)
         step += 2
 
 

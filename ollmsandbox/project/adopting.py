@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What waits in a pending layer and is on no record, since the database was lost: every command
+sees it, so a person has to be able to apply or discard it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+
+from ..paths import Paths
+from . import pending, records
+from .change import Change, Recorded
+from .changes import scan
+from .journal import Job, Task, project_lock
+from .manager import ProjectManager
+from .recorder import Mode
+from .tree import mend
+
+_COMMAND = "Changes that were found again"
+
+
+def adopt(manager: ProjectManager) -> list[str]:
+    """The projects of which something is found; it waits as if a run had made it. Where something
+    is on record, all is, unless the database has just begun."""
+    paths = manager.paths
+    is_new = paths.unclaimed.exists()
+    found = []
+    for project, roots in _layers(paths):
+        if not os.path.isdir(project):
+            continue  # on a disk that is not there now, perhaps
+        with project_lock(paths, project):
+            if _adopt(manager, project, roots, is_new=is_new):
+                found.append(project)
+    if is_new:
+        paths.unclaimed.unlink(missing_ok=True)
+    return found
+
+
+def _layers(paths: Paths) -> list[tuple[str, list[str]]]:
+    """By project: its roots that have one."""
+    found = []
+    for file in sorted((paths.data / "pending").glob("*/map.json")):
+        try:
+            known: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            continue
+        folder = file.parent
+        roots = [root for name, root in known.items() if not pending.is_empty(f"{folder}/{name}")]
+        project = [root for root in known.values() if paths.pending(root) == folder]
+        if roots and project:
+            found.append((project[0], roots))
+    return found
+
+
+def _adopt(manager: ProjectManager, path: str, roots: Sequence[str], *, is_new: bool) -> bool:
+    known = manager.find_project(path)
+    changes: list[tuple[Change, int]] = []
+    for root in roots:
+        covered = records.waiting(manager, known, root) if known else {}
+        if (covered and not is_new) or not os.path.isdir(root):
+            continue
+        layer = pending.layer_for(manager.paths.pending(path), root)
+        if pending.is_empty(layer):
+            continue
+        mend(layer)
+        for change in scan(layer, [root], root).changes:
+            if change.path not in covered:
+                changes.append((change, _made_at(layer, change.path)))
+    if not changes:
+        return False
+    now = time.time()
+    job = Job(
+        task=Task.APPLY,
+        run_id=f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}",
+        project=path,
+        mode=Mode.REVIEW.value,
+        command=_COMMAND,
+        started=now,
+        items=tuple(Recorded(n, change, began=at) for n, (change, at) in enumerate(changes)),
+        sources={},
+    )
+    with manager.store.transaction():
+        project = records.begin_run(manager, job)
+        records.end_run(manager, project, job, job.items, alone=True)
+    return True
+
+
+def _made_at(layer: str, path: str) -> int:
+    """When the command did it: what changed on disk since is somebody else's. Of what is deleted
+    with the folder around it, when that was."""
+    while path:
+        try:
+            found = os.lstat(f"{layer}/{path}")
+        except OSError:
+            path = os.path.dirname(path)
+        else:
+            # A command may have set the first, but cannot be later than the second.
+            return min(found.st_mtime_ns, found.st_ctime_ns)
+    return 0

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two runs at once. What came into the pending layer while a command ran, the command has not seen:
+it stays there, and what the command did to the same files is kept beside it, as a conflict."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..paths import make_folder
+from . import pending
+from .change import ASIDE, Change, ChangeSet, Kind, Recorded, State, Type
+from .changes import is_too_deep, scan
+from .exchange import Spot, Step
+from .layers import FOLDER, OPAQUE, folders_in, is_opaque, is_whiteout, same_bytes
+from .tree import Tree, modes_of
+
+NOTE = "Another command changed it at the same time, and that version waits."
+# Of a layer that the command did not have below it, all is new.
+NEVER_SEEN = -1
+
+
+def uncrossed(
+    upper: str,
+    layer: str,
+    root: str,
+    items: Sequence[Recorded],
+    unseen: Mapping[str, bool],
+    idle: Collection[str] | None,
+) -> list[Recorded]:
+    """The changes of a run to one root, those that cross what is `unseen` as conflicts. What is
+    only touched, or `idle` in another way, is taken out of the upper folder: it is no reason to
+    replace anything. If that is None, a part may be merged already, and is not looked at."""
+    if not unseen:
+        return list(items)
+    crossing = _Crossing(upper, layer, unseen, resumed=idle is None)
+    try:
+        crossing.open_folders(items)
+        crossed = crossing.find(items)
+    finally:
+        crossing.close()
+    found = scan(upper, [root], root) if crossed or idle is None else ChangeSet()
+    if idle is None:
+        # As it is on disk, and no change: what is one takes an earlier change back.
+        idle = set(found.idle) - {item.change.path for item in items}
+    on_disk = {change.path: change for change in found.changes}
+    kept: list[Recorded] = []
+    needless = set(idle)
+    for item in items:
+        if item.change.path not in crossed:
+            kept.append(item)
+        elif change := _to_choose(item.change, on_disk):
+            kept.append(item._replace(change=change, state=State.CONFLICT, note=NOTE, after=ASIDE))
+        else:
+            needless.add(item.change.path)
+    _take_out(upper, needless, {item.change.path for item in kept})
+    return kept
+
+
+def _to_choose(change: Change, on_disk: Mapping[str, Change]) -> Change | None:
+    """Against the disk; None if it is there already."""
+    found = on_disk.get(change.path)
+    return change if found is None and change.kind is Kind.DELETED else found
+
+
+def put_aside(upper: str, items: Sequence[Recorded], versions: Path, step: Step) -> None:
+    """The command's versions of what is in conflict, out of the upper folder to the versions of the
+    run, where those are that were discarded. A second time it finds what is done."""
+    aside = [item for item in items if item.is_aside]
+    if not aside:
+        return
+    folder = os.open(make_folder(versions), FOLDER)
+    tree = Tree(upper, modes_of(upper))
+    try:
+        # What is in a folder goes before it.
+        for item in sorted(aside, key=lambda item: item.change.path, reverse=True):
+            spot = _spot(tree, item.change.path)
+            found = spot.look() if spot else None
+            if spot is None or found is None:
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                _remove_empty(spot)
+            elif is_whiteout(found):
+                os.unlink(spot.name, dir_fd=spot.around)
+            else:
+                pending.take(spot, Spot(folder, f"new-{item.number}"))
+            step()
+        others = {item.change.path for item in items if not item.is_aside}
+        _remove_ways(tree, {item.change.path for item in aside}, others)
+    finally:
+        tree.close()
+        os.close(folder)
+
+
+def _remove_ways(tree: Tree, paths: set[str], needed: set[str]) -> None:
+    """Folders that only led to what is gone: the layer may have something else at their names."""
+    around = {above for path in paths for above in _above(path)} - needed
+    for path in sorted(around, reverse=True):
+        spot = _spot(tree, path)
+        if spot is not None:
+            _remove_empty(spot)
+
+
+def _remove_empty(spot: Spot) -> None:
+    with contextlib.suppress(OSError):  # something in it stays
+        os.rmdir(spot.name, dir_fd=spot.around)
+
+
+class _Crossing:
+    def __init__(
+        self, upper: str, layer: str, unseen: Mapping[str, bool], *, resumed: bool
+    ) -> None:
+        self._upper = Tree(upper, modes_of(upper))
+        self._layer = Tree(layer, modes_of(layer))
+        self._unseen = unseen
+        self._resumed = resumed
+        # Folders with something new in them.
+        self._stirred = {
+            above for path, is_gone in unseen.items() if not is_gone for above in _above(path)
+        }
+
+    def close(self) -> None:
+        self._upper.close()
+        self._layer.close()
+
+    def open_folders(self, items: Sequence[Recorded]) -> None:
+        """Where a folder was made anew, hide by name what the command saw, and nothing else."""
+        marked = [path for path in self._marked() if path in self._stirred]
+        if not marked:
+            return
+        for item in items:
+            change = item.change
+            if change.kind is not Kind.DELETED or self._meets(change):
+                continue
+            if any(above in marked for above in _above(change.path)):
+                spot = _spot(self._upper, change.path)
+                if spot is not None and spot.look() is None:
+                    os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.around)
+        # Last, so that a second time finds all that is not done.
+        for path in marked:
+            os.removexattr(self._upper.folder(path), OPAQUE)
+
+    def _marked(self) -> Iterator[str]:
+        for path, around in _folders(self._upper):
+            if is_opaque(around):
+                yield path
+
+    def find(self, items: Sequence[Recorded]) -> set[str]:
+        crossed = {item.change.path for item in items if self._is_crossed(item.change)}
+        # What cannot go, or become something else, keeps all that is in it.
+        whole = {
+            item.change.path
+            for item in items
+            if item.change.path in crossed and _leaves_no_folder(item.change)
+        }
+        return crossed | {
+            item.change.path
+            for item in items
+            if any(above in whole for above in _above(item.change.path))
+        }
+
+    def _is_crossed(self, change: Change) -> bool:
+        if self._resumed:
+            spot = _spot(self._upper, change.path)
+            if spot is None or spot.look() is None:
+                return False
+        return self._meets(change)
+
+    def _meets(self, change: Change) -> bool:
+        path, is_gone = change.path, change.kind is Kind.DELETED
+        if path in self._unseen:
+            return not (self._unseen[path] if is_gone else self._is_same(change))
+        for above in _above(path):
+            if above in self._unseen:
+                return not (is_gone and self._unseen[above])
+        return path in self._stirred and _leaves_no_folder(change)
+
+    def _is_same(self, change: Change) -> bool:
+        if change.type is Type.FOLDER:
+            return False
+        one, other = _spot(self._upper, change.path), _spot(self._layer, change.path)
+        found = one.look() if one else None
+        there = other.look() if other else None
+        if one is None or other is None or found is None or there is None:
+            return False
+        if found.st_mode != there.st_mode or found.st_size != there.st_size:
+            return False
+        if stat.S_ISLNK(found.st_mode):
+            words = {os.readlink(spot.name, dir_fd=spot.around) for spot in (one, other)}
+            return len(words) == 1
+        return same_bytes(one.name, one.around, other.name, other.around)
+
+
+def came_since(layer: str, began: int) -> dict[str, bool]:
+    """What has come into the layer, but folders; and whether it is a deletion."""
+    found: dict[str, bool] = {}
+    if pending.is_empty(layer):
+        return found
+    tree = Tree(layer, modes_of(layer))
+    try:
+        for path, around in _folders(tree):
+            with os.scandir(around) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        continue
+                    there = entry.stat(follow_symlinks=False)
+                    if there.st_ctime_ns > began:
+                        inner = f"{path}/{entry.name}" if path else entry.name
+                        found[inner] = is_whiteout(there)
+    finally:
+        tree.close()
+    return found
+
+
+def _folders(tree: Tree) -> Iterator[tuple[str, int]]:
+    """All of a layer's folders, open as long as they are looked at."""
+    waiting = [""]
+    while waiting:
+        path = waiting.pop()
+        if is_too_deep(path):
+            continue
+        tree.unlock(path)
+        around = tree.folder(path)
+        yield path, around
+        around = tree.folder(path)
+        waiting += (f"{path}/{name}" if path else name for name in folders_in(around))
+
+
+def _take_out(upper: str, paths: set[str], needed: set[str]) -> None:
+    tree = Tree(upper, modes_of(upper))
+    try:
+        for path in sorted(paths, reverse=True):
+            # What is in a folder that was made anew is all that there is of that.
+            if any(_is_marked(tree, above) for above in _above(path)):
+                continue
+            spot = _spot(tree, path)
+            found = spot.look() if spot else None
+            if spot is None or found is None:
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                _remove_empty(spot)
+            else:
+                os.unlink(spot.name, dir_fd=spot.around)
+        _remove_ways(tree, paths, needed)
+    finally:
+        tree.close()
+
+
+def _is_marked(tree: Tree, path: str) -> bool:
+    try:
+        return is_opaque(tree.folder(path))
+    except OSError:
+        return False
+
+
+def _spot(tree: Tree, path: str) -> Spot | None:
+    """Where we may write. None if there is no folder around it."""
+    around = os.path.dirname(path)
+    try:
+        if os.fstat(tree.folder(around)).st_mode & 0o700 != 0o700:
+            tree.unlock(around)
+        return Spot(*tree.split(path))
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise
+
+
+def _above(path: str) -> Iterator[str]:
+    while path := os.path.dirname(path):
+        yield path
+
+
+def _leaves_no_folder(change: Change) -> bool:
+    return change.kind is Kind.DELETED or change.type is not Type.FOLDER

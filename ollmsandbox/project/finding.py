@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run changed, as it goes into the journal: in order, and with what another run did to the
+same files meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from .. import N_
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..sandbox.overlay import Overlay, clock_offset
+from . import pending, records
+from .change import Change, ChangeSet, Kind, Recorded, Type
+from .changes import scan
+from .crossing import NEVER_SEEN, came_since
+from .crossing import uncrossed as uncrossed_in
+from .journal import Job
+from .layers import is_copied_up
+from .manager import ProjectManager
+from .models import Project
+from .tree import mend
+
+# A clock that is set back by less is taken for a measuring error.
+_JITTER = 1_000_000
+_SLACK = 1_000_000_000
+
+
+def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
+    found = {}
+    for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
+        if not os.path.isdir(root.path):
+            raise OllmSandboxError(
+                N_("{root} is gone; what the command wrote to it is kept in {folder}."),
+                N_("Put the folder back and run any command in it."),
+                root=root.path,
+                folder=overlay.upper(name),
+            )
+        # Folders may still be open that were looked into when somebody was killed.
+        mend(overlay.upper(name))
+        # What waited when the run began may have been applied since.
+        waits = root.pending and os.path.isdir(root.pending)
+        lowers = [root.pending, root.path] if waits else [root.path]
+        found[name] = scan(overlay.upper(name), lowers, root.path)
+    return found
+
+
+def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
+    began = _began(overlay)
+    return [
+        Recorded(number, change, began=began[change.root])
+        for number, change in enumerate(_with_what_is_missed(overlay, began, changes))
+    ]
+
+
+def uncrossed(
+    paths: Paths, overlay: Overlay, items: Sequence[Recorded], sets: Mapping[str, ChangeSet]
+) -> list[Recorded]:
+    """Those that another run did not cross, and the others as conflicts."""
+    folder = paths.pending(overlay.roots[0].path)
+    if not folder.is_dir():
+        return list(items)
+    back = _set_back(overlay)
+    found: list[Recorded] = []
+    for (name, of_root), root in zip(sets.items(), overlay.roots, strict=True):
+        layer = pending.layer_for(folder, root.path)
+        found += uncrossed_in(
+            overlay.upper(name),
+            layer,
+            root.path,
+            [item for item in items if item.change.root == root.path],
+            came_since(layer, overlay.began_below(name) - back if root.pending else NEVER_SEEN),
+            (*of_root.idle, *(skipped.path for skipped in of_root.skipped)),
+        )
+    return [item._replace(number=number) for number, item in enumerate(found)]
+
+
+def uncrossed_again(
+    manager: ProjectManager, project: Project, overlay: Overlay, job: Job, since: int
+) -> tuple[list[Recorded], set[tuple[str, str]]]:
+    """After a kill, from which time on others may have put something into the layers: the same; and
+    by root and path what is theirs now."""
+    items: list[Recorded] = []
+    theirs: set[tuple[str, str]] = set()
+    for name, root in overlay.overlay_map.items():
+        later = {
+            path
+            for path, one in records.waiting(manager, project, root).items()
+            if one.ended_at * 1e9 > since
+        }
+        layer = job.sources[root]
+        # What we merged ourselves came since, too.
+        came = came_since(layer, since) if later else {}
+        unseen = {path: is_gone for path, is_gone in came.items() if path in later}
+        here = [item for item in job.items if item.change.root == root]
+        items += uncrossed_in(overlay.upper(name), layer, root, here, unseen, None)
+        theirs |= {(root, path) for path in unseen}
+    return items, theirs
+
+
+def _began(overlay: Overlay) -> dict[str, int]:
+    """By root."""
+    back = _set_back(overlay)
+    return {path: overlay.began[name] - back for name, path in overlay.overlay_map.items()}
+
+
+def _set_back(overlay: Overlay) -> int:
+    """How far the clock was, so that files changed since may bear a time before the beginning."""
+    set_back = overlay.clock - clock_offset()
+    return set_back + _SLACK if set_back > _JITTER else 0
+
+
+def _with_what_is_missed(
+    overlay: Overlay, began: Mapping[str, int], changes: Sequence[Change]
+) -> Iterator[Change]:
+    """A file that somebody deleted while the command changed it looks as if the command had made
+    it. But it was copied up, and the folder around it on disk has changed since."""
+    uppers = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
+    touched: dict[str, bool] = {}
+    for change in changes:
+        if change.kind is Kind.ADDED and change.type is Type.FILE:
+            around = os.path.dirname(f"{change.root}/{change.path}")
+            if around not in touched:
+                touched[around] = _changed_since(around, began[change.root])
+            if touched[around] and is_copied_up(f"{uppers[change.root]}/{change.path}"):
+                yield change._replace(kind=Kind.MODIFIED, old_type=Type.FILE, old_mode=change.mode)
+                continue
+        yield change
+
+
+def _changed_since(folder: str, began: int) -> bool:
+    try:
+        return os.lstat(folder).st_ctime_ns > began
+    except OSError:
+        return False

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What happens between a kill and the next start: a run that was at work ends, and somebody goes on
+editing. What is finished then takes nothing of theirs for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from conftest import Person
+from copy_back import FIRST_STEP, review, settle
+from killing import EVERY, Bench, check_finished, finish, killed_after
+
+from ollmsandbox.project import handmade
+from ollmsandbox.project.apply import State
+from ollmsandbox.project.exchange import Step
+from ollmsandbox.project.present import find_in_layers, layers_of, read_seen
+from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.versions import Versions
+
+BOTH = {"a": b"first\n", "f": b"first\n"}
+
+
+@pytest.fixture
+def bench(person: Person) -> Bench:
+    for name in BOTH:
+        (person.project / name).write_text("old\n")
+    return Bench(person)
+
+
+def rows(person: Person, run_id: str) -> dict[str, tuple[State, bytes]]:
+    """What became of each file, and the version that the run made of it."""
+    with closing(Review(person.paths)) as found:
+        run = found.manager.run(run_id)
+        versions = Versions(found.manager)
+        return {
+            item.change.path: (item.state, versions.after(run, item).read())
+            for item in read_changes(found.manager, run)
+        }
+
+
+def doing(person: Person, verb: str, run_id: str, step: Step) -> None:
+    review(person, verb, run_id, step=step)
+
+
+def write(person: Person, name: str, text: bytes) -> str:
+    """As a command does that was at work all the time."""
+    file = f"{person.project}/{name}"
+    report = handmade.write_file(person.paths, str(person.project), file, text, how=Mode.REVIEW)
+    return report.run_id
+
+
+def on_disk(person: Person, name: str) -> bytes:
+    return (person.project / name).read_bytes()
+
+
+def kills() -> Iterator[int]:
+    """After which steps; not all of them each time."""
+    number = 1 + (1 if EVERY else 4) * FIRST_STEP
+    while True:
+        yield number
+        number += EVERY or 8
+
+
+def test_a_later_run_that_waits_is_not_swallowed_by_what_is_taken(bench: Bench) -> None:
+    person = bench.person
+    first = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
+    bench.save()
+    for number in kills():
+        bench.restore()
+        if not killed_after(number, lambda step: doing(person, "apply", first, step)):
+            break
+        second = write(person, "f", b"first\nsecond\n")
+        finish(bench)
+        check_finished(person)
+        found = rows(person, second)
+        assert found == {"f": (State.PENDING, b"first\nsecond\n")}, number
+        # Nobody said yes to the second.
+        state, _ = rows(person, first)["f"]
+        assert on_disk(person, "f") == (b"first\n" if state is State.APPLIED else b"old\n")
+        assert rows(person, first)["a"][0] in (State.APPLIED, State.PENDING)
+
+
+def test_a_later_run_that_waits_is_not_swallowed_by_what_is_applied(bench: Bench) -> None:
+    person = bench.person
+    settle(person, "echo waits >waiting", Mode.REVIEW)
+    bench.leave("echo first >a; echo first >f")
+    [left] = person.paths.cache.glob("overlay-*")
+    first = left.name.removeprefix("overlay-")
+    bench.save()
+
+    def apply(step: Step) -> None:
+        bench.settle(Mode.AUTO, step)
+
+    for number in kills():
+        bench.restore()
+        if not killed_after(number, apply):
+            break
+        seen = find_in_layers(
+            layers_of(person.paths, str(person.project), str(person.project)), "f"
+        )
+        was_seen = seen is not None and read_seen(seen) == b"first\n"
+        second = write(person, "f", b"second\n")
+        finish(bench)
+        check_finished(person)
+        made = rows(person, second)["f"]
+        assert made == (State.PENDING, b"second\n"), number
+        state, version = rows(person, first)["f"]
+        assert on_disk(person, "f") == (b"first\n" if state is State.APPLIED else b"old\n"), number
+        # Who wrote the second had the first to begin with, or it is kept.
+        assert was_seen or (state, version) == (State.CONFLICT, b"first\n"), number
+
+
+@pytest.mark.parametrize("action", ["apply", "undo", "redo"])
+def test_what_somebody_wrote_since_is_not_taken_for_ours(bench: Bench, action: str) -> None:
+    person = bench.person
+    run = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
+    verbs = {"apply": ["apply"], "undo": ["apply", "undo"], "redo": ["apply", "undo", "apply"]}
+    *before, last = verbs[action]
+    bench.save()
+    for number in kills():
+        bench.restore()
+        for verb in before:
+            review(person, verb, run)
+        if not killed_after(number, lambda step: doing(person, last, run, step)):
+            break
+        with open(person.project / "f", "ab") as file:
+            file.write(b"mine\n")
+        mine = on_disk(person, "f")
+        finish(bench)
+        assert on_disk(person, "f") == mine, number
+        # Neither one way nor the other is it replaced without a question.
+        for verb in ("undo", "apply", "undo"):
+            review(person, verb, run)
+            assert on_disk(person, "f") == mine, (number, verb)

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two runs at once in one project, of which one waits for the person: neither takes the place of
+what the other one did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_here import cli_here
+from conftest import Person
+from copy_back import FIRST_STEP
+from killing import EVERY, Bench, check_finished, finish, killed_after, look_at
+from meanwhile import run_while, states
+
+from ollmsandbox.project.apply import State
+from ollmsandbox.project.exchange import Step
+from ollmsandbox.project.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.review import Review
+from ollmsandbox.project.versions import Versions
+
+REVIEW = ("--apply", "review")
+
+
+def review(person: Person, command: str) -> dict[str, Any]:
+    done = person.cli("run", "--json", *REVIEW, "-c", command)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def both(
+    person: Person, first: str, second: str, *options: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`second` is at work before the first begins, and ends after it."""
+    firsts: list[dict[str, Any]] = []
+    document = run_while(
+        person, second, lambda: firsts.append(review(person, first)), *(options or REVIEW)
+    )
+    assert not document["errors"], document
+    return firsts[0], document
+
+
+def seen_by_next(person: Person, command: str) -> str:
+    return person.cli("run", "--apply", "never", "--quiet", "-c", command).stdout
+
+
+def text(person: Person, name: str) -> str:
+    return (person.project / name).read_text()
+
+
+def fill(folder: Path) -> None:
+    (folder / "folder").mkdir(parents=True)
+    for name in ("file", "folder/leaf", "folder/other"):
+        (folder / name).write_text("old\n")
+
+
+@pytest.fixture
+def crossed(person: Person) -> tuple[Person, str, str]:
+    fill(person.project)
+    first, second = both(person, "echo first >file", "echo second >file; echo new >new")
+    assert states(first) == {"file": "pending"}
+    assert states(second) == {"file": "conflict", "new": "pending"}
+    return person, first["run_id"], second["run_id"]
+
+
+def test_of_two_that_change_a_file_both_are_seen_and_both_can_be_discarded(
+    crossed: tuple[Person, str, str],
+) -> None:
+    person, first, second = crossed
+    assert "+first" in cli_here(person, "changes", first, "--diff").stdout
+    assert "+second" in cli_here(person, "changes", second, "--diff").stdout
+    assert seen_by_next(person, "cat file new") == "first\nnew\n"
+    assert text(person, "file") == "old\n"
+    for run in (second, first):
+        assert cli_here(person, "discard", run).returncode == 0
+    assert seen_by_next(person, "cat file") == "old\n"
+
+
+def test_of_two_that_change_a_file_the_first_can_be_chosen(
+    crossed: tuple[Person, str, str],
+) -> None:
+    person, first, second = crossed
+    done = cli_here(person, "apply", "--all")
+    # The conflict is told.
+    assert done.returncode == 1
+    assert second in done.stdout
+    assert (text(person, "file"), text(person, "new")) == ("first\n", "new\n")
+    assert cli_here(person, "discard", second, "file").returncode == 0
+    assert text(person, "file") == "first\n"
+    assert cli_here(person, "changes", "--all").stdout == "Nothing waits for you.\n"
+    # Even now.
+    assert cli_here(person, "apply", second, "file").returncode == 0
+    assert text(person, "file") == "second\n"
+    assert cli_here(person, "undo", second, "file").returncode == 0
+    assert cli_here(person, "undo", first, "file").returncode == 0
+    assert text(person, "file") == "old\n"
+
+
+def test_of_two_that_change_a_file_the_second_can_be_chosen(
+    crossed: tuple[Person, str, str],
+) -> None:
+    person, first, second = crossed
+    assert cli_here(person, "apply", second, "file").returncode == 0
+    assert text(person, "file") == "second\n"
+    assert seen_by_next(person, "cat file") == "second\n"
+    assert cli_here(person, "apply", "--all").returncode == 0
+    assert text(person, "file") == "second\n"
+    # The first is kept all the same.
+    assert cli_here(person, "apply", first, "file").returncode == 0
+    assert text(person, "file") == "first\n"
+
+
+def test_one_that_is_applied_at_once_leaves_what_waits(person: Person) -> None:
+    fill(person.project)
+    first, second = both(
+        person, "echo first >file", "echo second >file; echo new >new", "--apply", "auto"
+    )
+    assert states(second) == {"file": "conflict", "new": "applied"}
+    assert (text(person, "file"), text(person, "new")) == ("old\n", "new\n")
+    assert cli_here(person, "apply", first["run_id"]).returncode == 0
+    assert text(person, "file") == "first\n"
+    assert cli_here(person, "apply", second["run_id"], "file").returncode == 0
+    assert text(person, "file") == "second\n"
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What two commands do at once; which paths the second is then in conflict for; and what is in
+    the project if one of them is chosen: what a file says, None for nothing."""
+
+    first: str
+    second: str
+    conflicts: frozenset[str]
+    with_first: dict[str, str | None]
+    with_second: dict[str, str | None]
+
+
+ALL = {"folder", "folder/leaf", "folder/other"}
+
+
+def crossing(
+    first: str,
+    second: str,
+    conflicts: set[str],
+    with_first: dict[str, str | None],
+    with_second: dict[str, str | None] | None = None,
+) -> Crossing:
+    return Crossing(first, second, frozenset(conflicts), with_first, with_second or with_first)
+
+
+CROSSINGS = {
+    "both make the same": crossing("echo same >made", "echo same >made", set(), {"made": "same"}),
+    "both delete": crossing("rm folder/leaf", "rm -r folder", set(), {"folder": None}),
+    "a file that the other deletes": crossing(
+        "echo first >file", "rm file", {"file"}, {"file": "first"}, {"file": None}
+    ),
+    "a deletion of what the other changes": crossing(
+        "rm file", "echo second >file", {"file"}, {"file": None}, {"file": "second"}
+    ),
+    "a new file in a folder that the other deletes": crossing(
+        "echo first >folder/new",
+        "rm -r folder",
+        ALL,
+        {"folder/new": "first", "folder/leaf": "old"},
+        {"folder/leaf": None, "folder/other": None},
+    ),
+    "a new file in a folder that the other makes anew": crossing(
+        "echo first >folder/new",
+        "rm -r folder; mkdir folder; echo second >folder/leaf",
+        set(),
+        {"folder/new": "first", "folder/leaf": "second", "folder/other": None},
+    ),
+    "a file changed in a folder that the other makes anew": crossing(
+        "echo first >folder/leaf",
+        "rm -r folder; mkdir folder; echo second >folder/leaf",
+        {"folder/leaf"},
+        {"folder/leaf": "first", "folder/other": None},
+        {"folder/leaf": "second", "folder/other": None},
+    ),
+    "a new file in a folder that the other makes a file of": crossing(
+        "echo first >folder/new",
+        "rm -r folder; echo second >folder",
+        ALL,
+        {"folder/new": "first", "folder/leaf": "old"},
+        {"folder": "second"},
+    ),
+    "a file of a folder that the other writes in": crossing(
+        "rm -r folder; echo first >folder",
+        "echo second >folder/leaf; echo second >folder/deep; mkfifo folder/pipe",
+        {"folder/leaf", "folder/deep"},
+        {"folder": "first"},
+        {"folder/leaf": "second", "folder/deep": "second"},
+    ),
+    "a file where the other makes a folder": crossing(
+        "echo first >made",
+        "mkdir -p made/deep; echo second >made/deep/leaf; ln -s deep/leaf made/link",
+        {"made", "made/deep", "made/deep/leaf", "made/link"},
+        {"made": "first"},
+        {"made/deep/leaf": "second", "made/link": "second"},
+    ),
+    "a link where the other makes a file": crossing(
+        "ln -s file made", "echo second >made", {"made"}, {"made": "old"}, {"made": "second"}
+    ),
+    "a folder that both make": crossing(
+        "mkdir made; echo first >made/first; echo first >made/both",
+        "mkdir made; echo second >made/second; echo second >made/both",
+        {"made/both"},
+        {"made/first": "first", "made/second": "second", "made/both": "first"},
+        {"made/second": "second", "made/both": "second"},
+    ),
+    "a folder that both close": crossing(
+        "mkdir made; echo first >made/both; chmod 500 made",
+        "mkdir made; echo second >made/both; chmod 500 made",
+        {"made/both"},
+        {"made/both": "first"},
+        {"made/both": "second"},
+    ),
+    "only touched": crossing(
+        "echo first >file; rm folder/leaf",
+        "touch file folder/leaf; chmod 700 folder",
+        set(),
+        {"file": "first", "folder/leaf": None},
+    ),
+}
+
+
+def everywhere(commands: Iterable[str]) -> str:
+    """Each in a folder of its own."""
+    return "\n".join(f"(cd {number}; {command})" for number, command in enumerate(commands))
+
+
+def look_for(person: Person, expected: Iterable[dict[str, str | None]]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for number, files in enumerate(expected):
+        for name in files:
+            place = person.project / str(number) / name
+            found[f"{number}/{name}"] = place.read_text().strip() if place.exists() else None
+    return found
+
+
+def in_each(expected: Iterable[dict[str, str | None]]) -> dict[str, str | None]:
+    return {
+        f"{number}/{name}": words
+        for number, files in enumerate(expected)
+        for name, words in files.items()
+    }
+
+
+@pytest.mark.parametrize("taken", ["the first", "the second"])
+@pytest.mark.parametrize("waits", ["nothing waits", "something waits"])
+def test_nothing_of_either_is_lost(person: Person, waits: str, taken: str) -> None:
+    cases = list(CROSSINGS.values())
+    for number in range(len(cases)):
+        fill(person.project / str(number))
+    if waits == "something waits":
+        review(person, everywhere("echo waits >waiting" for _ in cases))
+    one, other = both(
+        person,
+        everywhere(case.first for case in cases),
+        everywhere(case.second for case in cases),
+    )
+    expected = {f"{n}/{path}" for n, case in enumerate(cases) for path in case.conflicts}
+    conflicts = {path for path, state in states(other).items() if state == "conflict"}
+    # What the first put into a folder that the second deletes, it may have seen in the end.
+    assert {path for path in conflicts if not path.endswith("folder/new")} == expected
+    assert set(states(one).values()) == {"pending"}
+    shown = cli_here(person, "changes", other["run_id"], "--diff").stdout
+    assert shown.count("+second") == "\n".join(case.second for case in cases).count("second >")
+    if taken == "the first":
+        assert cli_here(person, "apply", "--all").returncode == 1
+        files = [case.with_first for case in cases]
+    else:
+        chosen = cli_here(person, "apply", other["run_id"], *sorted(expected))
+        assert chosen.returncode == 0, chosen.stdout
+        # Where a file of the first would take the place of a folder, it still waits.
+        cli_here(person, "apply", "--all")
+        files = [case.with_second for case in cases]
+    assert look_for(person, files) == in_each(files)
+
+
+def test_a_kill_at_any_step(person: Person) -> None:
+    fill(person.project)
+    bench = Bench(person)
+    bench.leave("rm -r folder; mkdir folder; echo second >folder/leaf; echo second >file")
+    [left] = person.paths.cache.glob("overlay-*")
+    run_id = left.name.removeprefix("overlay-")
+    first = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    person.run("echo first >folder/leaf; echo first >folder/new; echo first >file", keeper=first)
+    bench.save()
+
+    def look() -> tuple[object, ...]:
+        with closing(Review(person.paths)) as work:
+            run = work.manager.run(run_id)
+            versions = Versions(work.manager)
+            rows = sorted(
+                (item.change.path, item.state, versions.after(run, item).read())
+                for item in read_changes(work.manager, run)
+            )
+        return rows, look_at(person.project), look_at(person.paths.data / "pending")
+
+    def settle(step: Step) -> None:
+        bench.settle(Mode.REVIEW, step)
+
+    settle(nothing)
+    expected = look()
+    assert expected[0] == [
+        ("file", State.CONFLICT, b"second\n"),
+        ("folder/leaf", State.CONFLICT, b"second\n"),
+        ("folder/other", State.PENDING, b""),
+    ]
+    number = 1 + 6 * FIRST_STEP
+    while True:
+        bench.restore()
+        if not killed_after(number, settle):
+            break
+        finish(bench)
+        assert look() == expected, number
+        check_finished(person)
+        number += EVERY or 12

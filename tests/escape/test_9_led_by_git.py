@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of the project that the config of git leads to: git runs them, whatever the person asked
+for. They wait for a yes, as the hooks in their usual place do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import Person
+from copy_back import review, settle
+
+from ollmsandbox.project.change import Flag, State, Type
+from ollmsandbox.project.led import Led
+
+HOOK = "tools/hooks/pre-commit"
+
+
+def git(person: Person, *words: str, folder: Path | None = None) -> None:
+    said = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+    subprocess.run(
+        ["git", *said, *words],
+        cwd=folder or person.project,
+        env=person.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+
+
+def write(file: Path, words: str = "#!/bin/sh\n") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(words)
+    file.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(person: Person) -> Path:
+    git(person, "init", "-q")
+    write(person.project / HOOK)
+    write(person.project / "tools" / "build")
+    return person.project
+
+
+def held(person: Person, command: str) -> set[str]:
+    report = settle(person, command)
+    assert not report.errors
+    for item in report.changes:
+        assert (item.state is State.PENDING) == item.is_held, item
+        is_marked = Flag.LATER in item.change.flags or item.change.type is Type.FOLDER
+        assert is_marked or not item.is_held, item
+    return {item.change.path for item in report.changes if item.is_held}
+
+
+def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    mark = person.home / "planted"
+    attack = f"echo 'touch {mark}' >>{HOOK}; echo x >>tools/build; echo x >new; touch tools/x"
+    report = settle(person, attack)
+    found = {item.change.path: item.state for item in report.changes}
+    assert found.pop(HOOK) is State.PENDING
+    assert set(found.values()) == {State.APPLIED}
+    git(person, "commit", "--allow-empty", "-m", "x")
+    assert not mark.exists()
+    # Once the person says so, it is as they said.
+    review(person, "apply", report.run_id, HOOK)
+    git(person, "commit", "--allow-empty", "-m", "x")
+    assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[core]\n\thooksPath = tools/hooks\n",
+        "[core] hookspath=tools/hooks",
+        '[Core]\n  HOOKSPATH = "tools/hooks" ; here\n',
+        '[core]\n# none\nbare = false\n[x "y]"]\na = b\n[core]\nhooksPath = tools/ho\\\noks # or\n',
+        "[core]\nhooksPath = ./tools/../tools/hooks/\n",
+        "[core]\nhooksPath = PROJECT/tools/hooks\n",
+        "[core]\nhooksPath = Tools/Hooks\n",
+        "[core]\nhooksPath = linked\n",
+        '[include]\npath = ../tools/settings\n[include]\npath = "../more"\n',
+        '[includeIf "gitdir:~/"]\npath = PROJECT/more\n',
+        '[filter "x"]\nclean = sh tools/hooks/pre-commit %f\n',
+        '[diff "x"]\ntextconv = ./tools/hooks/pre-commit\n',
+        "[core]\nfsmonitor = tools/hooks/pre-commit --now\n",
+    ],
+)
+def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> None:
+    (checkout / "linked").symlink_to("tools/hooks")
+    (checkout / "more").write_text("[core]\nhooksPath = tools/hooks\n")
+    with (checkout / ".git" / "config").open("a") as config:
+        config.write(setting.replace("PROJECT", str(checkout)))
+    led = Led.of(str(checkout))
+    assert led.covers(HOOK)
+    assert led.is_near("tools/hooks/")
+    assert not led.covers("tools/build")
+    assert not led.is_near("src/")
+    if "more" in setting:
+        assert led.covers("more")
+
+
+def test_config_that_is_included(person: Person, checkout: Path) -> None:
+    git(person, "config", "include.path", "../shared/gitconfig")
+    write(checkout / "shared" / "gitconfig", "[alias]\nx = log\n")
+    attack = "echo '[core]\nhooksPath = evil' >>shared/gitconfig; echo x >shared/other"
+    assert held(person, attack) == {"shared/gitconfig"}
+
+
+def test_a_hook_that_is_a_link_to_a_script(person: Person, checkout: Path) -> None:
+    (checkout / ".git" / "hooks").mkdir(exist_ok=True)
+    (checkout / ".git" / "hooks" / "pre-commit").symlink_to("../../tools/build")
+    assert held(person, "echo x >>tools/build; echo x >tools/other") == {"tools/build"}
+
+
+def test_a_link_in_the_way_to_the_hooks(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    assert "tools" in held(person, "mv tools other; ln -s other tools")
+
+
+def test_hooks_that_are_deleted(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    assert held(person, "rm -r tools/hooks") == {"tools/hooks", HOOK}
+
+
+def test_a_new_hook(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "not-there/yet")
+    attack = "mkdir -p not-there/yet; echo x >not-there/yet/pre-push; echo x >not-there/x"
+    assert held(person, attack) == {"not-there/yet/pre-push"}
+
+
+def test_a_repository_in_the_project(person: Person, checkout: Path) -> None:
+    inner = checkout / "inner"
+    inner.mkdir()
+    git(person, "init", "-q", folder=inner)
+    git(person, "config", "core.hooksPath", "my/hooks", folder=inner)
+    write(inner / "my" / "hooks" / "pre-commit")
+    write(checkout / "my" / "hooks" / "pre-commit")
+    attack = "for f in inner/my/hooks/pre-commit my/hooks/pre-commit; do echo x >>$f; done"
+    assert held(person, attack) == {"inner/my/hooks/pre-commit"}
+
+
+def test_a_worktree_of_a_repository_elsewhere(person: Person) -> None:
+    origin = person.home / "origin"
+    origin.mkdir()
+    git(person, "init", "-q", folder=origin)
+    git(person, "commit", "--allow-empty", "-m", "x", folder=origin)
+    git(person, "config", "core.hooksPath", "tools/hooks", folder=origin)
+    person.project.rmdir()
+    git(person, "worktree", "add", "-q", str(person.project), folder=origin)
+    write(person.project / HOOK)
+    assert held(person, f"echo x >>{HOOK}") == {HOOK}
+
+
+def test_a_project_that_is_a_part_of_a_repository(person: Person) -> None:
+    git(person, "init", "-q", folder=person.home)
+    git(person, "config", "core.hooksPath", "project/tools/hooks", folder=person.home)
+    write(person.project / HOOK)
+    assert held(person, f"echo x >>{HOOK}; echo x >other") == {HOOK}
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "link to itself"])
+def test_config_that_cannot_be_read_holds_nothing_up(
+    person: Person, checkout: Path, what: str
+) -> None:
+    config = checkout / ".git" / "config"
+    config.unlink()
+    if what == "folder":
+        config.mkdir()
+    elif what == "pipe":
+        os.mkfifo(config)
+    else:
+        config.symlink_to("config")
+    assert held(person, f"echo x >>{HOOK}") == set()
