@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pwd
@@ -216,10 +217,13 @@ def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
 
 
 def flush(place: str | os.PathLike[str]) -> None:
-    """A file or a folder, to the disk itself."""
+    """A file or a folder, to the disk itself, where the file system can do that."""
     descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(descriptor)
 

@@ -230,3 +230,44 @@ def test_a_named_draft_keeps_its_name(house: House) -> None:
         assert await house.titles() == ["Mine"]
 
     loop.run(name())
+
+
+def test_a_draft_is_found_and_is_not_gone_on_with(house: House) -> None:
+    async def run() -> None:
+        talked = house.stored()
+        session = await house.sessions.new(None)
+        await house.sessions.keep_draft(session, "About the cellar")
+        history = house.desk.history
+        assert [info.id for info in history.sessions(search="cellar")] == [session.id]
+        assert history.sessions()[0].id == session.id
+        assert [info.id for info in history.sessions(only_said=True)] == [talked]
+        await house.sessions.close(session.id)
+
+    loop.run(run())
+
+
+def test_what_is_said_after_a_draft_was_kept_is_said_to_the_model_chosen_last(house: House) -> None:
+    async def run() -> None:
+        session = await house.sessions.new(None)
+        await house.sessions.keep_draft(session, "Words")
+        session.conversation.use_model(ScriptedModel(["Yes."], name="chosen"), "server")
+        await session.conversation.say("Words")
+        found = house.desk.history.find(session.id)
+        assert (found.model, found.connection) == ("chosen", "server")
+        await house.sessions.close(session.id)
+
+    loop.run(run())
+
+
+def test_one_that_has_nothing_any_more_goes_from_the_list(house: House) -> None:
+    async def run() -> None:
+        session = await house.sessions.new(None)
+        await house.sessions.keep_draft(session, "Words")
+        told: list[list[str]] = []
+        house.sessions.connect("changed", lambda _: told.append([]))
+        await house.sessions.keep_draft(session, "")
+        assert told
+        assert await house.titles() == []
+        await house.sessions.close(session.id)
+
+    loop.run(run())

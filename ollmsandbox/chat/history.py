@@ -52,16 +52,28 @@ class History:
     # --- sessions ------------------------------------------------------------------------------
 
     def sessions(
-        self, project: str | None = None, search: str = "", limit: int = -1
+        self,
+        project: str | None = None,
+        search: str = "",
+        limit: int = -1,
+        *,
+        only_said: bool = False,
     ) -> list[SessionInfo]:
-        """The one used last comes first; found by title and by what was said."""
+        """The one used last comes first; found by title, by what was said and by what was not sent
+        yet. `only_said` leaves out those that have nothing but that."""
         with self.manager.store.errors_told():
             query = ChatSession.select(ChatSession, Project).join(Project, JOIN.LEFT_OUTER)
             if project is not None:
                 query = query.where(Project.path == os.path.realpath(project))
+            if only_said:
+                query = query.where(ChatSession.id.in_(ChatMessage.select(ChatMessage.session)))
             for word in search.split():
                 texts = ChatMessage.select(ChatMessage.session).where(_has(ChatMessage.text, word))
-                query = query.where(_has(ChatSession.title, word) | ChatSession.id.in_(texts))
+                query = query.where(
+                    ChatSession.id.in_(texts)
+                    | _has(ChatSession.title, word)
+                    | _has(ChatSession.draft, word)
+                )
             query = query.order_by(ChatSession.updated_at.desc(), ChatSession.id.desc())
             return [_info(row) for row in query.limit(limit)]
 
@@ -94,9 +106,12 @@ class History:
                 created_at=info.created_at,
                 updated_at=info.updated_at,
             ).on_conflict_ignore().execute()
-            # There may be a draft already: it gets its name with what is said first.
+            # There may be a draft already: it gets its name with what is said first, and the model
+            # that it is said to.
             unnamed = (ChatSession.id == info.id) & (ChatSession.title == "")
-            ChatSession.update(title=info.title).where(unnamed).execute()
+            ChatSession.update(
+                title=info.title, model=info.model, connection=info.connection
+            ).where(unnamed).execute()
 
     def load(self, session_id: str) -> StoredSession:
         with self.manager.store.errors_told():

@@ -142,7 +142,7 @@ def _session(desk: Desk, given: argparse.Namespace, project: str) -> str | None:
     if given.session is not None:
         return desk.history.find(given.session).id
     if given.go_on:
-        last = desk.history.sessions(project, limit=1)
+        last = desk.history.sessions(project, limit=1, only_said=True)
         if not last:
             raise OllmSandboxError("There is no session of this project yet.")
         return last[0].id

@@ -9,30 +9,35 @@ import os
 import time
 from collections.abc import Sequence
 
+from ..errors import OllmSandboxError
 from ..paths import Paths
 from . import pending, records
 from .change import Change, Recorded
 from .changes import scan
 from .journal import Job, Task, project_lock
-from .manager import ProjectManager
+from .manager import ProjectManager, is_missing
 from .recorder import Mode
 from .tree import mend
 
 _COMMAND = "Changes that were found again"
 
 
-def adopt(manager: ProjectManager) -> list[str]:
+def adopt(manager: ProjectManager, errors: list[str]) -> list[str]:
     """The projects of which something is found; it waits as if a run had made it. Where something
-    is on record, all is, unless the database has just begun."""
+    is on record, all is, unless the database has just begun. What goes wrong with one is told, and
+    keeps none of the others from it."""
     paths = manager.paths
     is_new = paths.unclaimed.exists()
     found = []
     for project, roots in _layers(paths):
-        if not os.path.isdir(project):
+        if is_missing(project):
             continue  # on a disk that is not there now, perhaps
-        with project_lock(paths, project):
-            if _adopt(manager, project, roots, is_new=is_new):
-                found.append(project)
+        try:
+            with project_lock(paths, project):
+                if _adopt(manager, project, roots, is_new=is_new):
+                    found.append(project)
+        except (OllmSandboxError, OSError) as error:
+            errors.append(str(error))
     if is_new:
         paths.unclaimed.unlink(missing_ok=True)
     return found

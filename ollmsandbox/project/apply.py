@@ -378,7 +378,7 @@ class Applier:
             around, _ = self._project.split(item.change.path)
             os.unlink(self._temporary(item), dir_fd=around)
         for name in (f"{item.number}.half", f"new-{item.number}.half"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self._versions)
 
 

@@ -41,8 +41,10 @@ def take_care(paths: Paths) -> Care:
     except OllmSandboxError as error:
         errors.append(str(error))
     try:
-        text = N_("Changes to {project} wait that were on no record. They are listed again.")
-        notices += [Sentence(text, project=project) for project in adopt(manager)]
+        # What could not be finished may be in a layer already, and comes on record with its run.
+        if not any(report.errors for report in reports):
+            text = N_("Changes to {project} wait that were on no record. They are listed again.")
+            notices += [Sentence(text, project=project) for project in adopt(manager, errors)]
     except (OllmSandboxError, OSError) as error:
         errors.append(str(error))
     finally:

@@ -216,6 +216,27 @@ def came_since(layer: str, began: int) -> dict[str, bool]:
     return found
 
 
+def in_layer(layer: str, paths: Collection[str]) -> dict[str, bool]:
+    """The same of what is at these paths, or around them and no folder. A folder that came as a
+    whole has files in it that are older than its coming."""
+    found: dict[str, bool] = {}
+    if not paths or pending.is_empty(layer):
+        return found
+    tree = Tree(layer, modes_of(layer))
+    try:
+        for path in paths:
+            for place in (path, *_above(path)):
+                spot = _spot(tree, place)
+                there = spot.look() if spot else None
+                if there is not None:
+                    if not stat.S_ISDIR(there.st_mode):
+                        found[place] = is_whiteout(there)
+                    break
+    finally:
+        tree.close()
+    return found
+
+
 def _folders(tree: Tree) -> Iterator[tuple[str, int]]:
     """All of a layer's folders, open as long as they are looked at."""
     waiting = [""]
@@ -223,8 +244,10 @@ def _folders(tree: Tree) -> Iterator[tuple[str, int]]:
         path = waiting.pop()
         if is_too_deep(path):
             continue
-        tree.unlock(path)
         around = tree.folder(path)
+        if os.fstat(around).st_mode & 0o500 != 0o500:
+            tree.unlock(path)
+            around = tree.folder(path)
         yield path, around
         around = tree.folder(path)
         waiting += (f"{path}/{name}" if path else name for name in folders_in(around))

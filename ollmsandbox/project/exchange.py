@@ -18,7 +18,9 @@ from .layers import same_bytes
 OURS = "user.overlay."
 _FICLONE = 0x40049409
 _PIECE = 1 << 30
-NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP)
+NO_LINKS = (
+    errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS
+)  # fmt: skip
 
 Step = Callable[[], None]
 

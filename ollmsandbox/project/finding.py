@@ -14,7 +14,7 @@ from ..sandbox.overlay import Overlay, clock_offset
 from . import pending, records
 from .change import Change, ChangeSet, Kind, Recorded, Type
 from .changes import scan
-from .crossing import NEVER_SEEN, came_since
+from .crossing import NEVER_SEEN, came_since, in_layer
 from .crossing import uncrossed as uncrossed_in
 from .journal import Job
 from .layers import is_copied_up
@@ -25,6 +25,8 @@ from .tree import mend
 # A clock that is set back by less is taken for a measuring error.
 _JITTER = 1_000_000
 _SLACK = 1_000_000_000
+# By so much a file system's clock may be behind.
+_TICK = 20_000_000
 
 
 def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
@@ -58,21 +60,32 @@ def uncrossed(
     paths: Paths, overlay: Overlay, items: Sequence[Recorded], sets: Mapping[str, ChangeSet]
 ) -> list[Recorded]:
     """Those that another run did not cross, and the others as conflicts."""
-    folder = paths.pending(overlay.roots[0].path)
+    path = overlay.roots[0].path
+    folder = paths.pending(path)
     if not folder.is_dir():
+        return list(items)
+    layers = {root.path: pending.layer_for(folder, root.path) for root in overlay.roots}
+    if all(map(pending.is_empty, layers.values())):
         return list(items)
     back = _set_back(overlay)
     found: list[Recorded] = []
-    for (name, of_root), root in zip(sets.items(), overlay.roots, strict=True):
-        layer = pending.layer_for(folder, root.path)
-        found += uncrossed_in(
-            overlay.upper(name),
-            layer,
-            root.path,
-            [item for item in items if item.change.root == root.path],
-            came_since(layer, overlay.began_below(name) - back if root.pending else NEVER_SEEN),
-            (*of_root.idle, *(skipped.path for skipped in of_root.skipped)),
-        )
+    manager = ProjectManager(paths)
+    try:
+        project = manager.find_project(path)
+        for (name, of_root), root in zip(sets.items(), overlay.roots, strict=True):
+            layer = layers[root.path]
+            since = overlay.began_below(name) - back if root.pending else NEVER_SEEN
+            later = _later(manager, project, root.path, since)
+            found += uncrossed_in(
+                overlay.upper(name),
+                layer,
+                root.path,
+                [item for item in items if item.change.root == root.path],
+                came_since(layer, since) | in_layer(layer, later),
+                (*of_root.idle, *(skipped.path for skipped in of_root.skipped)),
+            )
+    finally:
+        manager.close()
     return [item._replace(number=number) for number, item in enumerate(found)]
 
 
@@ -84,19 +97,19 @@ def uncrossed_again(
     items: list[Recorded] = []
     theirs: set[tuple[str, str]] = set()
     for name, root in overlay.overlay_map.items():
-        later = {
-            path
-            for path, one in records.waiting(manager, project, root).items()
-            if one.ended_at * 1e9 > since
-        }
         layer = job.sources[root]
-        # What we merged ourselves came since, too.
-        came = came_since(layer, since) if later else {}
-        unseen = {path: is_gone for path, is_gone in came.items() if path in later}
+        # Not by what came since: that may be what we merged ourselves.
+        unseen = in_layer(layer, _later(manager, project, root, since))
         here = [item for item in job.items if item.change.root == root]
         items += uncrossed_in(overlay.upper(name), layer, root, here, unseen, None)
         theirs |= {(root, path) for path in unseen}
     return items, theirs
+
+
+def _later(manager: ProjectManager, project: Project | None, root: str, since: int) -> set[str]:
+    """Paths of which other runs, which ended since, have put something into the layer."""
+    waits = records.waiting(manager, project, root) if project else {}
+    return {path for path, one in waits.items() if one.ended_at * 1e9 > since + _TICK}
 
 
 def _began(overlay: Overlay) -> dict[str, int]:

@@ -4,19 +4,20 @@ person asked for, and to more config. The config is read as text; git itself is 
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import re
-import shlex
+import stat
 from collections.abc import Iterator
-from pathlib import Path
 
 from .later import spelled
 
 _LARGEST = 1 << 20
-# As deep as git follows them.
+# As deep as git follows them; and more files, or more that they lead to, no project has.
 _INCLUDES = 10
-_SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*")?\s*\]')
+_MOST = 500
+_SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*"\s*)?\]')
 _SETTING = re.compile(r"\s*([a-zA-Z][\w-]*)\s*=(.*)")
 # A quoted part, or up to a comment.
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^"\\#;]|\\.)+)')
@@ -37,6 +38,9 @@ class Led:
         self._root = root
         self._folders: set[str] = set()
         self._files: set[str] = set()
+        # All folders on the way to one of them.
+        self._ways: set[str] = set()
+        self._read: set[str] = set()
 
     @classmethod
     def of(cls, root: str) -> Led:
@@ -65,24 +69,26 @@ class Led:
 
     def covers(self, path: str) -> bool:
         """What is led to, or in it; or a file or link in the way, where there was a folder."""
-        if not self._folders and not self._files:
+        if not self._ways:
             return False
         plain = spelled(path)
-        if plain in self._files or any(_is_in(plain, folder) for folder in self._folders):
-            return True
-        return any(_is_in(led, plain) for led in (*self._files, *self._folders))
+        return plain in self._ways or plain in self._files or self._is_in_folder(plain)
 
     def is_near(self, folder: str) -> bool:
         """Whether something that is directly in the folder may be covered."""
-        if not self._folders and not self._files:
+        if not self._ways:
             return False
         plain = spelled(folder.rstrip("/"))
-        return any(
-            not plain or _is_in(plain, led) or _is_in(led, plain)
-            for led in (*self._files, *self._folders)
-        )
+        return plain in self._ways or self._is_in_folder(plain)
+
+    def _is_in_folder(self, plain: str) -> bool:
+        return plain in self._folders or any(way in self._folders for way in _above(plain))
 
     def _add_config(self, file: str, worktree: str, deep: int) -> None:
+        real = os.path.realpath(file)
+        if real in self._read or len(self._read) >= _MOST:
+            return
+        self._read.add(real)
         for section, key, value in _settings(_read(file)):
             if key == "hookspath":
                 folder = os.path.join(worktree, os.path.expanduser(value))
@@ -93,8 +99,8 @@ class Led:
                 self._add(included, self._files)
                 self._add_config(included, worktree, deep - 1)
             elif key in _PROGRAMS:
-                for word in _words(value):
-                    self._add(os.path.join(worktree, word), self._files)
+                for place in _words(value, worktree):
+                    self._add(place, self._files)
 
     def _add_linked(self, folder: str) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -105,22 +111,29 @@ class Led:
     def _add(self, path: str, to: set[str]) -> None:
         # As it is named, and where links lead that are in the way.
         for place in (os.path.normpath(path), os.path.realpath(path)):
-            if place.startswith(f"{self._root}/"):
-                to.add(spelled(place[len(self._root) + 1 :]))
+            if len(to) < _MOST and place.startswith(f"{self._root}/"):
+                inside = spelled(place[len(self._root) + 1 :])
+                to.add(inside)
+                self._ways.update(_above(inside), ("",))
 
 
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
+def _above(path: str) -> Iterator[str]:
+    while path := os.path.dirname(path):
+        yield path
 
 
 def _read(file: str) -> str:
-    """Nothing of what is none, or too large to be config."""
+    """Nothing of what is none, or too large to be config. A link may lead to whatever there is."""
     try:
-        if not os.path.isfile(file) or os.path.getsize(file) > _LARGEST:
-            return ""
-        return Path(file).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with open(descriptor, "rb") as opened:
+            # What the kernel makes up as it is read says that it is empty.
+            size = os.fstat(descriptor).st_size if stat.S_ISREG(os.fstat(descriptor).st_mode) else 0
+            data = opened.read(size) if size <= _LARGEST else b""
+    except (OSError, ValueError):
         return ""
+    # No path has the first, which some programs put before a text.
+    return "" if b"\0" in data else os.fsdecode(data.removeprefix(codecs.BOM_UTF8))
 
 
 def _settings(text: str) -> Iterator[tuple[str, str, str]]:
@@ -144,10 +157,11 @@ def _value(text: str) -> str:
     return "".join(parts).strip()
 
 
-def _words(command: str) -> list[str]:
-    """That may be files. A program without a folder is looked for elsewhere."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
-    return [word for word in words[:1] if "/" in word] + words[1:]
+def _words(command: str, worktree: str) -> Iterator[str]:
+    """Those that may be files. A shell reads it; a program without a folder is looked for
+    elsewhere."""
+    words = [word for word in re.split(r"[\s;|&(){}<>\"'`$!]+", command) if word]
+    for number, word in enumerate(words):
+        place = os.path.join(worktree, word)
+        if "/" in word or (number and os.path.isfile(place)):
+            yield place

@@ -56,7 +56,7 @@ def close_left(layer: str) -> None:
     """After a kill. What somebody gave another mode since keeps that."""
     note = note_of(layer)
     try:
-        lines = note.read_text(encoding="ascii").splitlines()
+        lines = note.read_text(encoding="ascii", errors="replace").splitlines()
     except FileNotFoundError:
         return
     # The inner ones first, while those around them are open.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from .change import Kind, Recorded, State, Type
 from .exchange import Spot, signature
 from .layers import is_whiteout
-from .tree import Tree
+from .tree import Tree, modes_of
 
 
 def still_own(
@@ -22,7 +22,7 @@ def still_own(
         return list(items), []
     own: list[Recorded] = []
     others: list[Recorded] = []
-    here, project = Tree(layer), Tree(root)
+    here, project = Tree(layer, modes_of(layer)), Tree(root)
     try:
         for item in items:
             inode, waiting = item.change.inode, _look(here, item)
@@ -38,8 +38,8 @@ def still_own(
                 item = item._replace(state=State.APPLIED, note="", after=signature(there))
             others.append(item)
     finally:
-        here.leave()
-        project.leave()
+        here.close()
+        project.close()
     return own, others
 
 

@@ -244,8 +244,9 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
         except (OSError, ValueError, KeyError, TypeError):
             if name.startswith(_DONE) or not _holds_something(folder):
                 # Killed before the map was whole, when no command had been started; or when
-                # nothing was to be done but to remove it, which its owner may just have done.
-                with contextlib.suppress(FileNotFoundError):
+                # nothing was to be done but to remove it, which its owner may just have done. What
+                # cannot be removed is tried again the next time.
+                with contextlib.suppress(OSError):
                     trees.empty(Path(folder))
                     os.rmdir(folder)
             else:

@@ -25,6 +25,7 @@ class BadgeController:
         self._found: Capabilities | None = None
         self._wall = Wall.UNKNOWN
         self._sections: tuple[Section, ...] = ()
+        self._looks = 0
 
     @property
     def _in_flatpak(self) -> bool:
@@ -58,19 +59,21 @@ class BadgeController:
     def look_again(self, *_args: object) -> None:
         """At the plan of a command: it depends on preferences, too."""
         if self._project is not None:
-            self._tasks.start(self._look(self._project))
+            self._looks += 1
+            self._tasks.start(self._look(self._project, self._looks))
 
     def refresh(self) -> None:
         self._badge.show(wall_now(self._wall, self._session), self._sections)
 
-    async def _look(self, project: str) -> None:
+    async def _look(self, project: str, number: int) -> None:
         given = (project, self._settings.text("profile"), self._desk.paths, self._desk.environ)
         if self._in_flatpak:
             state = await flatpak_state.look(*given)
         else:
             limit = self._settings.number("time-limit") or None
             state = await asyncio.to_thread(look, *given, limit)
-        if self._project == project:
+        # Of several, the last one knows best, however long each took.
+        if self._project == project and number == self._looks:
             self._show(state)
 
     def _show(self, state: ProjectState) -> None:

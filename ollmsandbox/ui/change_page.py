@@ -171,8 +171,10 @@ class ChangePage(Gtk.Box):
                 self.run = replace(self.run, id=run_id)
                 self.recorded = self.recorded._replace(number=number)
             self.emit("changed")
-            await self.look()
-            self._part = None
+            try:
+                await self.look()
+            finally:
+                self._part = None
 
         self._tasks.start(work())
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from gettext import gettext as _
 
-from ..errors import OllmSandboxError
 from ..project import records
 from ..project.apply import Recorded, State
 from ..project.hunks import Hunk as Part
@@ -131,11 +130,9 @@ def _inside(hunk: Hunk, parts: Iterable[Part]) -> list[Part]:
 
 def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
     """The change as it stands now; None if it is not known any more."""
-    try:
-        row = manager.run(run.id)
-    except OllmSandboxError:
-        # Removed since, as it was old. Whatever else there is, the list tells.
-        return None
+    row = next(iter(manager.known_runs([run.id])), None)
+    if row is None:
+        return None  # removed since, as it was old
     recorded = next((i for i in records.read_changes(manager, row) if i.number == number), None)
     if recorded is None:
         return None

@@ -292,8 +292,14 @@ class ChangesView(Gtk.Box):
 
     def _on_back(self, page: ChangePage) -> None:
         # One that was left meanwhile may find that it is about nothing any more.
-        if page is self.page:
+        if page is not self.page:
+            return
+        window = self.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        if focus is not None and focus.is_ancestor(page):
             self.leave_file()
+        else:
+            self.show_list()
 
     def leave_file(self, *_args: object) -> None:
         """Back to where the person came from."""

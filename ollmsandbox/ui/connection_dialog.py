@@ -84,7 +84,10 @@ class ConnectionDialog(Adw.Window):
 
     def _free_name(self, wanted: str) -> str:
         """Or with the first number that makes it one."""
-        taken = {one.name for one in self._store.all()}
+        try:
+            taken = {one.name for one in self._store.all()}
+        except OllmSandboxError:
+            taken = set()  # it is told when one is saved
         names = (wanted, *(f"{wanted} {number}" for number in range(2, len(taken) + 2)))
         return next(name for name in names if name not in taken)
 

@@ -63,8 +63,8 @@ class Ending:
         if not await may_close(self._window, self._sessions.open_ones):
             return False
         try:
-            await self._keep_draft()
-        except OllmSandboxError as error:
+            await self._keep_drafts()
+        except (OllmSandboxError, OSError, RuntimeError, ValueError) as error:
             return await may_lose_draft(self._window, spoken(str(error)))
         return True
 
@@ -75,7 +75,7 @@ class Ending:
         self.is_begun = True
         try:
             # What goes wrong in one is told, and keeps none of the others from its turn.
-            for step in (self._keep_size, self._keep_draft, self._end_sessions):
+            for step in (self._keep_size, self._keep_drafts, self._end_sessions):
                 await asyncio.wait({self._tasks.start(step())})
         finally:
             self._leave()
@@ -88,9 +88,13 @@ class Ending:
             self._settings.set("window-width", max(width, 360))
             self._settings.set("window-height", max(height, 294))
 
-    async def _keep_draft(self) -> None:
+    async def _keep_drafts(self) -> None:
+        """Of the session that is shown; and of others where it failed when they were left."""
         if (keeping := self._begin_keeping()) is not None:
             await keeping
+        for session in self._sessions.open_ones:
+            if session.draft != session.kept_draft:
+                await self._sessions.keep_draft(session, session.draft)
 
     async def _end_sessions(self) -> None:
         self._asker.deny_all()

@@ -120,6 +120,7 @@ class Sessions(GObject.Object):
 
     def keep_draft(self, session: OpenSession, text: str) -> asyncio.Task[None]:
         """What was typed and not sent, also where nothing was said yet."""
+        session.draft = text
         task = session.keeping = asyncio.ensure_future(self._keep(session, text, session.keeping))
         return task
 
@@ -240,17 +241,19 @@ class Sessions(GObject.Object):
             await asyncio.wait({self._closing[session_id]})
         stored = await asyncio.to_thread(self._desk.history.load, session_id)
         states = await asyncio.to_thread(self._desk.history.states, session_id)
-        conversation = await self._desk.open(None, session_id=session_id, with_model=False)
-        session = OpenSession(conversation, stored.info.project or None)
         # Not in the main loop: there may be thousands.
-        session.show_stored(await asyncio.to_thread(entries_of, stored))
-        session.note_states(states)
-        session.draft = session.kept_draft = stored.draft
+        entries = await asyncio.to_thread(entries_of, stored)
         connections = await asyncio.to_thread(self._choice.store.all)
         known = stored.info.connection in {one.name for one in (*connections, TOUR)}
         chosen = (stored.info.connection, stored.info.model) if known else self._choice.default()
-        if session.project is not None:
-            await asyncio.to_thread(self._bring_back, session.project)
+        if stored.info.project:
+            await asyncio.to_thread(self._bring_back, stored.info.project)
+        # Last: from here on it is locked.
+        conversation = await self._desk.open(None, session_id=session_id, with_model=False)
+        session = OpenSession(conversation, stored.info.project or None)
+        session.show_stored(entries)
+        session.note_states(states)
+        session.draft = session.kept_draft = stored.draft
         return self._opened(session, *chosen)
 
     def _bring_back(self, path: str) -> None:
@@ -276,7 +279,8 @@ class Sessions(GObject.Object):
 
         await asyncio.to_thread(keep)
         session.kept_draft = text
-        if is_first:
+        if not session.entries.get_n_items():
+            # Whether it is listed depends on it.
             self.emit("changed")
 
     def _opened(self, session: OpenSession, connection: str, model: str) -> OpenSession:

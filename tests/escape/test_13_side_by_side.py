@@ -16,7 +16,7 @@ from cli_here import cli_here
 from conftest import Person
 from copy_back import FIRST_STEP
 from killing import EVERY, Bench, check_finished, finish, killed_after, look_at
-from meanwhile import run_while, states
+from meanwhile import run_while, states, until
 
 from ollmsandbox.project.apply import State
 from ollmsandbox.project.exchange import Step
@@ -81,6 +81,33 @@ def test_of_two_that_change_a_file_both_are_seen_and_both_can_be_discarded(
     for run in (second, first):
         assert cli_here(person, "discard", run).returncode == 0
     assert seen_by_next(person, "cat file") == "old\n"
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["changed", "made anew"])
+def test_what_came_with_a_whole_folder_stays_though_it_is_older(person: Person, made: bool) -> None:
+    """The first wrote it before the second began; it came into the layer after that, in one go."""
+    fill(person.project)
+    review(person, "echo waits >waiting")
+    make = "rm -r folder; mkdir folder; " if made else ""
+    flags = {name: f'"$HOME/playground/{name}"' for name in ("wrote", "end")}
+    slow = (
+        "echo first >folder/leaf; echo first >folder/only; "
+        f"touch {flags['wrote']}; while [ ! -e {flags['end']} ]; do sleep 0.01; done"
+    )
+    person.playground.mkdir(parents=True, exist_ok=True)
+    first = person.start("run", "--json", *REVIEW, "-c", slow)
+    try:
+        until((person.playground / "wrote").exists)
+
+        def end_first() -> None:
+            (person.playground / "end").touch()
+            first.wait(60)
+
+        second = run_while(person, f"{make}echo second >folder/leaf", end_first, *REVIEW)
+    finally:
+        first.end()
+    assert states(second)["folder/leaf"] == "conflict"
+    assert seen_by_next(person, "cat folder/leaf folder/only") == "first\nfirst\n"
 
 
 def test_of_two_that_change_a_file_the_first_can_be_chosen(

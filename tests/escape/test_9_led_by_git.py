@@ -86,13 +86,15 @@ def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path
         '[filter "x"]\nclean = sh tools/hooks/pre-commit %f\n',
         '[diff "x"]\ntextconv = ./tools/hooks/pre-commit\n',
         "[core]\nfsmonitor = tools/hooks/pre-commit --now\n",
+        "[credential]\nhelper = !tools/hooks/pre-commit get\n",
+        '[credential]\nhelper = "!f() { tools/hooks/pre-commit; }; f"\n',
+        '\N{BYTE ORDER MARK}[core]\nsshCommand = "ssh -x;tools/hooks/pre-commit"\n',
     ],
 )
 def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> None:
     (checkout / "linked").symlink_to("tools/hooks")
     (checkout / "more").write_text("[core]\nhooksPath = tools/hooks\n")
-    with (checkout / ".git" / "config").open("a") as config:
-        config.write(setting.replace("PROJECT", str(checkout)))
+    (checkout / ".git" / "config").write_text(setting.replace("PROJECT", str(checkout)))
     led = Led.of(str(checkout))
     assert led.covers(HOOK)
     assert led.is_near("tools/hooks/")
@@ -100,6 +102,27 @@ def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> Non
     assert not led.is_near("src/")
     if "more" in setting:
         assert led.covers("more")
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[core]\nhooksPath = a\0b\n",
+        "[include]\npath = config\n" * 10,
+        "[a" + 100_000 * " ",
+        "[include]\npath = /proc/self/pagemap\n[include]\npath = /proc/kmsg\n",
+        "[include]\npath = /dev/zero\n[include]\npath = ../pipe\n",
+        "[core]\n" + "".join(f"editor = ./{n}\n" for n in range(20_000)),
+    ],
+    ids=["no text", "includes itself", "spaces", "made up", "endless", "many"],
+)
+def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text(setting)
+    led = Led.of(str(tmp_path))
+    assert not any(led.covers(f"src/{number}") for number in range(5_000))
 
 
 def test_config_that_is_included(person: Person, checkout: Path) -> None:
