@@ -96,6 +96,13 @@ class ChangePage(Gtk.Box):
         self.path.set_label(visible_line(item.change.path))
         self.about.set_label(words.about(item))
         self.conflict.set_visible(item.state is State.CONFLICT)
+        if item.is_aside:
+            self.conflict.set_label(
+                _(
+                    "Another command changed this file while this one ran, and its version waits. "
+                    "Below, lines with - are on disk, and lines with + are what this one made."
+                )
+            )
         had_focus = self.verbs.get_focus_child() is not None
         self.verbs.clear()
         for verb, label in words.file_verbs(item.state):

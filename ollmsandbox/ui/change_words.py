@@ -60,6 +60,8 @@ def marks(item: Recorded) -> list[str]:
 
 
 def state(item: Recorded) -> str:
+    if item.state is State.CONFLICT and item.is_aside:
+        return _("Another command changed it, too")
     return _(_STATES[item.state])
 
 
