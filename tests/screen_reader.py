@@ -23,6 +23,8 @@ _IN_WINDOW = 1
 _FOCUSED, _SENSITIVE = 1 << 12, 1 << 24
 # While it is being read, there may come more.
 _ROUNDS = 3
+# So often all of it is asked for: where as many were hidden as came, their number does not tell.
+_ALL_OVER = 16
 # Milliseconds.
 _PATIENCE = 60_000
 
@@ -47,6 +49,7 @@ class Reader:
     def __enter__(self) -> Reader:
         self._roles: dict[int, str] = {}
         self._programs: dict[int, str] = {}
+        self._reads = 0
         session = Gio.bus_get_sync(Gio.BusType.SESSION)
         bus, path, none = "org.a11y.Bus", "/org/a11y/bus", Gio.DBusCallFlags.NONE
         address = session.call_sync(
@@ -73,6 +76,9 @@ class Reader:
         """All that the windows of this process have, in the order of reading. Pages that are not
         shown are there too."""
         program = self._program(pid)
+        self._reads += 1
+        if self._reads % _ALL_OVER == 0:
+            self._ask_for_all_below([(program, _ROOT)])
         families: dict[str, list[Reply]] = {}
         for _round in range(_ROUNDS):
             told = self._ask((program, "/org/a11y/atspi/cache"), _CACHE, "GetItems")
