@@ -17,8 +17,9 @@ from .errors import ProjectError
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def measure(folder: Path) -> tuple[int, int]:
-    """How many files, and bytes on disk. Links are not followed; closed folders count as empty."""
+def measure(folder: Path, *, since: int = 0) -> tuple[int, int]:
+    """How many files, and bytes on disk, of what was changed `since` then (in ns). Links are not
+    followed; closed folders count as empty."""
     files = size = 0
     # One descriptor for each level we are in: a path could be too long to be opened.
     allow_many_descriptors()
@@ -32,10 +33,11 @@ def measure(folder: Path) -> tuple[int, int]:
             levels.append((descriptor, folders))
             for entry in os.listdir(descriptor):
                 found = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
-                size += found.st_blocks * 512
+                is_meant = found.st_ctime_ns >= since
+                size += found.st_blocks * 512 if is_meant else 0
                 if stat.S_ISDIR(found.st_mode):
                     folders.append(entry)
-                else:
+                elif is_meant:
                     files += 1
 
     enter(folder, None)

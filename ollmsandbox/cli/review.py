@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
+from ..project.abandoned import discard
 from ..project.apply import Recorded, State
 from ..project.models import Run
 from ..project.recorder import Report
@@ -65,6 +66,10 @@ def changes(given: argparse.Namespace) -> int:
 def act(given: argparse.Namespace) -> int:
     """`apply`, `discard` or `undo`: of a run, or of everything that waits."""
     _check(given)
+    if given.action == "discard" and given.run and (project := _discard_gone(given)):
+        told = report_document(Report(given.run), project)
+        print(json.dumps(told) if given.json else "What the run wrote is discarded.")
+        return 0
     with _open() as review:
         runs = _runs(review, given)
         if not runs and not given.all:
@@ -89,6 +94,11 @@ def act(given: argparse.Namespace) -> int:
                 for line in advice(report):
                     print(line)
         return 1 if missed or conflicts else 0
+
+
+def _discard_gone(given: argparse.Namespace) -> str:
+    """What was not finished and cannot be, before that is told once more."""
+    return discard(Paths.from_environ(os.environ), given.run, whole=not given.path)
 
 
 def _reports(

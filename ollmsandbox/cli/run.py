@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -30,6 +32,18 @@ if TYPE_CHECKING:
 
 # After that an interrupted run is left, even if nobody takes the last of its output.
 _PATIENCE = 2.0
+# Or even if what it changed could not be looked at, since there is much, or others are at work.
+_PATIENCE_TO_LOOK = 4.0
+# By what was to become of the changes.
+_LEFT_TO_WAIT = (
+    "What the command changed is kept. The next ollmsandbox lists it, and it waits until you"
+    " apply or discard it."
+)
+_LEFT = {
+    "auto": f"Nothing was applied. {_LEFT_TO_WAIT}",
+    "review": _LEFT_TO_WAIT,
+    "never": "What the command changed is dropped, and was not listed.",
+}
 
 
 def run(given: argparse.Namespace) -> int:
@@ -73,6 +87,18 @@ def _leave(code: int) -> None:
     except OSError:
         return  # what to say to that is not decided here
     os._exit(code)
+
+
+def _say_at_last(text: str) -> None:
+    """Who does not read it is not waited for, and who has gone is no reason to stay."""
+
+    def say() -> None:
+        with contextlib.suppress(OSError):
+            os.write(2, f"ollmsandbox: {text}\n".encode())
+
+    saying = threading.Thread(target=say, daemon=True)
+    saying.start()
+    saying.join(_PATIENCE)
 
 
 class _Run:
@@ -133,12 +159,20 @@ class _Run:
         def interrupted(number: int) -> None:
             self._signal = number
             bubble.stop()
-            loop.call_later(_PATIENCE, leave)
+            loop.call_later(_PATIENCE, leave, loop.time() + _PATIENCE_TO_LOOK)
 
-        def leave() -> None:
-            if bubble.is_settling:
-                loop.call_later(_PATIENCE, leave)
-            else:
+        def leave(give_up: float) -> None:
+            # What has begun is done to its end. Before that the project is as it was, and after
+            # that there is only something to remove, which the next start does as well.
+            is_waiting = bubble.is_settling and recorder.report is None
+            has_begun = is_waiting and recorder.has_begun(bubble.overlay)
+            if bubble.is_settling and (has_begun or loop.time() < give_up):
+                loop.call_later(_PATIENCE, leave, give_up)
+                return
+            try:
+                if is_waiting:
+                    _say_at_last(_LEFT[given.apply])
+            finally:
                 os._exit(128 + self._signal)
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -169,9 +203,12 @@ class _Run:
 
     def tell_changes(self) -> None:
         """To the person; what is printed by the command stays apart from it."""
+        for error in self.errors:
+            # Some of them are told only once.
+            print(f"ollmsandbox: {error}", file=sys.stderr)
         if self._given.quiet:
             return
-        for notice in (*self.errors, *self.notices):
+        for notice in self.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         if self.report is not None:
             from .words import summary, tell

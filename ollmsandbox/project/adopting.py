@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from . import pending, records
+from .abandoned import unfinished
 from .change import Change, Recorded
 from .changes import scan
 from .journal import Job, Task, project_lock
@@ -28,17 +29,22 @@ def adopt(manager: ProjectManager, errors: list[str]) -> list[str]:
     keeps none of the others from it."""
     paths = manager.paths
     is_new = paths.unclaimed.exists()
+    is_all = True
     found = []
     for project, roots in _layers(paths):
         if is_missing(project):
             continue  # on a disk that is not there now, perhaps
         try:
             with project_lock(paths, project):
-                if _adopt(manager, project, roots, is_new=is_new):
+                begun = unfinished(paths)
+                if begun is None or project in begun:
+                    # What is in a layer already comes on record with its run.
+                    is_all = False
+                elif _adopt(manager, project, roots, is_new=is_new):
                     found.append(project)
         except (OllmSandboxError, OSError) as error:
             errors.append(str(error))
-    if is_new:
+    if is_new and is_all:
         paths.unclaimed.unlink(missing_ok=True)
     return found
 

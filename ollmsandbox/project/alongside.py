@@ -37,9 +37,9 @@ _PIPE = 1 << 20
 
 
 class Alongside:
-    """As long as it is used, a clerk is at work."""
+    """A clerk that gets ready, and is at work from `begin()` on as long as it is used."""
 
-    def __init__(self, errand: Errand) -> None:
+    def __init__(self) -> None:
         folders = [str(Path(file).parent) for file in (peewee.__file__, Path(__file__).parents[1])]
         utf_8 = f"utf8={sys.flags.utf8_mode}"
         self._clerk = subprocess.Popen(
@@ -53,24 +53,27 @@ class Alongside:
         assert self._clerk.stdin is not None
         with contextlib.suppress(OSError):  # somebody has many pipes; then we wait now and then
             fcntl.fcntl(self._clerk.stdin, fcntl.F_SETPIPE_SZ, _PIPE)
-        self._tell(errand)
         # The numbers of what needs nothing more, if it is done.
         self.recorded: set[int] = set()
         self.is_done = False
         self._is_waited_for = False
 
     @classmethod
-    def send(cls, errand: Errand, writable: Iterable[str]) -> Alongside | None:
+    def call(cls, writable: Iterable[str]) -> Alongside | None:
         """None if there cannot be one: a program that a command can change is not started."""
         needed = (sys.executable, peewee.__file__, __file__)
         places = [*needed, *map(real_path, needed)]
         if any(is_below(path, folder) for path in places for folder in writable):
             return None
         try:
-            return cls(errand)
+            return cls()
         except OSError:
             # Memory is short, or Python was replaced meanwhile.
             return None
+
+    def begin(self, errand: Errand) -> None:
+        """Once the journal is there."""
+        self._tell(errand)
 
     def put(self, items: Sequence[Recorded]) -> None:
         if items:

@@ -14,7 +14,7 @@ from .. import trees
 from ..paths import Paths, make_folder
 from .change import Kind, Recorded, State, Type
 from .exchange import NO_LINKS, Spot, copy
-from .journal import Journal, project_lock
+from .journal import UNREADABLE, Journal, project_lock
 from .layers import FOLDER
 from .manager import ProjectManager
 from .models import Change, Project, Run
@@ -142,6 +142,7 @@ def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
     cleanup_old_backups(manager, now=now)
     cleanup_old_runs(manager, now=now)
     _remove_halves(manager.paths, now)
+    _remove_unreadable(manager, now)
     make_folder(stamp.parent)
     stamp.touch()
     os.utime(stamp, (now, now))
@@ -153,6 +154,16 @@ def _remove_halves(paths: Paths, now: float) -> None:
         with contextlib.suppress(OSError):
             if now - file.lstat().st_mtime > DAILY:
                 file.unlink()
+
+
+def _remove_unreadable(manager: ProjectManager, now: float) -> None:
+    """Journals that were set aside, as long ago as runs are kept; but not of a run that is still to
+    be finished."""
+    cache, keep = manager.paths.cache, KEEP_DAYS.read(manager) * DAILY
+    left = tuple(UNREADABLE + folder.name for folder in cache.glob("overlay-*"))
+    for file in cache.glob(f"{UNREADABLE}*.json"):
+        if now - file.lstat().st_ctime > keep and not file.name.startswith(left):
+            file.unlink(missing_ok=True)
 
 
 def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) -> int:

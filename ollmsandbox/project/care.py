@@ -12,7 +12,7 @@ from .adopting import adopt
 from .backup import clean_up
 from .manager import ProjectManager
 from .recorder import Report
-from .settling import recover
+from .recovering import recover
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,8 @@ def take_care(paths: Paths) -> Care:
     except OllmSandboxError as error:
         errors.append(str(error))
     try:
-        # What could not be finished may be in a layer already, and comes on record with its run.
-        if not any(report.errors for report in reports):
-            text = N_("Changes to {project} wait that were on no record. They are listed again.")
-            notices += [Sentence(text, project=project) for project in adopt(manager, errors)]
+        text = N_("Changes to {project} wait that were on no record. They are listed again.")
+        notices += [Sentence(text, project=project) for project in adopt(manager, errors)]
     except (OllmSandboxError, OSError) as error:
         errors.append(str(error))
     finally:

@@ -57,9 +57,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     # There are many things, and none of them goes before the end.
     gc.disable()
-    errand: Errand = pickle.load(sys.stdin.buffer)
-    if os.getppid() != errand.sender:
-        return  # gone before it could take us along
+    errand: Errand | None = pickle.load(sys.stdin.buffer) or None
+    if errand is None or os.getppid() != errand.sender:
+        return  # not needed; or who sends us was gone before we could be taken along
     desk = _Desk(errand)
     for told in _orders(sys.stdin.buffer):
         desk.write(told)

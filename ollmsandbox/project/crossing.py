@@ -16,8 +16,9 @@ from . import pending
 from .change import ASIDE, Change, ChangeSet, Kind, Recorded, State, Type
 from .changes import is_too_deep, scan
 from .exchange import Spot, Step
+from .journal import Way
 from .layers import FOLDER, OPAQUE, folders_in, is_opaque, is_whiteout, same_bytes
-from .tree import Tree, modes_of
+from .tree import Tree, folders_above, modes_of
 
 NOTE = "Another command changed it at the same time, and that version waits."
 # Of a layer that the command did not have below it, all is new.
@@ -31,15 +32,16 @@ def uncrossed(
     items: Sequence[Recorded],
     unseen: Mapping[str, bool],
     idle: Collection[str] | None,
-) -> list[Recorded]:
+) -> tuple[list[Recorded], Way]:
     """The changes of a run to one root, those that cross what is `unseen` as conflicts. What is
-    only touched, or `idle` in another way, is taken out of the upper folder: it is no reason to
-    replace anything. If that is None, a part may be merged already, and is not looked at."""
+    only touched, or `idle` in another way, is no reason to replace anything. If that is None, a
+    part may be merged already, and is not looked at. Nothing is changed: who writes down what is
+    returned has the way made then."""
     if not unseen:
-        return list(items)
+        return list(items), Way()
     crossing = _Crossing(upper, layer, unseen, resumed=idle is None)
     try:
-        crossing.open_folders(items)
+        renewed = crossing.renewed()
         crossed = crossing.find(items)
     finally:
         crossing.close()
@@ -57,8 +59,15 @@ def uncrossed(
             kept.append(item._replace(change=change, state=State.CONFLICT, note=NOTE, after=ASIDE))
         else:
             needless.add(item.change.path)
-    _take_out(upper, needless, {item.change.path for item in kept})
-    return kept
+    return kept, Way(tuple(renewed), tuple(sorted(needless)))
+
+
+def make_way(upper: str, items: Sequence[Recorded], way: Way) -> None:
+    """A second time it finds what is done, also if what follows has begun."""
+    if way.renewed:
+        _open_folders(upper, items, way.renewed)
+    if way.needless:
+        _take_out(upper, set(way.needless), {item.change.path for item in items})
 
 
 def _to_choose(change: Change, on_disk: Mapping[str, Change]) -> Change | None:
@@ -98,7 +107,7 @@ def put_aside(upper: str, items: Sequence[Recorded], versions: Path, step: Step)
 
 def _remove_ways(tree: Tree, paths: set[str], needed: set[str]) -> None:
     """Folders that only led to what is gone: the layer may have something else at their names."""
-    around = {above for path in paths for above in _above(path)} - needed
+    around = {above for path in paths for above in folders_above(path)} - needed
     for path in sorted(around, reverse=True):
         spot = _spot(tree, path)
         if spot is not None:
@@ -118,36 +127,26 @@ class _Crossing:
         self._layer = Tree(layer, modes_of(layer))
         self._unseen = unseen
         self._resumed = resumed
-        # Folders with something new in them.
+        # Folders with something new in them; and those that something is gone from, too.
         self._stirred = {
-            above for path, is_gone in unseen.items() if not is_gone for above in _above(path)
+            above
+            for path, is_gone in unseen.items()
+            if not is_gone
+            for above in folders_above(path)
         }
+        self._reached = {above for path in unseen for above in folders_above(path)}
 
     def close(self) -> None:
         self._upper.close()
         self._layer.close()
 
-    def open_folders(self, items: Sequence[Recorded]) -> None:
-        """Where a folder was made anew, hide by name what the command saw, and nothing else."""
-        marked = [path for path in self._marked() if path in self._stirred]
-        if not marked:
-            return
-        for item in items:
-            change = item.change
-            if change.kind is not Kind.DELETED or self._meets(change):
-                continue
-            if any(above in marked for above in _above(change.path)):
-                spot = _spot(self._upper, change.path)
-                if spot is not None and spot.look() is None:
-                    os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.around)
-        # Last, so that a second time finds all that is not done.
-        for path in marked:
-            os.removexattr(self._upper.folder(path), OPAQUE)
-
-    def _marked(self) -> Iterator[str]:
-        for path, around in _folders(self._upper):
-            if is_opaque(around):
-                yield path
+    def renewed(self) -> list[str]:
+        """Folders that the command made anew, and in which something was done meanwhile."""
+        return [
+            path
+            for path, around in _folders(self._upper)
+            if path in self._reached and is_opaque(around)
+        ]
 
     def find(self, items: Sequence[Recorded]) -> set[str]:
         crossed = {item.change.path for item in items if self._is_crossed(item.change)}
@@ -160,21 +159,24 @@ class _Crossing:
         return crossed | {
             item.change.path
             for item in items
-            if any(above in whole for above in _above(item.change.path))
+            if any(above in whole for above in folders_above(item.change.path))
         }
 
     def _is_crossed(self, change: Change) -> bool:
         if self._resumed:
             spot = _spot(self._upper, change.path)
-            if spot is None or spot.look() is None:
+            if (spot is None or spot.look() is None) and not self._is_hidden(change.path):
                 return False
         return self._meets(change)
+
+    def _is_hidden(self, path: str) -> bool:
+        return any(_is_marked(self._upper, folder) for folder in folders_above(path))
 
     def _meets(self, change: Change) -> bool:
         path, is_gone = change.path, change.kind is Kind.DELETED
         if path in self._unseen:
             return not (self._unseen[path] if is_gone else self._is_same(change))
-        for above in _above(path):
+        for above in folders_above(path):
             if above in self._unseen:
                 return not (is_gone and self._unseen[above])
         return path in self._stirred and _leaves_no_folder(change)
@@ -195,8 +197,9 @@ class _Crossing:
         return same_bytes(one.name, one.around, other.name, other.around)
 
 
-def came_since(layer: str, began: int) -> dict[str, bool]:
-    """What has come into the layer, but folders; and whether it is a deletion."""
+def came_since(layer: str, began: int, *, newest: int, now: int) -> dict[str, bool]:
+    """What has come into the layer, but folders; and whether it is a deletion. The `newest` was
+    there when it `began`: if the clock was set back before, that is later than `now`."""
     found: dict[str, bool] = {}
     if pending.is_empty(layer):
         return found
@@ -208,7 +211,8 @@ def came_since(layer: str, began: int) -> dict[str, bool]:
                     if entry.is_dir(follow_symlinks=False):
                         continue
                     there = entry.stat(follow_symlinks=False)
-                    if there.st_ctime_ns > began:
+                    at = there.st_ctime_ns
+                    if at > began and not now < at <= newest:
                         inner = f"{path}/{entry.name}" if path else entry.name
                         found[inner] = is_whiteout(there)
     finally:
@@ -225,7 +229,7 @@ def in_layer(layer: str, paths: Collection[str]) -> dict[str, bool]:
     tree = Tree(layer, modes_of(layer))
     try:
         for path in paths:
-            for place in (path, *_above(path)):
+            for place in (path, *folders_above(path)):
                 spot = _spot(tree, place)
                 there = spot.look() if spot else None
                 if there is not None:
@@ -253,12 +257,33 @@ def _folders(tree: Tree) -> Iterator[tuple[str, int]]:
         waiting += (f"{path}/{name}" if path else name for name in folders_in(around))
 
 
+def _open_folders(upper: str, items: Sequence[Recorded], renewed: Collection[str]) -> None:
+    """Where a folder was made anew, hide by name what the command saw, and nothing else."""
+    tree = Tree(upper, modes_of(upper))
+    try:
+        # One that is open is done: what it hid may be merged by now.
+        marked = [path for path in renewed if _is_marked(tree, path)]
+        for item in items:
+            change = item.change
+            if change.kind is not Kind.DELETED or item.is_aside:
+                continue
+            if any(folder in marked for folder in folders_above(change.path)):
+                spot = _spot(tree, change.path)
+                if spot is not None and spot.look() is None:
+                    os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.around)
+        # Last, so that a second time finds all that is not done.
+        for path in marked:
+            os.removexattr(tree.folder(path), OPAQUE)
+    finally:
+        tree.close()
+
+
 def _take_out(upper: str, paths: set[str], needed: set[str]) -> None:
     tree = Tree(upper, modes_of(upper))
     try:
         for path in sorted(paths, reverse=True):
             # What is in a folder that was made anew is all that there is of that.
-            if any(_is_marked(tree, above) for above in _above(path)):
+            if any(_is_marked(tree, above) for above in folders_above(path)):
                 continue
             spot = _spot(tree, path)
             found = spot.look() if spot else None
@@ -291,11 +316,6 @@ def _spot(tree: Tree, path: str) -> Spot | None:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
         raise
-
-
-def _above(path: str) -> Iterator[str]:
-    while path := os.path.dirname(path):
-        yield path
 
 
 def _leaves_no_folder(change: Change) -> bool:

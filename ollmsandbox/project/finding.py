@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from .. import N_
-from ..errors import OllmSandboxError
 from ..paths import Paths
-from ..sandbox.overlay import Overlay, clock_offset
+from ..sandbox.overlay import Overlay, clock_offset, time_at
 from . import pending, records
+from .abandoned import check
 from .change import Change, ChangeSet, Kind, Recorded, Type
 from .changes import scan
 from .crossing import NEVER_SEEN, came_since, in_layer
 from .crossing import uncrossed as uncrossed_in
-from .journal import Job
+from .journal import Job, Way
 from .layers import is_copied_up
 from .manager import ProjectManager
 from .models import Project
@@ -26,19 +26,13 @@ from .tree import mend
 _JITTER = 1_000_000
 _SLACK = 1_000_000_000
 # By so much a file system's clock may be behind.
-_TICK = 20_000_000
+_TICK = records.APART_NS // 2
 
 
 def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
+    check(overlay)
     found = {}
     for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
-        if not os.path.isdir(root.path):
-            raise OllmSandboxError(
-                N_("{root} is gone; what the command wrote to it is kept in {folder}."),
-                N_("Put the folder back and run any command in it."),
-                root=root.path,
-                folder=overlay.upper(name),
-            )
         # Folders may still be open that were looked into when somebody was killed.
         mend(overlay.upper(name))
         # What waited when the run began may have been applied since.
@@ -58,52 +52,60 @@ def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
 
 def uncrossed(
     paths: Paths, overlay: Overlay, items: Sequence[Recorded], sets: Mapping[str, ChangeSet]
-) -> list[Recorded]:
-    """Those that another run did not cross, and the others as conflicts."""
+) -> tuple[list[Recorded], dict[str, Way]]:
+    """Those that another run did not cross, and the others as conflicts; and by root, what is to be
+    done for that before they are merged."""
     path = overlay.roots[0].path
     folder = paths.pending(path)
     if not folder.is_dir():
-        return list(items)
+        return list(items), {}
     layers = {root.path: pending.layer_for(folder, root.path) for root in overlay.roots}
     if all(map(pending.is_empty, layers.values())):
-        return list(items)
+        return list(items), {}
     back = _set_back(overlay)
     found: list[Recorded] = []
+    ways: dict[str, Way] = {}
     manager = ProjectManager(paths)
     try:
         project = manager.find_project(path)
         for (name, of_root), root in zip(sets.items(), overlay.roots, strict=True):
             layer = layers[root.path]
             since = overlay.began_below(name) - back if root.pending else NEVER_SEEN
-            later = _later(manager, project, root.path, since)
-            found += uncrossed_in(
+            # Where the clock was set back meanwhile, that cannot be told.
+            newest = overlay.newest_below(name) if root.pending and not back else 0
+            later = _later(manager, project, root.path, max(since, newest))
+            now = time_at(layer) if newest else 0
+            kept, ways[root.path] = uncrossed_in(
                 overlay.upper(name),
                 layer,
                 root.path,
                 [item for item in items if item.change.root == root.path],
-                came_since(layer, since) | in_layer(layer, later),
+                came_since(layer, since, newest=newest, now=now) | in_layer(layer, later),
                 (*of_root.idle, *(skipped.path for skipped in of_root.skipped)),
             )
+            found += kept
     finally:
         manager.close()
-    return [item._replace(number=number) for number, item in enumerate(found)]
+    return [item._replace(number=number) for number, item in enumerate(found)], ways
 
 
 def uncrossed_again(
     manager: ProjectManager, project: Project, overlay: Overlay, job: Job, since: int
-) -> tuple[list[Recorded], set[tuple[str, str]]]:
+) -> tuple[Job, set[tuple[str, str]]]:
     """After a kill, from which time on others may have put something into the layers: the same; and
     by root and path what is theirs now."""
     items: list[Recorded] = []
+    ways: dict[str, Way] = {}
     theirs: set[tuple[str, str]] = set()
     for name, root in overlay.overlay_map.items():
         layer = job.sources[root]
         # Not by what came since: that may be what we merged ourselves.
         unseen = in_layer(layer, _later(manager, project, root, since))
         here = [item for item in job.items if item.change.root == root]
-        items += uncrossed_in(overlay.upper(name), layer, root, here, unseen, None)
+        kept, ways[root] = uncrossed_in(overlay.upper(name), layer, root, here, unseen, None)
+        items += kept
         theirs |= {(root, path) for path in unseen}
-    return items, theirs
+    return replace(job, items=tuple(items), ways=ways), theirs
 
 
 def _later(manager: ProjectManager, project: Project | None, root: str, since: int) -> set[str]:

@@ -9,15 +9,21 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from .. import N_
+from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder, write_atomically
 from .change import Change, Flag, Kind, Recorded, State, Type
 
 _PREFIX = "journal-"
+# What cannot be read any more.
+UNREADABLE = "unreadable-"
+# Changes.
+_PIECE = 500
 
 
 class Task(Enum):
@@ -29,6 +35,16 @@ class Task(Enum):
     DISCARD = "discard"
     UNDO = "undo"
     REDO = "redo"
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is done to a run's upper folder before it is merged, where another run was at work."""
+
+    # Folders that were made anew and shall hide by name what the command saw, and nothing else.
+    renewed: tuple[str, ...] = ()
+    # What changes nothing, and goes.
+    needless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,9 +71,14 @@ class Job:
     past_pending: bool = False
     # The person has said yes already: nothing is held.
     agreed: bool = False
+    # By root.
+    ways: dict[str, Way] = field(default_factory=dict)
+    # When it ends, for who does it after a kill; later than it is written, if the clock was set
+    # back. 0: an earlier version wrote it.
+    ends_at: float = 0.0
 
     def packed(self) -> str:
-        return json.dumps(
+        rest = json.dumps(
             {
                 "task": self.task.value,
                 "run_id": self.run_id,
@@ -65,7 +86,6 @@ class Job:
                 "mode": self.mode,
                 "command": self.command,
                 "started": self.started,
-                "items": [_packed(item) for item in self.items],
                 "sources": self.sources,
                 "forced": self.forced,
                 "closed": self.closed,
@@ -73,9 +93,19 @@ class Job:
                 "call_id": self.call_id,
                 "past_pending": self.past_pending,
                 "agreed": self.agreed,
+                "ways": {root: (way.renewed, way.needless) for root, way in self.ways.items()},
+                "ends_at": self.ends_at,
             },
             check_circular=False,
         )
+        # A few at a time: while something is packed no other thread has a turn, nor has a window.
+        items = ", ".join(
+            json.dumps(
+                [_packed(item) for item in self.items[start : start + _PIECE]], check_circular=False
+            )[1:-1]
+            for start in range(0, len(self.items), _PIECE)
+        )
+        return f'{{"items": [{items}], {rest[1:]}'
 
     @classmethod
     def unpacked(cls, text: str) -> Job:
@@ -95,6 +125,11 @@ class Job:
             call_id=given.get("call_id", ""),
             past_pending=given.get("past_pending", False),
             agreed=given.get("agreed", False),
+            ways={
+                root: Way(tuple(renewed), tuple(needless))
+                for root, (renewed, needless) in given.get("ways", {}).items()
+            },
+            ends_at=given.get("ends_at", 0.0),
         )
 
 
@@ -128,11 +163,24 @@ def _unpacked(given: list[Any]) -> Recorded:
     return Recorded(number, change, _STATES[state], note, began, before, after)
 
 
+def _jobs(content: bytes) -> list[Job]:
+    try:
+        return [Job.unpacked(line) for line in content.decode().splitlines()]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
 class Journal:
     """One file for each job that is under way."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
+
+    @property
+    def name(self) -> str:
+        """Of the file, or of the run that it lies with."""
+        file = self._file
+        return file.stem if file.name.startswith(_PREFIX) else file.parent.name
 
     @classmethod
     def of_run(cls, overlay_folder: str) -> Journal:
@@ -156,11 +204,39 @@ class Journal:
     def read_all(self) -> list[Job]:
         """None if nothing had begun. It is renamed into place, so it is whole or not there; if a
         disk did not keep that promise, what is found on disk has to do."""
+        return _jobs(self._content() or b"")
+
+    def _content(self) -> bytes | None:
         try:
-            lines = self._file.read_text(encoding="utf-8").splitlines()
-            return [Job.unpacked(line) for line in lines]
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return []
+            return self._file.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def check(self, paths: Paths) -> None:
+        """One that is there and cannot be read is set aside, where nobody takes it up again: this
+        is told once."""
+        found = self._content()
+        if found is None or _jobs(found):
+            return
+        number = 0
+        while (kept := paths.cache / f"{UNREADABLE}{self.name}{number or ''}.json").exists():
+            number += 1
+        try:
+            self._file.rename(kept)
+        except FileNotFoundError:
+            return  # somebody else has told it
+        if kept.read_bytes() != found:
+            # Somebody has just written another one.
+            kept.rename(self._file)
+            return
+        raise OllmSandboxError(
+            N_("It cannot be read any more what was being done when the program was killed."),
+            N_("See whether something waits to be applied. What was written down is in {file}."),
+            file=kept,
+        )
+
+    def exists(self) -> bool:
+        return self._file.exists()
 
     def read(self) -> Job | None:
         """The first."""

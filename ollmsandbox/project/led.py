@@ -10,13 +10,17 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
 
 from .later import spelled
+from .tree import folders_above
 
 _LARGEST = 1 << 20
-# As deep as git follows them; and more files, or more that they lead to, no project has.
+# As deep as git follows them; and more files, or more that they lead to, no repository has.
 _INCLUDES = 10
 _MOST = 500
+_MOST_LED = 5_000
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*"\s*)?\]')
 _SETTING = re.compile(r"\s*([a-zA-Z][\w-]*)\s*=(.*)")
 # A quoted part, or up to a comment.
@@ -30,6 +34,21 @@ _PROGRAMS = frozenset(
     )
 )  # fmt: skip
 
+_HOOKS = (
+    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist",
+    "p4-pre-submit", "p4-prepare-changelist", "post-applypatch", "post-checkout", "post-commit",
+    "post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update",
+    "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase",
+    "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout",
+    "reference-transaction", "sendemail-validate", "update",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Repository:
+    worktree: str
+    folder: str
+
 
 class Led:
     """For one root of a project."""
@@ -40,67 +59,98 @@ class Led:
         self._files: set[str] = set()
         # All folders on the way to one of them.
         self._ways: set[str] = set()
+        self._known: set[str] = set()
+        # Of the repository at hand: the config that was read, and what is left of the most.
         self._read: set[str] = set()
+        self._left = _MOST_LED
+        # There is more than is looked at: it may lead anywhere.
+        self._is_all = False
 
     @classmethod
     def of(cls, root: str) -> Led:
-        """By the repository that the root is in."""
+        """By the repository that the root is in, and by those right below it, which may share a
+        folder of hooks. Others come with what is changed in them."""
         found = cls(root)
-        folder = root
-        while not found.add_repository(folder) and folder != "/":
-            folder = os.path.dirname(folder)
+        for file in _own_config():
+            found._add(file, found._files)
+        # All the way up: git passes by what only looks like a repository.
+        for folder in (root, *map(str, PurePath(root).parents)):
+            found.add_repository(folder)
+        with contextlib.suppress(OSError), os.scandir(root) as entries:  # whoever reads it tells
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    found.add_repository(entry.path)
         return found
 
-    def add_repository(self, worktree: str) -> bool:
-        """False if there is none in this folder."""
+    def add_repository(self, worktree: str) -> None:
+        """If there is one in this folder."""
         own = f"{worktree}/.git"
-        if not os.path.lexists(own):
-            return False
+        if not os.path.lexists(own) or worktree in self._known:
+            return
+        self._known.add(worktree)
+        # For each anew: a command can make as many as it likes.
+        self._read, self._left = set(), _MOST_LED
         if not os.path.isdir(own):
             # Of a worktree or a submodule: it says where the repository is.
-            _, _, words = _read(own).partition("gitdir:")
+            _, _, words = (_read(own) or "").partition("gitdir:")
             own = os.path.join(worktree, words.strip())
-        common = os.path.join(own, _read(f"{own}/commondir").strip())
+        common = os.path.join(own, (_read(f"{own}/commondir") or "").strip())
         # These have names that tell what they are; what they link to has not.
         self._add_linked(f"{common}/hooks")
-        for file in (f"{common}/config", f"{own}/config.worktree"):
-            self._add_config(file, worktree, _INCLUDES)
-        return True
+        repository = _Repository(worktree, common)
+        for file in (*_own_config(), f"{common}/config", f"{own}/config.worktree"):
+            self._add_config(file, repository, _INCLUDES)
 
     def covers(self, path: str) -> bool:
         """What is led to, or in it; or a file or link in the way, where there was a folder."""
-        if not self._ways:
-            return False
+        if self._is_all or not self._ways:
+            return self._is_all
         plain = spelled(path)
         return plain in self._ways or plain in self._files or self._is_in_folder(plain)
 
     def is_near(self, folder: str) -> bool:
         """Whether something that is directly in the folder may be covered."""
-        if not self._ways:
-            return False
+        if self._is_all or not self._ways:
+            return self._is_all
         plain = spelled(folder.rstrip("/"))
         return plain in self._ways or self._is_in_folder(plain)
 
     def _is_in_folder(self, plain: str) -> bool:
-        return plain in self._folders or any(way in self._folders for way in _above(plain))
+        return plain in self._folders or any(way in self._folders for way in folders_above(plain))
 
-    def _add_config(self, file: str, worktree: str, deep: int) -> None:
+    def _add_config(self, file: str, repository: _Repository, deep: int) -> None:
+        worktree = repository.worktree
         real = os.path.realpath(file)
-        if real in self._read or len(self._read) >= _MOST:
+        if self._is_all or real in self._read:
             return
-        self._read.add(real)
-        for section, key, value in _settings(_read(file)):
+        text = _read(file)
+        if text is None or (text and len(self._read) >= _MOST):
+            self._is_all = True
+            return
+        if text:
+            self._read.add(real)
+        for section, key, value in _settings(text):
             if key == "hookspath":
-                folder = os.path.join(worktree, os.path.expanduser(value))
-                self._add(folder, self._folders)
-                self._add_linked(folder)
+                # Those that run when somebody pushes run in the repository's own folder.
+                for place in (worktree, repository.folder):
+                    self._add_hooks(os.path.join(place, os.path.expanduser(value)), repository)
             elif key == "path" and section.startswith("include") and deep:
                 included = os.path.join(os.path.dirname(file), os.path.expanduser(value))
                 self._add(included, self._files)
-                self._add_config(included, worktree, deep - 1)
+                self._add_config(included, repository, deep - 1)
             elif key in _PROGRAMS:
                 for place in _words(value, worktree):
                     self._add(place, self._files)
+
+    def _add_hooks(self, folder: str, repository: _Repository) -> None:
+        real = os.path.realpath(folder)
+        if real in map(os.path.realpath, (repository.worktree, repository.folder, self._root)):
+            # Most of what is in there is something else.
+            for name in _HOOKS:
+                self._add(f"{folder}/{name}", self._files)
+        else:
+            self._add(folder, self._folders)
+            self._add_linked(folder)
 
     def _add_linked(self, folder: str) -> None:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -110,26 +160,36 @@ class Led:
 
     def _add(self, path: str, to: set[str]) -> None:
         # As it is named, and where links lead that are in the way.
-        for place in (os.path.normpath(path), os.path.realpath(path)):
-            if len(to) < _MOST and place.startswith(f"{self._root}/"):
+        for place in () if self._is_all else (os.path.normpath(path), os.path.realpath(path)):
+            if place.startswith(f"{self._root}/"):
                 inside = spelled(place[len(self._root) + 1 :])
+                self._is_all = not self._left
+                if self._is_all:
+                    return
+                self._left -= inside not in to
                 to.add(inside)
-                self._ways.update(_above(inside), ("",))
+                self._ways.update(folders_above(inside), ("",))
 
 
-def _above(path: str) -> Iterator[str]:
-    while path := os.path.dirname(path):
-        yield path
+def _own_config() -> tuple[str, ...]:
+    """The machine's and the person's, which count in every repository."""
+    home = os.path.expanduser("~")
+    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    own = (named,) if named else (f"{settings}/git/config", f"{home}/.gitconfig")
+    return ("/etc/gitconfig", *own)
 
 
-def _read(file: str) -> str:
-    """Nothing of what is none, or too large to be config. A link may lead to whatever there is."""
+def _read(file: str) -> str | None:
+    """Nothing of what is none; None if it is too large. A link may lead to whatever there is."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with open(descriptor, "rb") as opened:
             # What the kernel makes up as it is read says that it is empty.
             size = os.fstat(descriptor).st_size if stat.S_ISREG(os.fstat(descriptor).st_mode) else 0
-            data = opened.read(size) if size <= _LARGEST else b""
+            if size > _LARGEST:
+                return None
+            data = opened.read(size)
     except (OSError, ValueError):
         return ""
     # No path has the first, which some programs put before a text.

@@ -14,7 +14,7 @@ from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
 from .models import AgreedRoot, Change, Project, Run, Setting, as_bytes
-from .store import Store
+from .store import Store, insert
 
 _ACTIVE = "active_project"
 # SQLite takes only so many values in one statement.
@@ -216,14 +216,15 @@ class ProjectManager:
         number, now = project.id, time.time()
         encode = as_bytes
         with self.store.transaction() as connection:
-            connection.executemany(
+            insert(
+                connection,
                 "INSERT INTO filerecord"
-                " (id, project_id, path, is_deleted, last_approved_copy_path, seen_at)"
-                f" VALUES (?, ?, ?, ?, ?, ?) {NOTED_BEFORE}",
+                " (id, project_id, path, is_deleted, last_approved_copy_path, seen_at)",
                 (
                     (id_, number, encode(path), gone, None if copy is None else encode(copy), now)
                     for id_, path, copy, gone in files
                 ),
+                NOTED_BEFORE,
             )
 
     def forget_copies(self, copies: Sequence[tuple[int, str]]) -> None:

@@ -8,7 +8,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from .. import trees
@@ -20,12 +20,12 @@ from .tree import Tree, mend, read_modes
 _TO_WRITE = os.W_OK | os.X_OK
 
 
-def merge(source: str, layer: str, root: str, step: Step) -> None:
+def merge(source: str, layer: str, root: str, changed: Collection[str], step: Step) -> None:
     """Move everything of a run's upper folder into the layer, on top of what is there. What is done
-    is gone from the source, so doing it again goes on where it stopped."""
+    is gone from the source, so doing it again goes on where it stopped. Of folders that are in both
+    and not `changed`, the source has the mode that the run found: another one may have come."""
     if not os.path.isdir(layer):
-        os.makedirs(layer, mode=0o700)
-        os.chmod(layer, stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
+        _make(layer, stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
     mend(layer)
     note = Path(f"{source}.merging")
     # What folders are to be in the end that have to be open until then.
@@ -39,11 +39,11 @@ def merge(source: str, layer: str, root: str, step: Step) -> None:
     given = os.open(source, FOLDER)
     target = os.open(layer, FOLDER)
     try:
-        mode = stat.S_IMODE(os.fstat(given).st_mode)
+        mode = stat.S_IMODE(os.fstat(given if "." in changed else target).st_mode)
         remember("", mode)
         for folder in (given, target):
             os.fchmod(folder, stat.S_IMODE(os.fstat(folder).st_mode) | 0o700)
-        _merge(given, target, remember, step)
+        _merge(given, target, changed, remember, step)
         os.fchmod(target, mode & 0o1777)
     finally:
         os.close(given)
@@ -55,7 +55,22 @@ def merge(source: str, layer: str, root: str, step: Step) -> None:
     note.unlink(missing_ok=True)
 
 
-def _merge(given: int, target: int, remember: Callable[[str, int], None], step: Step) -> None:
+def _make(layer: str, mode: int) -> None:
+    """With its mode, or not at all."""
+    around, name = os.path.split(layer)
+    half = f"{around}/.new-{name}"
+    os.makedirs(half, mode=0o700, exist_ok=True)
+    os.chmod(half, mode)
+    os.rename(half, layer)
+
+
+def _merge(
+    given: int,
+    target: int,
+    changed: Collection[str],
+    remember: Callable[[str, int], None],
+    step: Step,
+) -> None:
     # Not by recursion: folders may be deeper than Python's calls.
     levels = [(given, target, iter(os.listdir(given)), "", 0)]
     while levels:
@@ -66,9 +81,9 @@ def _merge(given: int, target: int, remember: Callable[[str, int], None], step: 
             if levels:
                 os.close(given)
                 os.close(target)
-                # All that was in it is moved; its mode is the new one's.
+                # All that was in it is moved.
                 name = os.path.basename(path)
-                trees.set_mode(name, levels[-1][1], mode & 0o1777)
+                trees.set_mode(name, levels[-1][1], mode)
                 os.rmdir(name, dir_fd=levels[-1][0])
                 step()
             continue
@@ -85,22 +100,27 @@ def _merge(given: int, target: int, remember: Callable[[str, int], None], step: 
             step()
             continue
         own = f"{path}/{name}" if path else name
-        remember(own, stat.S_IMODE(new.st_mode))
+        is_in_both = old is not None and stat.S_ISDIR(old.st_mode)
+        its = old if old is not None and is_in_both and own not in changed else new
+        mode = stat.S_IMODE(its.st_mode) & 0o1777
+        remember(own, mode)
         inner = trees.open_folder(name, given, [], _TO_WRITE)
-        if old is None or not stat.S_ISDIR(old.st_mode) or is_opaque(inner):
+        if not is_in_both or is_opaque(inner):
             if old is not None:
+                # First: after a kill nobody can tell what it was.
+                os.fchmod(inner, mode | 0o700)
                 # It must go on hiding what the old one hid.
                 with contextlib.suppress(OSError):
                     os.setxattr(inner, OPAQUE, b"y")
                 trees.remove(name, target)
                 step()
             if _is_moved(name, given, target, inner):
-                trees.set_mode(name, target, stat.S_IMODE(new.st_mode) & 0o1777)
+                trees.set_mode(name, target, mode)
                 os.close(inner)
                 step()
                 continue
         deeper = trees.open_folder(name, target, [], _TO_WRITE)
-        levels.append((inner, deeper, iter(os.listdir(inner)), own, new.st_mode))
+        levels.append((inner, deeper, iter(os.listdir(inner)), own, mode))
 
 
 def _is_moved(name: str, given: int, target: int, inner: int) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from .. import trees
@@ -21,19 +21,48 @@ from .exchange import Spot, copy
 from .layers import FOLDER, OPAQUE, folders_in, is_opaque, is_whiteout
 from .tree import Tree, mend, modes_of
 
+# By name of a layer: its root.
+_MAP = "map.json"
+
 
 def layer_for(folder: Path, root: str) -> str:
-    """The layer of a root. The project's is the first; a linked folder keeps its number."""
-    file = folder / "map.json"
+    """The layer of a root. The project's is the first; a linked folder keeps its number. Only for
+    who holds the project's lock: two at once could give one number to two roots."""
+    if layer := layer_of(folder, root):
+        return layer
+    known, newest = _known(folder), newest_in(folder)
+    name = f"overlay{len(known) + 1}"
+    write_atomically(folder / _MAP, json.dumps({**known, name: root}))
+    note_newest(folder, newest)
+    return str(folder / name)
+
+
+def layer_of(folder: Path, root: str) -> str:
+    """The same for everybody; nothing if the root has none yet."""
+    names = (name for name, path in _known(folder).items() if path == root)
+    return next((str(folder / name) for name in names), "")
+
+
+def _known(folder: Path) -> dict[str, str]:
     known: dict[str, str] = {}
     with contextlib.suppress(FileNotFoundError, ValueError):
-        known = json.loads(file.read_text(encoding="utf-8"))
-    for name, path in known.items():
-        if path == root:
-            return str(folder / name)
-    name = f"overlay{len(known) + 1}"
-    write_atomically(file, json.dumps({**known, name: root}))
-    return str(folder / name)
+        known = json.loads((folder / _MAP).read_text(encoding="utf-8"))
+    return known
+
+
+def newest_in(folder: Path) -> int:
+    """When the last run came into one of the layers: later than now, if the clock was set back
+    since. What is not later than this, a command that begins now sees."""
+    try:
+        return os.stat(folder / _MAP).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def note_newest(folder: Path, at: int) -> None:
+    with contextlib.suppress(FileNotFoundError):  # nothing waits any more
+        at = max(at, newest_in(folder))
+        os.utime(folder / _MAP, ns=(at, at))
 
 
 def is_empty(layer: str) -> bool:
@@ -72,11 +101,20 @@ def spell_out(layer: str, root: str) -> None:
         disk.close()
 
 
-def prune(layer: str, root: str, *, whole: bool = False) -> ChangeSet:
+def prune(
+    layer: str,
+    root: str,
+    *,
+    whole: bool = False,
+    settle: Callable[[Sequence[str]], object] | None = None,
+) -> ChangeSet:
     """Remove what changes nothing any more; returns what the layer still changes. A layer that
-    changes nothing at all goes itself, unless the `whole` shall stay."""
+    changes nothing at all goes itself, unless the `whole` shall stay. Who has what is removed on
+    record can `settle` it before."""
     mend(layer)
     found = scan(layer, [root], root)
+    if settle is not None:
+        settle(found.idle)
     needed = {""}
     for change in found.changes:
         path = change.path
@@ -136,7 +174,7 @@ def remove(layer: str) -> None:
         os.close(descriptor)
     if not any(entry.startswith("overlay") for entry in os.listdir(around)):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{around}/map.json")
+            os.unlink(f"{around}/{_MAP}")
         with contextlib.suppress(OSError):  # somebody else's file; it harms nobody
             os.rmdir(around)
 

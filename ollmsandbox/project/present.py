@@ -53,8 +53,8 @@ def layers_of(paths: Paths, project: str, root: str) -> tuple[str, ...]:
     """From the top: what waits, if anything does, and the root itself."""
     folder = paths.pending(project)
     if folder.is_dir():
-        layer = pending.layer_for(folder, root)
-        if not pending.is_empty(layer):
+        layer = pending.layer_of(folder, root)
+        if layer and not pending.is_empty(layer):
             return (layer, root)
     return (root,)
 

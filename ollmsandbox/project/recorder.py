@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 
 from ..paths import Paths, write_atomically
 from ..sandbox.overlay import Overlay, Root
+from .told import is_told
 
 if TYPE_CHECKING:
     from .change import Recorded, Skipped
     from .exchange import Step
+    from .journal import Way
 
 
 DAILY = 86400
@@ -88,15 +90,24 @@ class Recorder:
         from . import pending
 
         found = []
+        # First: what comes later is not there for the command.
+        newest = pending.newest_in(folder)
         for root in roots:
-            layer = pending.layer_for(folder, root)
-            found.append(Root(root, "" if pending.is_empty(layer) else layer))
+            layer = pending.layer_of(folder, root)
+            waits = layer and not pending.is_empty(layer)
+            found.append(Root(root, layer, newest) if waits else Root(root))
         return found
 
     async def settle(self, overlay: Overlay) -> None:
         import asyncio  # not for who has no loop
 
         self.report = await asyncio.to_thread(self._settle, overlay)
+
+    def has_begun(self, overlay: Overlay) -> bool:
+        """Whether something is done to the project, or was."""
+        from .journal import Journal
+
+        return Journal.of_run(overlay.folder).exists()
 
     def note_exit(self, exit_code: int) -> None:
         """How the command ended, once that is known."""
@@ -135,8 +146,9 @@ class Recorder:
         if self._mode is Mode.NEVER:
             dropped = [item._replace(state=State.DISCARDED) for item in items]
             return Report(overlay.run_id, tuple(dropped), skipped)
+        ways: dict[str, Way] = {}
         if not past_pending:
-            items = uncrossed(self._paths, overlay, items, sets)
+            items, ways = uncrossed(self._paths, overlay, items, sets)
         if not items:
             return Report(overlay.run_id, skipped=skipped)
         settling = Settling(self._paths, self._step, many=self._many)
@@ -148,6 +160,7 @@ class Recorder:
             self._started,
             agreed=agreed,
             past_pending=past_pending,
+            ways=ways,
         )
         done = settling.run(overlay, job, fresh=True)
         return Report(overlay.run_id, tuple(done), skipped)
@@ -184,7 +197,8 @@ def needs_care(paths: Paths) -> bool:
         names = os.listdir(paths.cache)
     except FileNotFoundError:
         return False
-    if any(name.startswith(("overlay-", "done-", "journal-")) for name in names):
+    left = [name for name in names if name.startswith(("overlay-", "done-", "journal-"))]
+    if left and not all(is_told(paths, name.removesuffix(".json")) for name in left):
         return True
     try:
         age = time.time() - (paths.cache / "cleaned").stat().st_mtime

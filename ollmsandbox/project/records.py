@@ -13,12 +13,12 @@ from .change import ASIDE, Change, Flag, Kind, Recorded, State, Type
 from .journal import Job
 from .manager import ProjectManager
 from .models import as_bytes
+from .store import insert
 
-INSERT = (
+_INSERT = (
     "INSERT OR REPLACE INTO change (run_id, number, root, path, kind, type, mode, old_mode,"
     " old_type, target, flags, state, note, began, before, after)"
 )
-_VALUES = " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _READ = (
     "SELECT number, root, path, kind, type, mode, old_mode, old_type, target, flags, state, note,"
     " began, before, after FROM change WHERE run_id = ? ORDER BY number"
@@ -32,6 +32,14 @@ _IN_LAYER = (
 _IS_OLDER = (
     "(SELECT ended_at FROM run WHERE id = change.run_id) <= (SELECT ended_at FROM run WHERE id = ?)"
 )
+# The last of those that are said to have ended later than that, and of which something waits.
+_LAST = (
+    "SELECT max(ended_at) FROM run WHERE project_id = ? AND ended_at > ? AND EXISTS (SELECT 1"
+    " FROM change WHERE run_id = run.id AND change.state IN ('pending', 'conflict', 'failed'))"
+)
+# So much later than others a run ends at least, that their order is told by it; and twice as much
+# if it was not cut off, so that it is also told from one that was and is recorded only then.
+APART_NS = 40_000_000
 
 
 def begin_run(manager: ProjectManager, job: Job) -> models.Project:
@@ -58,15 +66,31 @@ def end_run(
     *,
     alone: bool,
     ended_at: float | None = None,
-) -> None:
-    """`alone` if nothing of other runs waited. `ended_at` is now, unless it was before a kill."""
+) -> float:
+    """`alone` if nothing of other runs waited. `ended_at` is now, unless it was before a kill.
+    Returns when it ended."""
     with manager.store.transaction():
         write_changes(manager, job.run_id, items)
-        models.Run.update(state="done", ended_at=ended_at or time.time()).where(
-            models.Run.id == job.run_id
-        ).execute()
+        at = ended_at or _after_others(manager, project, 2 * APART_NS)
+        models.Run.update(state="done", ended_at=at).where(models.Run.id == job.run_id).execute()
         if not alone:
             settle_older(manager, project, job.run_id, items)
+    return at
+
+
+def intended_end(manager: ProjectManager, path: str) -> float:
+    """Of a run of that project that begins to be settled now, if it is cut off."""
+    project = manager.find_project(path)
+    return _after_others(manager, project, APART_NS) if project else time.time()
+
+
+def _after_others(manager: ProjectManager, project: models.Project, apart_ns: int) -> float:
+    """Now, or later, if the clock was set back: what comes later is on top of what waits."""
+    now, apart = time.time(), apart_ns / 1e9
+    with manager.store.errors_told():
+        rows = manager.store.connection.execute(_LAST, (project.id, now - apart))
+        last: float | None = rows.fetchone()[0]
+    return now if last is None else max(now, last + apart)
 
 
 def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
@@ -76,7 +100,7 @@ def note_exit(manager: ProjectManager, run_id: str, exit_code: int) -> None:
 
 def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded]) -> None:
     with manager.store.transaction() as connection:
-        connection.executemany(INSERT + _VALUES, (_row(run_id, item) for item in items))
+        insert(connection, _INSERT, (_row(run_id, item) for item in items))
 
 
 def signatures(
@@ -108,6 +132,18 @@ def settle_older(
                 for item in items
                 if item.state in (State.APPLIED, State.DISCARDED)
             ),
+        )
+
+
+def settle_idle(
+    manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str]
+) -> None:
+    """What waited there is on disk already, put there by somebody else: an undo has to ask."""
+    with manager.store.transaction() as connection:
+        connection.executemany(
+            "UPDATE change SET state = 'applied', note = '', after = ''"
+            f" WHERE root = ? AND path = ? AND {_IN_LAYER}",
+            ((*map(os.fsencode, (root, path)), project.id) for path in paths),
         )
 
 

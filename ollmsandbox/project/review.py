@@ -4,21 +4,25 @@
 from __future__ import annotations
 
 import os
-import stat
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
+from .. import N_
 from ..paths import Paths, make_folder
 from . import backup, pending, records
+from .abandoned import GoneError
 from .apply import Applier
-from .change import Change, ChangeSet, Kind, Recorded, State, Type
+from .change import ChangeSet, Kind, Recorded, State, Type
 from .changes import scan
 from .choosing import choose
 from .exchange import Step
 from .journal import Job, Journal, Task, project_lock
 from .layers import FOLDER
-from .manager import ProjectManager
+from .manager import ProjectManager, is_missing
 from .models import Project, Run
+from .on_disk import is_there, is_undeleted
 from .parents import closed_folders, numbered_parents
 from .recorder import Report, nothing
 from .resuming import only_ours, still_own
@@ -96,6 +100,7 @@ class Review:
             if waiting:
                 job, lost = self._job_to_take(run, waiting, back, rows, forced=bool(chosen))
                 jobs += [job] if job.items else []
+                records.write_changes(self.manager, run.id, lost)
             return [*self._start(jobs), *lost], later
 
     def _drop(self, run: Run, chosen: Sequence[str]) -> tuple[list[Recorded], list[Recorded]]:
@@ -163,8 +168,18 @@ class Review:
         """A job that was cut off."""
         job = journal.read()
         if job is None:
-            journal.end()
+            journal.check(self._paths)
             return []
+        if is_missing(job.project):
+            raise GoneError(
+                N_("{root} is gone, where something was not finished that you had asked for."),
+                N_(
+                    "Put the folder back and run any command in it. If it cannot come back, remove"
+                    " {file}."
+                ),
+                root=job.project,
+                file=self._paths.cache / f"{journal.name}.json",
+            )
         with project_lock(self._paths, job.project):
             # Who had the lock until now may have ended it.
             jobs = journal.read_all()
@@ -206,7 +221,9 @@ class Review:
         lost: list[Recorded] = []
         closed = {}
         for root, layer in job.sources.items():
-            found = {} if pending.is_empty(layer) else _by_path(scan(layer, [root], root))
+            in_layer = ChangeSet() if pending.is_empty(layer) else scan(layer, [root], root)
+            found = {change.path: change for change in in_layer.changes}
+            idle = set(in_layer.idle)
             waits = records.waiting(self.manager, run.project, root)
             made = {item.change.path for item in back if item.change.root == root}
             here = [item for item in items if item.change.root == root]
@@ -224,10 +241,10 @@ class Review:
             for item in here:
                 if item.change.path in found:
                     continue
-                if _is_undeleted(item.change):
+                if is_undeleted(item.change):
                     # What was around it was discarded.
                     wanted.append(item._replace(state=State.DISCARDED, note="", after=""))
-                elif _is_there(item):
+                elif item.change.path in idle or is_there(item.change):
                     # Put there by somebody else.
                     wanted.append(item._replace(state=State.APPLIED, note="", after=""))
                 else:
@@ -262,6 +279,8 @@ class Review:
             all_done += done if job.run_id == jobs[-1].run_id else ()
             if rest := jobs[number:]:
                 journal.write(*rest)
+        # Names may be hidden in the layers since.
+        pending.note_newest(self._paths.pending(jobs[-1].project), time.time_ns())
         self.manager.store.make_durable()
         journal.end()
         return all_done
@@ -303,8 +322,13 @@ class Review:
                     only_ours(item, written, decided, is_moved) for item in done[before:]
                 ]
             if job.task is Task.TAKE and not pending.is_empty(layer):
-                pending.prune(layer, root)
+                self._prune(job, root)
         return done
+
+    def _prune(self, job: Job, root: str) -> None:
+        project = self.manager.project_for(job.project)
+        settle = partial(records.settle_idle, self.manager, project, root)
+        pending.prune(job.sources[root], root, settle=settle)
 
     def _discard(self, job: Job) -> list[Recorded]:
         versions = os.open(make_folder(self._paths.versions / job.run_id), FOLDER)
@@ -319,7 +343,7 @@ class Review:
                 ]
                 pending.take_out(layer, root, backwards, versions)
                 self._step()
-                pending.prune(layer, root)
+                self._prune(job, root)
         finally:
             os.close(versions)
         return [item._replace(state=State.DISCARDED, note="", after="") for item in job.items]
@@ -361,29 +385,3 @@ class Review:
         owner = self.manager.project_for(project)
         self.manager.mark_deleted(owner, gone, deleted=True)
         self.manager.mark_deleted(owner, there, deleted=False)
-
-
-def _is_undeleted(change: Change) -> bool:
-    return change.kind is Kind.DELETED and os.path.lexists(f"{change.root}/{change.path}")
-
-
-def _is_there(item: Recorded) -> bool:
-    """What the run wanted is on disk, as far as that can be seen, and came there since."""
-    change = item.change
-    try:
-        found = os.lstat(f"{change.root}/{change.path}")
-    except OSError:
-        return change.kind is Kind.DELETED
-    if change.kind is Kind.DELETED:
-        return False
-    if change.type is Type.LINK:
-        return stat.S_ISLNK(found.st_mode) and found.st_ctime_ns > item.began
-    if change.type is Type.FOLDER:
-        return stat.S_ISDIR(found.st_mode)
-    if stat.S_IMODE(found.st_mode) & 0o1777 != (change.mode or 0) & 0o1777:
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_ctime_ns > item.began
-
-
-def _by_path(found: ChangeSet) -> dict[str, Change]:
-    return {change.path: change for change in found.changes}

@@ -4,30 +4,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from .. import N_
-from ..errors import OllmSandboxError
 from ..paths import Paths, real_path
-from ..sandbox.overlay import Overlay, leftovers
+from ..sandbox.overlay import Overlay
 from . import backup, kept, pending, records
 from .apply import Applier
-from .change import Recorded, State
+from .change import Recorded, State, Type
 from .changes import scan
-from .crossing import put_aside
+from .crossing import make_way, put_aside
 from .exchange import Step
-from .finding import find_changes, numbered, uncrossed, uncrossed_again
-from .journal import Job, Journal, Task, project_lock
+from .finding import uncrossed_again
+from .journal import Job, Journal, Task, Way
 from .manager import ProjectManager
 from .merging import merge
 from .models import Project
-from .opened import close_left
 from .parents import closed_folders, implied_parents
-from .recorder import MANY, Mode, Report, nothing
+from .recorder import MANY, Mode, nothing
 from .resuming import device, only_ours, still_own
-from .review import Review
 
 if TYPE_CHECKING:
     from .alongside import Alongside
@@ -44,6 +42,8 @@ class Settling:
         # The numbers of what is in the database already; and by root, what was kept in the layer.
         self._recorded: set[int] = set()
         self._exchanged: dict[str, dict[int, str]] = {}
+        # Gets ready while the journal is written.
+        self._clerk: Alongside | None = None
 
     def plan(
         self,
@@ -55,17 +55,20 @@ class Settling:
         *,
         agreed: bool = False,
         past_pending: bool = False,
+        ways: Mapping[str, Way] | None = None,
     ) -> Job:
         """Nothing has happened yet; from here on it will be finished."""
-        direct = past_pending or (mode is Mode.AUTO and not any(self._layer_is_used(overlay)))
+        others_wait = any(self._layer_is_used(overlay))
+        direct = past_pending or (mode is Mode.AUTO and not others_wait)
         sources = {
             root: overlay.upper(name) if direct else self._layer(overlay, root)
             for name, root in overlay.overlay_map.items()
         }
+        path = overlay.roots[0].path
         job = Job(
             task=Task.APPLY if direct else Task.MERGE,
             run_id=overlay.run_id,
-            project=overlay.roots[0].path,
+            project=path,
             mode=mode.value,
             command=command,
             started=started,
@@ -76,9 +79,17 @@ class Settling:
             call_id=overlay.about.get("call_id", ""),
             past_pending=past_pending,
             agreed=agreed,
+            ways=dict(ways or {}),
+            ends_at=records.intended_end(self._manager, path) if others_wait else time.time(),
         )
-        overlay.make_durable()
-        Journal.of_run(overlay.folder).write(job)
+        if direct and mode is Mode.AUTO and _plain(items) >= self._many:
+            self._clerk = self._call_clerk(overlay)
+        try:
+            overlay.make_durable()
+            Journal.of_run(overlay.folder).write(job)
+        except BaseException:
+            self._send_away()
+            raise
         self._step()
         return job
 
@@ -101,7 +112,7 @@ class Settling:
             self._step()
             if not fresh:
                 # What comes into the pending layer later is on top.
-                ended_at = Journal.of_run(overlay.folder).written_at() / 1e9
+                ended_at = _ended_at(overlay, job)
             if job.task is Task.MERGE:
                 job = self._merge(overlay, job, project, fresh=fresh)
             else:
@@ -120,14 +131,16 @@ class Settling:
             if job.past_pending:
                 self._renew_pending(overlay, project, done)
             else:
-                done = self._keep_rest(overlay, job, done)
+                done = self._keep_rest(overlay, job, project, done)
             rest = [item for item in done if item.number not in self._recorded]
             alone = job.sources == _uppers(overlay)
-            records.end_run(manager, project, job, rest, alone=alone, ended_at=ended_at)
+            at = records.end_run(manager, project, job, rest, alone=alone, ended_at=ended_at)
+            pending.note_newest(self._paths.pending(job.project), int(at * 1e9))
             manager.store.make_durable()
             self._step()
             return done
         finally:
+            self._send_away()
             manager.close()
 
     def _merge(self, overlay: Overlay, job: Job, project: Project, *, fresh: bool) -> Job:
@@ -136,15 +149,17 @@ class Settling:
         journal = Journal.of_run(overlay.folder)
         theirs: set[tuple[str, str]] = set()
         if not fresh:
-            since = journal.written_at()
-            crossed, theirs = uncrossed_again(self._manager, project, overlay, job, since)
+            _make_way(overlay, job)
+            since = int(_ended_at(overlay, job) * 1e9)
+            again, theirs = uncrossed_again(self._manager, project, overlay, job, since)
             if theirs:
-                job = replace(job, items=tuple(crossed))
+                job = again
                 journal.write_again(job)
+        _make_way(overlay, job)
         for name, root in overlay.overlay_map.items():
             here = [item for item in job.items if item.change.root == root]
             put_aside(overlay.upper(name), here, versions, self._step)
-            merge(overlay.upper(name), job.sources[root], root, self._step)
+            merge(overlay.upper(name), job.sources[root], root, _folders(here), self._step)
             pending.spell_out(job.sources[root], root)
         items: list[Recorded] = []
         if job.mode == Mode.AUTO.value:
@@ -210,12 +225,11 @@ class Settling:
                 done.update((item.number, item) for item in others)
             if not chosen:
                 continue
-            plain = sum(1 for item in chosen if item.change.is_plain)
             applier = Applier(root, versions, job.run_id, self._step, resumed=not fresh)
             try:
                 closed = (job.closed or {}).get(root, {})
                 alongside = None
-                if fresh and is_own and plain >= self._many:
+                if fresh and is_own and _plain(chosen) >= self._many:
                     alongside = self._send_clerk(overlay, project, source)
                 if alongside:
                     with alongside:
@@ -246,16 +260,27 @@ class Settling:
 
     def _send_clerk(self, overlay: Overlay, project: Project, layer: str) -> Alongside | None:
         # Here: it is needed for few runs.
-        from .alongside import Alongside
         from .clerk import Errand
 
-        errand = Errand(self._paths, project.id, overlay.folder, layer, os.getpid())
-        writable = (*overlay.overlay_map.values(), real_path(self._paths.playground))
-        alongside = Alongside.send(errand, writable)
+        alongside, self._clerk = self._clerk or self._call_clerk(overlay), None
         if alongside:
+            errand = Errand(self._paths, project.id, overlay.folder, layer, os.getpid())
+            alongside.begin(errand)
             # It writes back for both, in the end.
             self._manager.store.write_back_later()
         return alongside
+
+    def _call_clerk(self, overlay: Overlay) -> Alongside | None:
+        from .alongside import Alongside
+
+        writable = (*overlay.overlay_map.values(), real_path(self._paths.playground))
+        return Alongside.call(writable)
+
+    def _send_away(self) -> None:
+        """The one that was called, and not needed."""
+        if self._clerk:
+            self._clerk.wait()
+            self._clerk = None
 
     def _keep_exchanged(self, job: Job, done: Sequence[Recorded]) -> None:
         versions = self._paths.versions / job.run_id
@@ -267,7 +292,9 @@ class Settling:
                 kept.put_away(job.sources[root], versions, root, exchanged.values())
             self._step()
 
-    def _keep_rest(self, overlay: Overlay, job: Job, done: Sequence[Recorded]) -> list[Recorded]:
+    def _keep_rest(
+        self, overlay: Overlay, job: Job, project: Project, done: Sequence[Recorded]
+    ) -> list[Recorded]:
         """What was not applied waits in the pending layer, where the next command sees it."""
         left = {item.change.root for item in done if item.state is not State.APPLIED}
         settled: set[tuple[str, str]] = set()
@@ -276,9 +303,10 @@ class Settling:
             if root in left and job.sources[root] == overlay.upper(name):
                 # First without what was applied: it would hide what comes to be there later.
                 pending.prune(overlay.upper(name), root, whole=True)
-                merge(overlay.upper(name), layer, root, self._step)
+                here = [item for item in done if item.change.root == root]
+                merge(overlay.upper(name), layer, root, _folders(here), self._step)
             elif job.sources[root] != overlay.upper(name):
-                still = {change.path for change in pending.prune(layer, root).changes}
+                still = self._prune(layer, root, project)
                 # As it is on disk already: only an earlier change was taken back.
                 settled |= {
                     (root, item.change.path)
@@ -298,64 +326,38 @@ class Settling:
             layer = self._layer(overlay, root)
             if pending.is_empty(layer):
                 continue
-            left = {change.path for change in pending.prune(layer, root).changes}
+            left = self._prune(layer, root, project)
             here = [i for i in done if i.change.root == root and i.state is State.APPLIED]
             records.renew_waiting(self._manager, project, here, left)
+
+    def _prune(self, layer: str, root: str, project: Project) -> set[str]:
+        """Returns what is left."""
+        settle = partial(records.settle_idle, self._manager, project, root)
+        return {change.path for change in pending.prune(layer, root, settle=settle).changes}
+
+
+def _plain(items: Sequence[Recorded]) -> int:
+    return sum(1 for item in items if item.change.is_plain)
+
+
+def _ended_at(overlay: Overlay, job: Job) -> float:
+    """Of one that was cut off."""
+    return job.ends_at or Journal.of_run(overlay.folder).written_at() / 1e9
+
+
+def _folders(items: Sequence[Recorded]) -> set[str]:
+    return {item.change.path for item in items if item.change.type is Type.FOLDER}
 
 
 def _uppers(overlay: Overlay) -> dict[str, str]:
     return {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
 
 
+def _make_way(overlay: Overlay, job: Job) -> None:
+    for root, way in job.ways.items():
+        here = [item for item in job.items if item.change.root == root]
+        make_way(_uppers(overlay)[root], here, way)
+
+
 def _closed(root: str, items: Sequence[Recorded]) -> dict[str, int]:
     return closed_folders(root, [item.change for item in items if item.change.root == root])
-
-
-def _unreadable(folder: str) -> Report:
-    text = N_(
-        "It cannot be told which project {folder} belongs to, which holds what a command did."
-    )
-    what_to_do = N_("Take from it what you need, and remove it.")
-    return Report("", errors=(str(OllmSandboxError(text, what_to_do, folder=folder)),))
-
-
-def recover(paths: Paths, step: Step = nothing) -> list[Report]:
-    """What programs that were killed have left: runs are finished, and what a command had written
-    by then waits to be looked at."""
-    reports: list[Report] = []
-    for overlay in leftovers(paths.cache, lambda folder: reports.append(_unreadable(folder))):
-        project = overlay.roots[0].path
-        try:
-            with project_lock(paths, project):
-                job = Journal.of_run(overlay.folder).read()
-                settling = Settling(paths, step)
-                if job is None:
-                    for name in overlay.overlay_map:
-                        close_left(overlay.upper(name))
-                    mode = overlay.about.get("mode", Mode.NEVER.value)
-                    if overlay.is_untouched() or mode == Mode.NEVER.value:
-                        overlay.cleanup()
-                        continue
-                    sets = find_changes(overlay)
-                    changes = [change for found in sets.values() for change in found.changes]
-                    items = numbered(overlay, changes)
-                    items = uncrossed(paths, overlay, items, sets)
-                    if items:
-                        started = os.stat(overlay.folder).st_mtime
-                        command = f"{overlay.about.get('command', '')} (interrupted)"
-                        job = settling.plan(overlay, items, Mode.REVIEW, command, started)
-                if job is not None:
-                    reports.append(Report(overlay.run_id, tuple(settling.run(overlay, job))))
-                overlay.cleanup()
-        except (OllmSandboxError, OSError) as error:
-            overlay.release()
-            reports.append(Report(overlay.run_id, errors=(str(error),)))
-    for journal in Journal.left(paths):
-        review = Review(paths, step)
-        try:
-            reports += review.finish(journal)
-        except (OllmSandboxError, OSError) as error:
-            reports.append(Report("", errors=(str(error),)))
-        finally:
-            review.close()
-    return reports

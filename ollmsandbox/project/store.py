@@ -8,7 +8,8 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 from peewee import PeeweeException, SqliteDatabase
@@ -49,6 +50,8 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # Without our tables it can be read, but not used.
 _UNUSABLE = (*_BROKEN, sqlite3.SQLITE_ERROR)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+# With one statement; each one costs more than a row does.
+_ROWS = 100
 
 
 class Store:
@@ -280,6 +283,16 @@ class Store:
             file=self.file,
             why=why,
         )
+
+
+def insert(
+    connection: sqlite3.Connection, into: str, rows: Iterable[tuple[object, ...]], end: str = ""
+) -> None:
+    """Rows of one width, many at once. `end` says what is to be done with those that are there."""
+    left = iter(rows)
+    while some := list(islice(left, _ROWS)):
+        values = ",".join([f"({','.join('?' * len(some[0]))})"] * len(some))
+        connection.execute(f"{into} VALUES {values} {end}", [*chain.from_iterable(some)])
 
 
 def _code(error: BaseException | None) -> int:

@@ -7,10 +7,17 @@ import contextlib
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from .. import trees
 from .layers import FOLDER
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """From the inside out, without the root."""
+    while (path := os.path.dirname(path)) not in ("", "/"):
+        yield path
 
 
 class Tree:

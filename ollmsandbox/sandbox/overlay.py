@@ -39,6 +39,8 @@ class Root:
     path: str
     # What earlier runs changed there and nobody applied yet, in overlayfs's own format.
     pending: str = ""
+    # When the last of that came there. Before now, unless the clock was set back since.
+    newest: int = 0
 
 
 class Keeper(Protocol):
@@ -99,10 +101,11 @@ class Overlay:
                     if kind == "upper":
                         # What is inside shows the upper folder's own mode for the project's.
                         _look_like(made, os.stat(root.pending or root.path))
-            self.began = {name: _time_at(root) for name, root in self.overlay_map.items()}
+            self.began = {name: time_at(root) for name, root in self.overlay_map.items()}
             for name, root in zip(self.overlay_map, self.roots, strict=True):
                 if root.pending:
-                    self.began[_below(name)] = _time_at(root.pending)
+                    self.began[_below(name)] = time_at(root.pending)
+                    self.began[_newest(name)] = root.newest
             self.clock = clock_offset()
             self._write_map()
         except OSError as error:
@@ -116,6 +119,10 @@ class Overlay:
     def began_below(self, name: str) -> int:
         """The same by the clock of the file system that has what waits there."""
         return self.began.get(_below(name), self.began[name])
+
+    def newest_below(self, name: str) -> int:
+        """When the last of that had come, which the command therefore sees."""
+        return self.began.get(_newest(name), 0)
 
     def make_durable(self) -> None:
         """Before anything is moved out of it: after a power cut it has to be found again."""
@@ -317,7 +324,7 @@ def _start_time(pid: int) -> str:
     return _GONE if state in "ZX" else fields[18]
 
 
-def _time_at(folder: str) -> int:
+def time_at(folder: str) -> int:
     """What the file system would write as the time of a change made now."""
     try:
         # A file without a name: nothing of it is ever seen.
@@ -336,6 +343,10 @@ def _mode_for(found: os.stat_result) -> int:
 
 def _below(name: str) -> str:
     return f"{name}-pending"
+
+
+def _newest(name: str) -> str:
+    return f"{name}-newest"
 
 
 def _look_like(made: str, found: os.stat_result) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from .records import record
@@ -56,6 +57,17 @@ class Profile:
             folder, _, name = path.rpartition("/")
             found.setdefault(folder, []).append(name)
         return {folder: tuple(names) for folder, names in found.items()}
+
+    def with_limits(self, own: Limits) -> Profile:
+        """With the limits that the person set instead of some of these."""
+        given = {name: value for name, value in vars(own).items() if value is not None}
+        if not given:
+            return self
+        return replace(
+            self,
+            limits=replace(self.limits, **given),
+            own_memory_limit=self.own_memory_limit or own.memory is not None,
+        )
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The variables a command gets. What is dropped never reaches any process inside."""

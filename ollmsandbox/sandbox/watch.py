@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ _LITTLE = 16 << 20
 # bwrap's own processes.
 _OWN = 2
 _MOST_LOOKED_AT = 256
+# In ns: by so much a file system's clock may be behind.
+_SLACK = 1_000_000_000
 
 
 async def watch(
@@ -34,6 +37,7 @@ async def watch(
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.time if limits.time is not None else None
     before = {folder: _used(folder) for folder in folders}
+    began = time.time_ns() - _SLACK
     while True:
         pause = _INTERVAL if end is None else min(_INTERVAL, max(0.0, end - loop.time()))
         if written is None:
@@ -46,21 +50,22 @@ async def watch(
             written.clear()
         if end is not None and loop.time() >= end:
             return Stop.TIME
-        found = await _disk(limits, before, first_process) or _processes(limits, first_process)
+        found = await _disk(limits, before, began, first_process)
+        found = found or _processes(limits, first_process)
         if found is not None:
             return found
 
 
-async def _disk(limits: Limits, before: dict[str, int], first: int) -> Stop | None:
+async def _disk(limits: Limits, before: dict[str, int], began: int, first: int) -> Stop | None:
     for folder in before:
         used = _used(folder)
         # What others delete meanwhile must not make room for the command.
         before[folder] = min(before[folder], used)
         added = used - before[folder]
         if limits.disk is not None and added > limits.disk:
-            # The disk is everybody's: what counts is in the folder, or was deleted there and is
-            # still held open. The rest is looked at once.
-            _, size = await asyncio.to_thread(measure, Path(folder))
+            # The disk is everybody's: what counts was written to the folder since, or was deleted
+            # there and is still held open. The rest is looked at once.
+            _, size = await asyncio.to_thread(measure, Path(folder), since=began)
             held = _without_name(tasks_below(first, 1 << 20)[0], in_memory=False)
             size += max(0, min(held, added - size))
             if size > limits.disk:

@@ -28,8 +28,8 @@ from ollmsandbox.project.exchange import Step
 from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import MANY, Mode, Recorder, Report, nothing
 from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.recovering import recover
 from ollmsandbox.project.review import Review
-from ollmsandbox.project.settling import recover
 from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
 
 Seen = dict[str, tuple[object, ...]]
@@ -151,7 +151,11 @@ class Bench:
         probe.unlink()
         for file in self.person.paths.cache.glob("overlay-*/map.json"):
             document = json.loads(file.read_text())
-            document["began"] = dict.fromkeys(document["began"], now)
+            document["began"] = {
+                # When others came into the layer is as it was: so are their records.
+                key: at if key.endswith("-newest") else now
+                for key, at in document["began"].items()
+            }
             file.write_text(json.dumps(document))
         if self.person.paths.database.exists():
             with contextlib.closing(sqlite3.connect(self.person.paths.database)) as database:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,3 +34,9 @@ def read_each(person: Person, attacks: Mapping[str, str], **options: object) -> 
     attack = one_by_one(attacks.values())
     inside = said_by_each(attacks, person.run(attack, capture=CAPTURE, **options).stdout.text)
     return Read(inside, said_by_each(attacks, person.run_outside(attack).stdout))
+
+
+def read_all(*folders: object) -> str:
+    """Shell text that shows everything readable in these folders, following links."""
+    names = shlex.join(str(folder) for folder in folders)
+    return f"find -L {names} -type f -exec cat {{}} + 2>/dev/null; true"

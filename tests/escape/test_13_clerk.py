@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -19,11 +20,12 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.alongside import Alongside
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.exchange import Step
+from ollmsandbox.project.journal import Job, Journal
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.models import FileRecord
 from ollmsandbox.project.recorder import MANY, Mode, Recorder
 from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.settling import recover
+from ollmsandbox.project.recovering import recover
 
 NAMES = [f"{number}" for number in range(12)]
 CHANGE = "for name in [0-9]*; do echo 'this is new' >$name; done"
@@ -138,7 +140,8 @@ import os, signal
 from ollmsandbox.paths import Paths
 from ollmsandbox.project.alongside import Alongside
 from ollmsandbox.project.clerk import Errand
-with Alongside(Errand(Paths.from_environ(os.environ), 1, "/", "/", os.getpid())) as alongside:
+with Alongside() as alongside:
+    alongside.begin(Errand(Paths.from_environ(os.environ), 1, "/", "/", os.getpid()))
     print(alongside._clerk.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -157,6 +160,27 @@ def test_it_ends_with_who_sent_it(person: Person) -> None:
     while gone.exists() and "\nState:\tZ" not in (gone / "status").read_text():
         assert time.monotonic() < give_up
         time.sleep(0.02)
+
+
+def test_it_goes_if_nothing_could_be_written_down(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Alongside] = []
+    come = Alongside.__init__
+
+    def noted(self: Alongside) -> None:
+        come(self)
+        called.append(self)
+
+    def full(_journal: Journal, *_jobs: Job) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Alongside, "__init__", noted)
+    with monkeypatch.context() as now, pytest.raises(OSError, match="No space"):
+        now.setattr(Journal, "write", full)
+        change(person)
+    assert called[0]._clerk.wait(60) == 0
+    check_that_all_is_finished(person)
 
 
 def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(

@@ -20,7 +20,7 @@ from ollmsandbox.project.apply import Applier
 from ollmsandbox.project.change import State
 from ollmsandbox.project.changes import scan
 from ollmsandbox.project.recorder import Mode, Recorder
-from ollmsandbox.project.settling import recover
+from ollmsandbox.project.recovering import recover
 
 
 def mode_of(folder: Path) -> int:

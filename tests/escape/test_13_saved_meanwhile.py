@@ -25,8 +25,8 @@ from killing import Bench, check_finished, killed_after, look_at
 from ollmsandbox.project import exchange
 from ollmsandbox.project.change import State
 from ollmsandbox.project.exchange import Spot, Step
-from ollmsandbox.project.recorder import Mode, nothing
-from ollmsandbox.project.settling import recover
+from ollmsandbox.project.recorder import Mode, Report, nothing
+from ollmsandbox.project.recovering import recover
 
 
 @pytest.fixture
@@ -79,6 +79,34 @@ def is_kept(name: str) -> bool:
 # --- while it is copied ---------------------------------------------------------------------------
 
 
+def saved_while_copied(
+    person: Person,
+    monkeypatch: pytest.MonkeyPatch,
+    is_copied: Callable[[str], bool],
+    save: Callable[[Path], None],
+    command: str,
+) -> tuple[Path, Report]:
+    """A file that the person saves while what a command did to it is put in place."""
+    file = person.project / "file"
+    file.write_text("old\n")
+    acted = once_copied(monkeypatch, is_copied, lambda: save(file))
+    report = settle(person, command)
+    assert acted
+    assert states(report)["file"] is State.CONFLICT
+    assert file.read_text() == "mine\n"
+    monkeypatch.undo()
+    return file, report
+
+
+def back_and_forth(person: Person, file: Path, report: Report, taken: str | None) -> None:
+    """The person takes the command's version after all, and then their own again."""
+    took = review(person, "apply", report.run_id, "file")
+    assert states(took) == {"file": State.APPLIED}
+    assert (file.read_text() if file.exists() else None) == taken
+    review(person, "undo", report.run_id, "file")
+    assert file.read_text() == "mine\n"
+
+
 @pytest.mark.parametrize("save", WAYS)
 @pytest.mark.parametrize("is_copied", [is_new, is_kept])
 def test_a_save_while_a_file_is_copied(
@@ -87,20 +115,11 @@ def test_a_save_while_a_file_is_copied(
     is_copied: Callable[[str], bool],
     save: Callable[[Path], None],
 ) -> None:
-    file = elsewhere.project / "file"
-    file.write_text("old\n")
-    acted = once_copied(monkeypatch, is_copied, lambda: save(file))
-    report = settle(elsewhere, "echo theirs >file; echo other >other-file")
-    assert acted
-    assert states(report) == {"file": State.CONFLICT, "other-file": State.APPLIED}
-    assert file.read_text() == "mine\n"
+    command = "echo theirs >file; echo other >other-file"
+    file, report = saved_while_copied(elsewhere, monkeypatch, is_copied, save, command)
+    assert states(report)["other-file"] is State.APPLIED
     assert sorted(os.listdir(elsewhere.project)) == ["file", "other-file"]
-    monkeypatch.undo()
-    took = review(elsewhere, "apply", report.run_id, "file")
-    assert states(took) == {"file": State.APPLIED}
-    assert file.read_text() == "theirs\n"
-    review(elsewhere, "undo", report.run_id, "file")
-    assert file.read_text() == "mine\n"
+    back_and_forth(elsewhere, file, report, "theirs\n")
 
 
 def test_a_file_that_appears_while_one_is_copied_to_its_name(
@@ -119,18 +138,8 @@ def test_a_file_that_appears_while_one_is_copied_to_its_name(
 def test_a_save_while_a_file_is_copied_to_be_deleted(
     elsewhere: Person, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
 ) -> None:
-    file = elsewhere.project / "file"
-    file.write_text("old\n")
-    acted = once_copied(monkeypatch, is_kept, lambda: save(file))
-    report = settle(elsewhere, "rm file")
-    assert acted
-    assert states(report) == {"file": State.CONFLICT}
-    assert file.read_text() == "mine\n"
-    monkeypatch.undo()
-    assert states(review(elsewhere, "apply", report.run_id, "file")) == {"file": State.APPLIED}
-    assert not file.exists()
-    review(elsewhere, "undo", report.run_id, "file")
-    assert file.read_text() == "mine\n"
+    file, report = saved_while_copied(elsewhere, monkeypatch, is_kept, save, "rm file")
+    back_and_forth(elsewhere, file, report, None)
 
 
 @pytest.mark.parametrize("save", WAYS)

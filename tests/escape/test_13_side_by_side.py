@@ -18,7 +18,7 @@ from copy_back import FIRST_STEP
 from killing import EVERY, Bench, check_finished, finish, killed_after, look_at
 from meanwhile import run_while, states, until
 
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import Kind, State
 from ollmsandbox.project.exchange import Step
 from ollmsandbox.project.recorder import Mode, Recorder, nothing
 from ollmsandbox.project.records import read_changes
@@ -211,6 +211,13 @@ CROSSINGS = {
         {"folder/leaf": "first", "folder/other": None},
         {"folder/leaf": "second", "folder/other": None},
     ),
+    "a file deleted in a folder that the other makes anew": crossing(
+        "rm folder/leaf",
+        "rm -r folder; mkdir folder; echo second >folder/leaf",
+        {"folder/leaf"},
+        {"folder/leaf": None, "folder/other": None},
+        {"folder/leaf": "second", "folder/other": None},
+    ),
     "a new file in a folder that the other makes a file of": crossing(
         "echo first >folder/new",
         "rm -r folder; echo second >folder",
@@ -351,3 +358,75 @@ def test_a_kill_at_any_step(person: Person) -> None:
         assert look() == expected, number
         check_finished(person)
         number += EVERY or 12
+
+
+def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
+    """Of what is in a folder that was made anew, only the folder tells that it was deleted."""
+    fill(person.project)
+    bench = Bench(person)
+    bench.leave("rm -r folder; mkdir folder; echo second >folder/other; touch file")
+    [left] = person.paths.cache.glob("overlay-*")
+    run_id = left.name.removeprefix("overlay-")
+    first = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    person.run("echo first >folder/leaf; echo first >folder/new; rm file", keeper=first)
+    bench.save()
+
+    def look() -> tuple[object, ...]:
+        with closing(Review(person.paths)) as work:
+            changes = read_changes(work.manager, work.manager.run(run_id))
+        rows = sorted((item.change.path, item.change.kind, item.state) for item in changes)
+        return rows, look_at(person.paths.data / "pending")
+
+    bench.restore()
+    bench.settle(Mode.REVIEW)
+    expected = look()
+    assert expected[0] == [
+        ("folder/leaf", Kind.DELETED, State.CONFLICT),
+        ("folder/other", Kind.MODIFIED, State.PENDING),
+    ]
+    number = 1 + (0 if EVERY else 2 * FIRST_STEP)
+    bench.restore()
+    while killed_after(number, lambda step: bench.settle(Mode.REVIEW, step)):
+        # Who finishes it is killed, too.
+        finish(bench, 1 + number * 7 % 13, 1 + number * 5 % 31)
+        check_finished(person)
+        assert look() == expected, number
+        bench.restore()
+        number += EVERY or 4
+
+
+FIRST_MODES = "chmod 700 folder; chmod 700 anew; chmod 500 closed; chmod 750 ."
+SECOND_MODES = (
+    "echo second >folder/new; rm -r anew; mkdir anew; echo second >anew/new; "
+    "echo second >closed/new; chmod 711 both"
+)
+
+
+def test_modes_of_folders_that_the_other_writes_in(person: Person) -> None:
+    for name in ("folder", "anew", "closed", "both"):
+        (person.project / name).mkdir(mode=0o755)
+    person.project.chmod(0o755)
+    bench = Bench(person)
+    bench.leave(SECOND_MODES)
+    first = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    person.run(f"{FIRST_MODES}; chmod 700 both", keeper=first)
+    bench.save()
+
+    def modes() -> dict[str, int]:
+        places = {name: person.project / name for name in ("", "folder", "anew", "closed", "both")}
+        return {name: place.stat().st_mode & 0o777 for name, place in places.items()}
+
+    number = 1 + 2 * FIRST_STEP
+    is_killed = True
+    while is_killed:
+        bench.restore()
+        is_killed = killed_after(number, lambda step: bench.settle(Mode.REVIEW, step))
+        finish(bench)
+        with closing(Review(person.paths)) as work:
+            project = work.manager.find_project(person.project)
+            assert project is not None
+            for report in work.apply_all(project):
+                assert not report.errors
+        expected = {"": 0o750, "folder": 0o700, "anew": 0o700, "closed": 0o500, "both": 0o711}
+        assert modes() == expected, number
+        number += EVERY or 8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attempts to read keys, tokens, histories and what the program keeps for itself."""
+"""Attempts to read keys, tokens and histories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attack import (
     said_by_each,
 )
 from conftest import Person, cli_argv
-from reading import SECRET, Read, put_secret, read_each
+from reading import SECRET, Read, put_secret, read_all, read_each
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
@@ -45,12 +45,6 @@ def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
     """What the machine can do, and what a lesser one can: both must hide the same."""
     here = person.capabilities()
     return here if request.param is None else replace(here, overlay=request.param)
-
-
-def read_all(*folders: object) -> str:
-    """Shell text that shows everything readable in these folders, following links."""
-    names = shlex.join(str(folder) for folder in folders)
-    return f"find -L {names} -type f -exec cat {{}} + 2>/dev/null; true"
 
 
 # Names that hold secrets.
@@ -365,56 +359,3 @@ def test_nothing_is_created_outside_for_what_is_hidden(person: Person, found: Ca
     names = {path.name for path in person.home.iterdir()}
     assert names - {"project", ".cache", ".local"} == {".config"}
     assert list((person.home / ".config").iterdir()) == []
-
-
-# What the program keeps for itself.
-
-OWN = {
-    "as usual": {},
-    "moved within the home folder": {
-        "XDG_DATA_HOME": "{home}/data",
-        "XDG_CACHE_HOME": "{home}/a/cache",
-        "XDG_CONFIG_HOME": "{home}/b",
-    },
-    "moved elsewhere": {
-        "XDG_DATA_HOME": "{elsewhere}/data",
-        "XDG_CACHE_HOME": "{elsewhere}/cache",
-        "XDG_CONFIG_HOME": "{elsewhere}/config",
-    },
-}
-
-
-@pytest.mark.parametrize("where", OWN)
-def test_our_own_database_and_settings(person: Person, elsewhere: Path, where: str) -> None:
-    for name, value in OWN[where].items():
-        person.environ[name] = value.format(home=person.home, elsewhere=elsewhere)
-    paths = person.paths
-    for folder in paths.own:
-        put_secret(folder / "kept")
-    attack = read_all(*paths.own, person.home, elsewhere)
-    assert SECRET not in person.run(attack).stdout.text
-    assert person.run_outside(attack).stdout.count(SECRET) >= 3
-
-
-@pytest.mark.parametrize("where", OWN)
-def test_replacing_our_own_settings(person: Person, elsewhere: Path, where: str) -> None:
-    for name, value in OWN[where].items():
-        person.environ[name] = value.format(home=person.home, elsewhere=elsewhere)
-    profile = person.paths.profiles / "standard.yaml"
-    profile.parent.mkdir(parents=True)
-    profile.write_text("unix_sockets: deny\n")
-    attack = f"mkdir -p {profile.parent}; echo 'show: [~/.ssh]' > {profile}"
-    person.run(attack)
-    assert profile.read_text() == "unix_sockets: deny\n"
-    person.run_outside(attack)
-    assert profile.read_text() == "show: [~/.ssh]\n"
-
-
-def test_what_the_program_keeps_while_it_runs(person: Person) -> None:
-    # Its layers lie there; through them one could see what is below.
-    folders = "/dev/shm /tmp /var/tmp /run"
-    attack = f"find {folders} -path {person.home} -prune -o -name 'ollmchat*' -print"
-    assert person.run(attack).stdout.text == ""
-
-
-# The environment.

@@ -24,6 +24,8 @@ from ollmsandbox.errors import SandboxError
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.result import Result
 
+pytestmark = pytest.mark.anybody
+
 MIB = 1 << 20
 # How much of an output is kept, at each end.
 KEPT = MIB

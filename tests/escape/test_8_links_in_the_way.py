@@ -36,7 +36,7 @@ from ollmsandbox.project.apply import State
 from ollmsandbox.project.care import take_care
 from ollmsandbox.project.changes import Kind, Type
 from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.settling import recover
+from ollmsandbox.project.recovering import recover
 
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)
 SOME = ("outer/sub/changed", "outer/sub/new")

@@ -4,6 +4,7 @@ for. They wait for a yes, as the hooks in their usual place do."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> Non
         "[a" + 100_000 * " ",
         "[include]\npath = /proc/self/pagemap\n[include]\npath = /proc/kmsg\n",
         "[include]\npath = /dev/zero\n[include]\npath = ../pipe\n",
-        "[core]\n" + "".join(f"editor = ./{n}\n" for n in range(20_000)),
+        "[core]\n" + "".join(f"editor = ./{n}\n" for n in range(4_000)),
     ],
     ids=["no text", "includes itself", "spaces", "made up", "endless", "many"],
 )
@@ -123,6 +124,62 @@ def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
     (tmp_path / ".git" / "config").write_text(setting)
     led = Led.of(str(tmp_path))
     assert not any(led.covers(f"src/{number}") for number in range(5_000))
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[core]\n" + "".join(f"editor = ./{n}\n" for n in range(20_000)),
+        "#" + (1 << 20) * " ",
+        "".join(f"[include]\npath = ../more/{n}\n" for n in range(501)),
+    ],
+    ids=["many programs", "long", "many files"],
+)
+def test_where_more_is_said_than_is_looked_at_all_waits(tmp_path: Path, setting: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text(setting)
+    (tmp_path / "more").mkdir()
+    for number in range(501):
+        (tmp_path / "more" / str(number)).write_text("[core]\n")
+    led = Led.of(str(tmp_path))
+    assert led.covers("src/file")
+    assert led.is_near("src/")
+
+
+def test_many_folders_that_look_like_repositories(person: Person, checkout: Path) -> None:
+    """Each of them is looked at; what the others lead to counts all the same."""
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    git(person, "init", "-q", "z/deep")
+    git(person, "config", "core.hooksPath", "hooks", folder=checkout / "z" / "deep")
+    hook = "z/deep/hooks/pre-commit"
+    write(checkout / hook)
+    assert held(person, "for n in $(seq 110); do mkdir -p a/$n/.git; done") == set()
+    attack = "for n in $(seq 110); do echo x >a/$n/x; done; "
+    attack += f"for f in {HOOK} {hook}; do echo x >>$f; done"
+    assert held(person, attack) == {HOOK, hook}
+
+
+def test_a_folder_that_looks_like_the_repository_around(person: Person) -> None:
+    git(person, "init", "-q", folder=person.home)
+    git(person, "config", "core.hooksPath", "project/tools/hooks", folder=person.home)
+    write(person.project / HOOK)
+    assert held(person, "mkdir .git") == set()
+    assert held(person, f"echo x >>{HOOK}") == {HOOK}
+
+
+@pytest.mark.parametrize("setting", ["..", "PROJECT", "../hooks"])
+def test_repositories_beside_each_other_share_hooks(
+    person: Person, checkout: Path, setting: str
+) -> None:
+    git(person, "init", "-q", "sub")
+    folder = checkout / "sub"
+    git(
+        person, "config", "core.hooksPath", setting.replace("PROJECT", str(checkout)), folder=folder
+    )
+    hook = "hooks/pre-commit" if setting == "../hooks" else "pre-commit"
+    attack = f"mkdir hooks; for f in {hook} other; do echo x >$f; chmod +x $f; done"
+    assert held(person, attack) == {hook}
 
 
 def test_config_that_is_included(person: Person, checkout: Path) -> None:
@@ -197,3 +254,46 @@ def test_config_that_cannot_be_read_holds_nothing_up(
     else:
         config.symlink_to("config")
     assert held(person, f"echo x >>{HOOK}") == set()
+
+
+@pytest.mark.parametrize("setting", [".", "./", "PROJECT"])
+def test_hooks_in_the_project_folder_itself(person: Person, checkout: Path, setting: str) -> None:
+    git(person, "config", "core.hooksPath", setting.replace("PROJECT", str(checkout)))
+    attack = "for f in pre-commit build tools/pre-commit .git/update; do echo x >$f; done"
+    # The last one runs in the repository's own folder.
+    last = set() if setting == "PROJECT" else {".git/update"}
+    assert held(person, attack) == {"pre-commit"} | last
+    # And nothing else of it is.
+    said = "-c user.name=me -c user.email=me@example.org"
+    assert held(person, f"git {said} commit -q --allow-empty -m x && touch committed") == set()
+    assert (checkout / "committed").exists()
+
+
+def states_of(person: Person, command: str) -> dict[str, str]:
+    """As the command line does, which knows whose config counts."""
+    found = json.loads(person.cli("run", "--json", "-c", command).stdout)
+    return {change["path"]: change["state"] for change in found["changes"]}
+
+
+def test_the_person_s_own_config(person: Person, checkout: Path) -> None:
+    git(person, "config", "--global", "core.hooksPath", "tools/hooks")
+    attack = f"echo x >>{HOOK}; echo x >>tools/build"
+    assert states_of(person, attack) == {HOOK: "pending", "tools/build": "applied"}
+
+
+def test_the_person_s_own_config_is_a_part_of_the_project(person: Person, checkout: Path) -> None:
+    write(checkout / "dot" / "gitconfig", "[alias]\nx = log\n")
+    (person.home / ".config" / "git").mkdir(parents=True)
+    (person.home / ".config" / "git" / "config").symlink_to(checkout / "dot" / "gitconfig")
+    attack = "echo '[core]\nhooksPath = /tmp' >>dot/gitconfig; echo x >dot/other"
+    assert states_of(person, attack) == {"dot/gitconfig": "pending", "dot/other": "applied"}
+
+
+def test_the_person_s_own_config_counts_for_each_repository(person: Person, checkout: Path) -> None:
+    git(person, "config", "--global", "core.hooksPath", "my/hooks")
+    git(person, "init", "-q", "inner")
+    for folder in (checkout, checkout / "inner"):
+        write(folder / "my" / "hooks" / "pre-commit")
+    hooks = [f"{folder}my/hooks/pre-commit" for folder in ("", "inner/")]
+    attack = "for f in my inner/my; do echo x >>$f/hooks/pre-commit; done"
+    assert states_of(person, attack) == dict.fromkeys(hooks, "pending")

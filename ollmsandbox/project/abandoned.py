@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was cut off and cannot be finished, since the folder that it is for is gone: it is kept
+until that is back. If nothing of it had been applied, the person may also discard it."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+from .. import N_
+from ..errors import OllmSandboxError
+from ..paths import Paths
+from ..sandbox.overlay import Overlay, leftovers
+from .journal import Journal
+from .manager import is_missing
+from .told import forget
+
+
+class GoneError(OllmSandboxError):
+    """Nothing is lost, and nothing can be done about it here."""
+
+
+def check(overlay: Overlay) -> None:
+    for name, root in overlay.overlay_map.items():
+        if not is_missing(root):
+            continue
+        if _had_begun(overlay):
+            # Files have changed places: among those of the run are the only ones of before.
+            raise GoneError(
+                N_(
+                    "{root} is gone, and a run was cut off while its changes were applied. Its"
+                    " files are kept in {folder}; yours from before may be among them."
+                ),
+                N_(
+                    "Put the folder back and run any command in it. If it cannot come back, take"
+                    " from {folder} what you need, and remove it."
+                ),
+                root=root,
+                folder=overlay.folder,
+            )
+        raise GoneError(
+            N_("{root} is gone; what the command wrote to it is kept in {folder}."),
+            N_(
+                "Put the folder back and run any command in it. If you do not need it, run"
+                " `ollmsandbox discard {run}`."
+            ),
+            root=root,
+            folder=overlay.upper(name),
+            run=overlay.run_id,
+        )
+
+
+def discard(paths: Paths, run_id: str, *, whole: bool = True) -> str:
+    """The project of the run, or nothing if there is no such run: one that can be finished is none.
+    Refused if it had begun to be applied, or if it is not to be discarded as a `whole`."""
+    project = ""
+    for overlay in leftovers(paths.cache, lambda _folder: None):
+        try:
+            if overlay.run_id == run_id and any(map(is_missing, overlay.overlay_map.values())):
+                if _had_begun(overlay):
+                    check(overlay)
+                if not whole:
+                    raise OllmSandboxError(
+                        N_("A run that was not finished can only be discarded as a whole."),
+                        N_("Name no files."),
+                    )
+                overlay.cleanup()
+                forget(paths, f"overlay-{run_id}")
+                project = overlay.roots[0].path
+        finally:
+            overlay.release()
+    return project
+
+
+def unfinished(paths: Paths) -> set[str] | None:
+    """The projects where something has begun, so that some of it may be in a layer and is on no
+    record yet. None if it cannot be told which."""
+    runs = (Journal.of_run(str(folder)) for folder in paths.cache.glob("overlay-*"))
+    projects: set[str] = set()
+    for journal in (*runs, *Journal.left(paths)):
+        jobs = journal.read_all()
+        if not jobs and journal.exists():
+            return None
+        projects |= {job.project for job in jobs}
+    return projects
+
+
+def _had_begun(overlay: Overlay) -> bool:
+    if Journal.of_run(overlay.folder).exists():
+        return True
+    # One that could not be read was set aside.
+    cache, name = Path(overlay.folder).parent, os.path.basename(overlay.folder)
+    return any(cache.glob(f"unreadable-{glob.escape(name)}*.json"))
