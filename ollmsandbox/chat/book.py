@@ -80,6 +80,10 @@ class Book:
     def is_behind(self) -> bool:
         return self._clerk.left > 0
 
+    async def is_written(self) -> bool:
+        """Waits for what is on its way."""
+        return await self._clerk.flushed(_PATIENCE)
+
     async def close(self) -> None:
         if not await self._clerk.flushed(_PATIENCE):
             self.tell(Sentence(N_("The end of this session could not be written.")))

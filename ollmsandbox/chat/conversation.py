@@ -120,6 +120,10 @@ class Conversation:
         """This one only: the turn goes on without it."""
         self._answers.stop_one(call_id)
 
+    async def is_written(self) -> bool:
+        """All that was said is in the database; False if that does not work just now."""
+        return self._book is None or await self._book.is_written()
+
     async def close(self) -> None:
         """Everything that goes on is ended, and what was changed and said is in its place."""
         await self.stop()

@@ -8,24 +8,25 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from .. import N_
 from ..paths import Paths
-from ..permission.provider import Provider
 from ..permission.request import Asker
 from ..permission.store import RuleStore
 from ..project.manager import ProjectManager
 from ..project.recorder import Mode
 from ..sandbox import profile_file
-from ..tools.workbench import Workbench, all_tools
-from .book import Book
-from .conversation import Conversation
 from .history import History, new_session_id
 from .limits import STANDARD, Limits
-from .prompt import system_prompt
 from .providers.base import Model, ProviderError
 from .providers.connections import TOUR, Connection, ConnectionStore
 from .stored import StoredSession
+
+if TYPE_CHECKING:
+    from ..tools.workbench import Workbench
+    from .book import Book
+    from .conversation import Conversation
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,10 @@ class Desk:
         is named. Without a model that can be used it has none. `time_limit`: of a command."""
         id_ = session_id or new_session_id()
         await asyncio.to_thread(_load)
+        from ..permission.provider import Provider
+        from ..tools.workbench import Workbench
+        from .book import Book
+
         book = await asyncio.to_thread(Book, self.history, id_)
         try:
             stored = None
@@ -134,6 +139,11 @@ class Desk:
         limits: Limits,
         bench: Workbench,
     ) -> Conversation:
+        from ..permission.provider import Provider
+        from ..tools.workbench import all_tools
+        from .conversation import Conversation
+        from .prompt import system_prompt
+
         provider = bench.permissions
 
         def notices() -> list[str]:
@@ -157,8 +167,11 @@ class Desk:
 
 
 def _load() -> None:
-    """What talks to servers takes long to load, which must not hold up a window."""
-    from ..tools import web_fetch  # noqa: F401
+    """What runs a session takes long to load, which must not hold up a window: neither its first
+    picture nor, on its own thread, the first session."""
+    from ..permission import provider  # noqa: F401
+    from ..tools import web_fetch, workbench  # noqa: F401
+    from . import book, conversation, prompt  # noqa: F401
     from .providers import ollama, openai  # noqa: F401
 
 

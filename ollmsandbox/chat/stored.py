@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..permission.request import Answer, Source, Verdict
-from ..tools.base import Outcome
 from .messages import Message, Role, ToolCall
+
+if TYPE_CHECKING:
+    from ..tools.base import Outcome
 
 INTERRUPTED = "ERROR: The program ended before this call was answered."
 

@@ -17,6 +17,9 @@ from .store import RuleStore
 # More cards than anybody reads; who is flooded with questions says yes to be rid of them.
 MOST_WAITING = 50
 
+# What holds for a session, by what it is about.
+Answers = dict[Key, tuple[Answer, Source]]
+
 _LASTING = (Answer.DENY_ALWAYS, Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS)
 
 
@@ -52,7 +55,7 @@ class Provider:
         self._audit = audit
         self._clock = clock
         self._patience = patience
-        self._session: dict[Key, tuple[Answer, Source]] = {}
+        self._session: Answers = {}
         # Counts what was ever remembered: a lookup that it overtook is done again.
         self._remembered = 0
         self._waiting: list[_Waiting] = []
@@ -72,6 +75,15 @@ class Provider:
         if source is Source.PERSON and key is not None and answer in _LASTING:
             await self._remember(key, answer)
         return verdict
+
+    @property
+    def session_answers(self) -> Answers:
+        """For another one that goes on with the session."""
+        return self._session
+
+    def go_on_with(self, answers: Answers) -> None:
+        # The same and no copy: what is being saved just now is noted there.
+        self._session = answers
 
     def forget_session(self) -> None:
         self._session.clear()

@@ -65,6 +65,9 @@ _PLAIN = """\
 There is no sandbox on this machine: the user is asked before each command, and it runs with all \
 rights of the user. Keep commands few and careful."""
 
+# Bytes that come at once, and seconds of pause after them.
+_MUCH, _PAUSE = 1 << 16, 0.002
+
 _MEANING = N_(
     "This is not sandboxed: it can do all that you can, and what it changes is not recorded."
 )
@@ -165,7 +168,7 @@ class RunRequest(RequestBase):
         unfinished: list[str] = []
         if needs_care(bench.paths):
             # Something kept an earlier one from being finished, a full disk, perhaps.
-            from ..project.settling import recover
+            from ..project.recovering import recover
 
             reports = await asyncio.to_thread(recover, bench.paths)
             unfinished = [error for report in reports for error in report.errors]
@@ -210,12 +213,22 @@ class RunRequest(RequestBase):
         except OllmSandboxError as error:
             return self._told(None, recorder, str(error))
         notices = [*unfinished, *plan.notices()]
+
+        def ended() -> Outcome:
+            try:
+                recorder.note_exit(result.exit_code)
+            except OllmSandboxError as error:
+                # What it printed and changed is worth more than how its end is remembered.
+                notices.append(str(error))
+            return self._told(result, recorder, *notices)
+
         try:
-            await asyncio.to_thread(recorder.note_exit, result.exit_code)
-        except OllmSandboxError as error:
-            # What it printed and changed is worth more than how its end is remembered.
-            notices.append(str(error))
-        return self._told(result, recorder, *notices)
+            return await asyncio.to_thread(ended)
+        except asyncio.CancelledError:
+            # What it changed is in the project already.
+            status = f"The command had just ended, with status {result.exit_code}."
+            self.partial = self._told(None, recorder, status)
+            raise
 
     async def _without(self, watcher: Watcher) -> Outcome:
         bench = self._bench
@@ -371,11 +384,16 @@ def _went_well(result: Result) -> bool:
 def _sinks(watcher: Watcher, started: Callable[[int], None]) -> Sinks:
     async def stdout(data: bytes) -> None:
         watcher.output(Stream.STDOUT, data)
-        # Others have their turn: a window has to show what was printed.
-        await asyncio.sleep(0)
+        await _let_others(data)
 
     async def stderr(data: bytes) -> None:
         watcher.output(Stream.STDERR, data)
-        await asyncio.sleep(0)
+        await _let_others(data)
 
     return Sinks(stdout, stderr, started)
+
+
+async def _let_others(data: bytes) -> None:
+    """A window has to show what was printed. In a flood a mere turn is not enough: a main loop
+    draws when nothing else is ready, and the next piece always is."""
+    await asyncio.sleep(_PAUSE if len(data) >= _MUCH else 0)

@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from .. import N_
@@ -19,7 +19,7 @@ from ..project.system import System, system_of
 from ..sandbox import profile_file
 from ..sandbox.places import find_project
 from ..sandbox.probe import Capabilities, probe
-from ..sandbox.profile import Profile
+from ..sandbox.profile import Limits, Profile
 from ..sandbox.rootfs_store import Installed, need
 from .base import Tool, ToolError
 
@@ -42,6 +42,8 @@ class Workbench:
     profile_name: str = profile_file.DEFAULT
     ask_every_command: bool = False
     timeout: float | None = None
+    # What the person set instead of the profile's.
+    own_limits: Limits = field(default_factory=Limits)
     # Whether web pages may come from this machine and its neighbours.
     allow_private: bool = False
     session_id: str = ""
@@ -56,7 +58,8 @@ class Workbench:
             raise ToolError(error.message, error.remedy) from error
 
     def profile(self) -> Profile:
-        return profile_file.load(self.profile_name, self.paths.profiles, self.paths.cache)
+        found = profile_file.load(self.profile_name, self.paths.profiles, self.paths.cache)
+        return found.with_limits(self.own_limits)
 
     def capabilities(self) -> Capabilities:
         """Found by trying: the first time takes a while."""

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from ..chat.desk import Desk
 from ..sandbox.probe import Capabilities
-from . import flatpak_state
-from .open_session import OpenSession
+from .command_limits import own_limits
 from .project_state import ProjectState, look, of_machine, wall_now
 from .sandbox_badge import SandboxBadge, Section, Wall
 from .settings import Settings
 from .tasks import Tasks
+
+if TYPE_CHECKING:
+    from .open_session import OpenSession
 
 
 class BadgeController:
@@ -50,6 +53,8 @@ class BadgeController:
     def _show_machine(self) -> None:
         """Without a project it is known what the machine can do, and no more."""
         if self._in_flatpak:
+            from . import flatpak_state
+
             self._show(flatpak_state.of_flatpak())
         elif self._found is not None:
             self._show(of_machine(can_wrap=self._found.can_wrap))
@@ -66,12 +71,19 @@ class BadgeController:
         self._badge.show(wall_now(self._wall, self._session), self._sections)
 
     async def _look(self, project: str, number: int) -> None:
-        given = (project, self._settings.text("profile"), self._desk.paths, self._desk.environ)
+        given = (
+            project,
+            self._settings.text("profile"),
+            self._desk.paths,
+            self._desk.environ,
+            own_limits(self._settings),
+        )
         if self._in_flatpak:
+            from . import flatpak_state
+
             state = await flatpak_state.look(*given)
         else:
-            limit = self._settings.number("time-limit") or None
-            state = await asyncio.to_thread(look, *given, limit)
+            state = await asyncio.to_thread(look, *given)
         # Of several, the last one knows best, however long each took.
         if self._project == project and number == self._looks:
             self._show(state)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from gettext import gettext as _
@@ -18,6 +19,7 @@ from ..project.manager import ProjectManager
 from . import change_words as words
 from .change_items import RunData
 from .change_work import Shown, act_on_part, look
+from .diff_header import hold
 from .diff_model import Hunk
 from .diff_view import DiffView
 from .earlier_versions import EarlierVersions
@@ -29,6 +31,10 @@ from .signals import signals
 from .tasks import Tasks
 from .template import template
 from .weakly import weakly
+from .work_bar import WorkBar
+
+# Milliseconds.
+_PATIENCE = 200
 
 
 @Gtk.Template(filename=template("change_page"))
@@ -52,6 +58,7 @@ class ChangePage(Gtk.Box):
         run: RunData,
         recorded: Recorded,
         tasks: Tasks,
+        progress: WorkBar,
     ) -> None:
         super().__init__()
         self._manager = manager
@@ -59,6 +66,8 @@ class ChangePage(Gtk.Box):
         self.run = run
         self.recorded = recorded
         self._tasks = tasks
+        self._progress = progress
+        self._verb_buttons: list[Gtk.Button] = []
         self._shown: Shown | None = None
         self._texts: tuple[str, str] | None = None
         # With which the person did something just now: they go on there.
@@ -66,7 +75,7 @@ class ChangePage(Gtk.Box):
         # Not through the template, which would keep the page alive for ever.
         self.back_button.connect("clicked", weakly(self._on_back))
         self.diff: DiffView | None = None
-        self._earlier = EarlierVersions(manager, run, recorded, tasks)
+        self._earlier = EarlierVersions(manager, run, recorded, tasks, progress)
         self._earlier.connect("restored", weakly(self._on_restored))
         self._earlier.connect("counted", weakly(self._on_counted))
         self.versions_button.set_popover(self._earlier)
@@ -74,12 +83,22 @@ class ChangePage(Gtk.Box):
         tasks.start(self.look())
         self._earlier.refresh()
 
+    def hold(self, is_held: bool) -> None:
+        """Something is being changed: what stands here may be other when that is over."""
+        for button in self._verb_buttons:
+            hold(button, is_held)
+        if self.diff is not None:
+            self.diff.hold(is_held)
+        self._earlier.hold(is_held)
+
     def focus(self) -> None:
         self.back_button.grab_focus()
 
     async def look(self) -> None:
         """At how it stands now."""
-        shown = await asyncio.to_thread(look, self._manager, self.run, self.recorded.number)
+        # Large ones take a while; what is there already stays to be seen meanwhile.
+        with self._progress.during(patience=_PATIENCE) if self._shown is None else nullcontext():
+            shown = await asyncio.to_thread(look, self._manager, self.run, self.recorded.number)
         if shown is None:
             self.emit("back")
             return
@@ -105,11 +124,14 @@ class ChangePage(Gtk.Box):
             )
         had_focus = self.verbs.get_focus_child() is not None
         self.verbs.clear()
+        self._verb_buttons = []
         for verb, label in words.file_verbs(item.state):
             button = Gtk.Button(label=label)
             if verb == "apply":
                 button.add_css_class("suggested-action")
             button.connect("clicked", weakly(self._on_verb), verb)
+            hold(button, self._progress.is_working)
+            self._verb_buttons.append(button)
             self.verbs.add_group([button])
         if had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD):
             self.focus()
@@ -142,6 +164,7 @@ class ChangePage(Gtk.Box):
             self.diff.refresh_actions()
             return
         self.diff = diff = DiffView()
+        diff.hold(self._progress.is_working)
         diff.set_hunk_actions(weakly(self._part_verbs))
         diff.connect("hunk-action", weakly(self._on_part))
         diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
@@ -163,14 +186,17 @@ class ChangePage(Gtk.Box):
 
     def _on_part(self, diff: DiffView, index: int, verb: str) -> None:
         shown = self._shown
-        if shown is None or diff.diff is None:
+        # One after the other: where the second part stands depends on the first.
+        if shown is None or diff.diff is None or self._progress.is_working:
             return
         hunk = diff.diff.hunks[index]
+        at_work = self._progress.working()
 
         async def work() -> None:
-            done = await asyncio.to_thread(
-                partial(act_on_part, self._manager, verb, shown, self.run, hunk)
-            )
+            with at_work:
+                done = await asyncio.to_thread(
+                    partial(act_on_part, self._manager, verb, shown, self.run, hunk)
+                )
             self._tasks.tell(words.done(verb, done.count, list(done.problems)))
             self._part = index
             if done.rest is not None:
@@ -183,10 +209,11 @@ class ChangePage(Gtk.Box):
             finally:
                 self._part = None
 
-        self._tasks.start(work())
+        self._tasks.start(work()).add_done_callback(lambda _task: at_work.close())
 
     def _on_verb(self, _button: Gtk.Button, verb: str) -> None:
-        self.emit("act", verb)
+        if not self._progress.is_working:
+            self.emit("act", verb)
 
     def _on_restored(self, _versions: EarlierVersions) -> None:
         self.emit("changed")

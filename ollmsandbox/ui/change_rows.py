@@ -74,6 +74,8 @@ class RunRow(Gtk.Box):
             self.append(lines)
         elif buttons:
             buttons[0].set_valign(Gtk.Align.CENTER)
+            # A long command is cut off right before it.
+            buttons[0].set_margin_start(6)
             top.append(buttons[0])
         self._buttons = buttons
         self.set_tooltip_text(visible_line(run.command)[:500])

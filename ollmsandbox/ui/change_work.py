@@ -97,6 +97,17 @@ def act(review: Review, verb: str, run: RunData, paths: Sequence[str] = ()) -> D
     return Done(len(done), tuple(problems))
 
 
+def act_on_all(review: Review, verb: str, path: str) -> Done:
+    """On all that waits in a project."""
+    project = review.manager.find_project(path)
+    if project is None:
+        return Done(0)
+    does = review.apply_all if verb == "apply" else review.discard_all
+    items = [item for report in does(project) for item in report.changes]
+    problems = [f"{item.change.path}: {note(item.note)}" for item in items if item.note]
+    return Done(len(items) - len(problems), tuple(problems))
+
+
 def act_on_part(manager: ProjectManager, verb: str, shown: Shown, run: RunData, hunk: Hunk) -> Done:
     """On changes that stand close together and are shown as one."""
     row = manager.run(run.id)

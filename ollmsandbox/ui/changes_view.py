@@ -21,12 +21,13 @@ from .change_list import ChangeList
 from .change_rows import FileRow, RunRow
 from .dialogs import Choice, choose
 from .lines import Lines
-from .note_words import note
+from .newest import Newest
 from .settings import Settings
 from .signals import signals
 from .tasks import Tasks
 from .template import template
 from .weakly import weakly
+from .work_bar import WorkBar
 
 if TYPE_CHECKING:
     from .change_page import ChangePage
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 _PIECE = 40
 # Seconds between two pieces of the list.
 _PAUSE = 0.01
-_PULSE = 100
 
 
 @Gtk.Template(filename=template("changes_view"))
@@ -53,7 +53,7 @@ class ChangesView(Gtk.Box):
     waiting: Gtk.Label = Gtk.Template.Child()
     discard_all: Gtk.Button = Gtk.Template.Child()
     apply_all: Gtk.Button = Gtk.Template.Child()
-    progress: Gtk.ProgressBar = Gtk.Template.Child()
+    progress: WorkBar = Gtk.Template.Child()
     lists: Gtk.Stack = Gtk.Template.Child()
     list_view: Gtk.ListView = Gtk.Template.Child()
     empty: Adw.StatusPage = Gtk.Template.Child()
@@ -79,12 +79,16 @@ class ChangesView(Gtk.Box):
         self._open_runs: set[str] = set()
         self._seen: set[str] = set()
         self._loading: asyncio.Task[object] | None = None
+        self._newest = Newest()
         self._found = Found()
         self._list = ChangeList()
         factory = Gtk.SignalListItemFactory()
         factory.connect("bind", weakly(self._on_bind))
         factory.connect("unbind", lambda _factory, item: item.set_child(None))
+        # From now on, so that its rows come in pieces also while it is hidden.
         self.list_view.set_model(Gtk.NoSelection.new(self._list))
+        self.list_view.connect("realize", weakly(self._on_realize))
+        self.list_view.connect("unrealize", _leave)
         self.list_view.set_factory(factory)
         self.list_view.connect("activate", weakly(self._on_activate))
         self.list_view.connect("map", weakly(self._on_in_sight))
@@ -97,6 +101,7 @@ class ChangesView(Gtk.Box):
         self.apply_all.connect("clicked", weakly(self._on_apply_all))
         self.discard_all.connect("clicked", weakly(self._on_discard_all))
         self.older.connect("clicked", weakly(self._on_older))
+        self.progress.connect("working", weakly(self._on_working))
         self.page: ChangePage | None = None
 
     def show_project(self, project: str | None) -> None:
@@ -162,7 +167,7 @@ class ChangesView(Gtk.Box):
                 self._prepare_counts()
             return found, found.runs == before
 
-        found, is_same = await asyncio.to_thread(read)
+        found, is_same = await self._newest.run(read)
         runs = found.runs
         if runs and not self._seen and not self._open_runs:
             self._open_runs.add(runs[0].id)
@@ -189,6 +194,14 @@ class ChangesView(Gtk.Box):
         while more:
             await asyncio.sleep(_PAUSE)
             more = self._list.grow()
+
+    def _on_realize(self, view: Gtk.ListView) -> None:
+        if view.get_model() is None:
+            view.set_model(Gtk.NoSelection.new(self._list))
+
+    def leave_screen(self) -> None:
+        """For good."""
+        _leave(self.list_view)
 
     def _go_to_wanted(self) -> None:
         wanted, self._wanted_run = self._wanted_run, ""
@@ -281,7 +294,9 @@ class ChangesView(Gtk.Box):
         # Here, because it brings the diff and its colours, which the first picture can do without.
         from .change_page import ChangePage
 
-        page = ChangePage(self._manager, self._settings, item.run, item.recorded, self._tasks)
+        page = ChangePage(
+            self._manager, self._settings, item.run, item.recorded, self._tasks, self.progress
+        )
         page.connect("back", weakly(self._on_back))
         page.connect("act", weakly(self._on_page_act))
         page.connect("changed", weakly(self._on_page_changed))
@@ -316,66 +331,51 @@ class ChangesView(Gtk.Box):
     def _on_page_act(self, page: ChangePage, verb: str) -> None:
         change = page.recorded.change
         full = f"{change.root}/{change.path}"
-
-        async def work() -> None:
-            await self._do(verb, partial(self._act, verb, page.run, full))
-            await page.look()
-
-        self._tasks.start(work())
+        self._do(verb, partial(self._act, verb, page.run, full))
 
     # --- verbs -----------------------------------------------------------------------------------
 
     def _act_on_run(self, verb: str, item: RunItem) -> None:
         self._focus_run = (item.data.id, True)
-        self._tasks.start(self._do(verb, partial(self._act, verb, item.data)))
+        self._do(verb, partial(self._act, verb, item.data))
 
-    def _act(self, verb: str, run: RunData, *paths: str) -> Done:
-        from .change_work import act
+    def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
+        if self.page is not None:
+            self.page.hold(is_working)
+
+    def _act(self, verb: str, run: RunData | str, *paths: str) -> Done:
+        """Or on all that waits in the project of this path."""
+        from .change_work import act, act_on_all
 
         review = Review(self._manager.paths)
         try:
-            done = act(review, verb, run, paths)
+            if isinstance(run, str):
+                return act_on_all(review, verb, run)
+            return act(review, verb, run, paths)
         finally:
             review.close()
-        return done
 
-    async def _do(self, verb: str, work: Callable[[], Done]) -> None:
+    def _do(self, verb: str, work: Callable[[], Done]) -> None:
         """Shows that it is at work, and tells what came of it."""
-        pulse = GLib.timeout_add(_PULSE, weakly(self._pulse))
-        self.progress.set_visible(True)
-        try:
-            done = await asyncio.to_thread(work)
-        finally:
-            GLib.source_remove(pulse)
-            self.progress.set_visible(False)
-        told = {"take": "apply", "keep": "discard"}.get(verb, verb)
-        self._tell(words.done(told, done.count, list(done.problems)))
-        self.refresh()
-        self.emit("acted")
+        at_work = self.progress.working()
 
-    def _pulse(self) -> bool:
-        self.progress.pulse()
-        return GLib.SOURCE_CONTINUE
+        async def do() -> None:
+            with at_work:
+                done = await asyncio.to_thread(work)
+            told = {"take": "apply", "keep": "discard"}.get(verb, verb)
+            self._tell(words.done(told, done.count, list(done.problems)))
+            self.refresh()
+            self.emit("acted")
 
-    def _all(self, verb: str) -> Done:
-        from .change_work import Done
-
-        review = Review(self._manager.paths)
-        try:
-            project = review.manager.find_project(self._project or "")
-            if project is None:
-                return Done(0)
-            does = review.apply_all if verb == "apply" else review.discard_all
-            items = [item for report in does(project) for item in report.changes]
-            problems = [f"{i.change.path}: {note(i.note)}" for i in items if i.note]
-            return Done(len(items) - len(problems), tuple(problems))
-        finally:
-            review.close()
+        self._tasks.start(do()).add_done_callback(lambda _task: at_work.close())
 
     def _on_apply_all(self, _button: Gtk.Button) -> None:
-        self._tasks.start(self._do("apply", partial(self._all, "apply")))
+        self._do("apply", partial(self._act, "apply", self._project or ""))
 
     def _on_discard_all(self, _button: Gtk.Button) -> None:
+        # Another one may be shown before there is an answer.
+        project = self._project or ""
+
         async def discard() -> None:
             window = self.get_root()
             assert isinstance(window, Gtk.Window)
@@ -389,6 +389,12 @@ class ChangesView(Gtk.Box):
                 ),
             )
             if answer == "discard":
-                await self._do("discard", partial(self._all, "discard"))
+                self._do("discard", partial(self._act, "discard", project))
 
         self._tasks.start(discard())
+
+
+def _leave(view: Gtk.ListView) -> None:
+    """Of what is freed together Python may empty the list first, and a view that asks it then how
+    long it is ends the program."""
+    view.set_model(None)

@@ -18,7 +18,6 @@ from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
 from .lazy_column import LazyColumn
 from .missing_bar import MissingBar
 from .notice_row import NoticeRow
-from .open_session import OpenSession
 from .settings import Settings
 from .signals import signals
 from .waiting_bar import WaitingBar
@@ -26,6 +25,7 @@ from .weakly import weakly
 
 if TYPE_CHECKING:
     from .message_row import MessageRow
+    from .open_session import OpenSession
     from .tool_card import ToolCard
 
 _WIDTH = 860
@@ -99,6 +99,7 @@ class ChatView(Gtk.Box):
         self.composer.connect("send", weakly(self._pass_on), "send")
         self.composer.connect("run", weakly(self._pass_on), "run")
         self.composer.connect("stop", weakly(self._on_stop))
+        self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
         for name in ("caption", "dim-label"):
             self._why_not.add_css_class(name)
@@ -213,9 +214,11 @@ class ChatView(Gtk.Box):
             self._unwatch(entry)
         self._to_focus = None
         self._asking.clear()
+        self.column.set_items([])
+
+    def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
         if self.session is not None:
             self.session.draft = self.composer.text
-        self.column.set_items([])
 
     def _listen(
         self, source: Gio.ListStore | OpenSession, name: str, method: Callable[..., object]

@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from gettext import gettext as _
 from gettext import ngettext
+from typing import TYPE_CHECKING
 
 from gi.repository import Gtk
 
 from .dialogs import Choice, choose
-from .open_session import OpenSession
 from .sessions import Sessions
+
+if TYPE_CHECKING:
+    from .open_session import OpenSession
 
 
 async def may_close(window: Gtk.Window, sessions: Sequence[OpenSession]) -> bool:

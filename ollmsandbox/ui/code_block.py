@@ -202,7 +202,8 @@ def _keep(language: GtkSource.Language) -> GtkSource.Buffer:
 def warm_up() -> None:
     """Reads how the usual languages are coloured, one in each pause of the main loop: the first
     code in a chat would have to wait for it."""
-    names = iter(("sh", "python3", "json", "diff", "js", "markdown"))
+    # Not those that hold others, as Markdown does: they take longer than anybody should wait.
+    names = iter(("sh", "python3", "diff", "json", "js"))
 
     def one_more() -> bool:
         if language := find_language(next(names, "")):

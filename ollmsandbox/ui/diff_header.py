@@ -41,10 +41,11 @@ class Verbs:
     """What can be done with one change. Only the last column has the buttons, first in the row:
     they are to be seen however narrow it is. The others are as high as that."""
 
-    def __init__(self, hunk: Hunk, act: Callable[..., object]) -> None:
+    def __init__(self, hunk: Hunk, act: Callable[..., object], *, is_held: bool) -> None:
         self.hunk = hunk
         self._act = act
         self._boxes: list[Gtk.Box] = []
+        self._is_held = is_held
 
     def add_to(self, row: Gtk.Box, *, can_press: bool) -> None:
         box = Gtk.Box(spacing=6, sensitive=can_press, can_target=can_press)
@@ -65,6 +66,16 @@ class Verbs:
             if had_focus:
                 box.child_focus(Gtk.DirectionType.TAB_FORWARD)
 
+    def hold(self, is_held: bool) -> None:
+        """None is to be pressed meanwhile."""
+        self._is_held = is_held
+        for box in self._boxes:
+            child = box.get_first_child()
+            while child is not None:
+                if isinstance(child, Gtk.Button):
+                    hold(child, is_held)
+                child = child.get_next_sibling()
+
     def focus(self) -> bool:
         """Of the last column."""
         return bool(self._boxes) and self._boxes[-1].child_focus(Gtk.DirectionType.TAB_FORWARD)
@@ -72,10 +83,16 @@ class Verbs:
     def _button(self, name: str, label: str) -> Gtk.Button:
         button = Gtk.Button(label=label, css_classes=["caption"])
         button.connect("clicked", self._act, self.hunk.index, name)
+        hold(button, self._is_held)
         number = self.hunk.index + 1
         description = _("{action}, change {number}").format(action=label, number=number)
         button.update_property([Gtk.AccessibleProperty.LABEL], [description])
         return button
+
+
+def hold(button: Gtk.Button, is_held: bool) -> None:
+    """Where the keyboard is, it stays: switched off, the button would send it elsewhere."""
+    button.set_sensitive(not is_held or button.is_focus())
 
 
 def add_line(row: Gtk.Box, hunk: Hunk, *, is_last: bool) -> None:

@@ -59,6 +59,7 @@ class DiffView(Gtk.Box):
         self._path = ""
         self._actions_of: Callable[[Hunk], Sequence[Action] | None] = lambda _hunk: ()
         self._verbs: list[Verbs] = []
+        self._is_held = False
         self._ticket = 0
         self._timer = 0
         self._check = 0
@@ -98,6 +99,12 @@ class DiffView(Gtk.Box):
         for verbs in self._verbs:
             verbs.show(self._actions_of(verbs.hunk) or ())
 
+    def hold(self, is_held: bool) -> None:
+        """No button of a change is to be pressed meanwhile."""
+        self._is_held = is_held
+        for verbs in self._verbs:
+            verbs.hold(is_held)
+
     def show_texts(self, old: str, new: str, path: str) -> None:
         """Compared on another thread, since it may take seconds."""
         self._ticket += 1
@@ -133,8 +140,8 @@ class DiffView(Gtk.Box):
         if not 0 <= index < len(self._hunk_marks):
             return
         self._current = index
-        column = self._columns[-1]
-        line = column.buffer.get_iter_at_mark(self._hunk_marks[index]).get_line()
+        buffer = self._columns[-1].buffer
+        line = buffer.get_iter_at_mark(self._hunk_marks[index]).get_line()
         for each in self._columns:
             each.scroll_to(line)
         self._show_summary()
@@ -205,11 +212,8 @@ class DiffView(Gtk.Box):
         self._syntax = syntax = Syntax(diff, self._path)
         self._digits = len(str(max(len(diff.old), len(diff.new), 1)))
         if self._wants_two():
-            digits = self._digits + 2
-            self._columns = [
-                DiffPane(syntax, digits, _("Before")),
-                DiffPane(syntax, digits, _("After")),
-            ]
+            names = (_("Before"), _("After"))
+            self._columns = [DiffPane(syntax, self._digits + 2, name) for name in names]
             self._tied = Tied(self._columns)
         else:
             self._columns = [DiffPane(syntax, 2 * self._digits + 3, _("Changes"))]
@@ -261,7 +265,7 @@ class DiffView(Gtk.Box):
     def _put_header(self, at: int, hunk: Hunk | None, fold: Fold | None) -> None:
         """A row above a change, with what is folded before it; or only that, at the end."""
         folded = Folded(fold) if fold else None
-        verbs = Verbs(hunk, weakly(self._act)) if hunk else None
+        verbs = Verbs(hunk, weakly(self._act), is_held=self._is_held) if hunk else None
         for column in self._columns:
             row = Gtk.Box(spacing=6, css_classes=["hunk"])
             is_last = column is self._columns[-1]

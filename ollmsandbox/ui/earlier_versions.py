@@ -18,6 +18,7 @@ from .note_words import note
 from .signals import signals
 from .tasks import Tasks
 from .weakly import weakly
+from .work_bar import WorkBar
 
 
 class EarlierVersions(Gtk.Popover):
@@ -26,13 +27,19 @@ class EarlierVersions(Gtk.Popover):
     __gsignals__ = signals({"restored": (), "counted": (int,)})
 
     def __init__(
-        self, manager: ProjectManager, run: RunData, recorded: Recorded, tasks: Tasks
+        self,
+        manager: ProjectManager,
+        run: RunData,
+        recorded: Recorded,
+        tasks: Tasks,
+        progress: WorkBar,
     ) -> None:
         super().__init__()
         self._manager = manager
         self._run = run
         self._path = f"{recorded.change.root}/{recorded.change.path}"
         self._tasks = tasks
+        self._progress = progress
         self._list = Gtk.ListBox(selection_mode=Gtk.SelectionMode.NONE)
         self._list.add_css_class("navigation-sidebar")
         scrolled = Gtk.ScrolledWindow(
@@ -46,9 +53,14 @@ class EarlierVersions(Gtk.Popover):
         for widget in (self._list, scrolled):
             widget.update_property([Gtk.AccessibleProperty.LABEL], [_("Earlier versions")])
         self.set_child(scrolled)
+        self.hold(progress.is_working)
 
     def refresh(self) -> None:
         self._tasks.start(self._refresh())
+
+    def hold(self, is_held: bool) -> None:
+        """Nothing is to be restored meanwhile."""
+        self._list.set_sensitive(not is_held)
 
     async def _refresh(self) -> None:
         found = await asyncio.to_thread(self._find)
@@ -80,6 +92,10 @@ class EarlierVersions(Gtk.Popover):
 
     def _on_restore(self, _button: Gtk.Button, earlier: Earlier) -> None:
         self.popdown()
+        if self._progress.is_working:
+            return
+
+        at_work = self._progress.working()
 
         def work() -> str:
             project = self._manager.run(self._run.id).project.path
@@ -88,9 +104,10 @@ class EarlierVersions(Gtk.Popover):
             return note(notes[0]) if notes else ""
 
         async def do() -> None:
-            problem = await asyncio.to_thread(work)
+            with at_work:
+                problem = await asyncio.to_thread(work)
             self._tasks.tell(problem or _("The earlier version is back. This can be undone, too."))
             self.emit("restored")
             await self._refresh()
 
-        self._tasks.start(do())
+        self._tasks.start(do()).add_done_callback(lambda _task: at_work.close())

@@ -21,11 +21,12 @@ from ..chat.stored import CallRecord
 from ..permission.request import PermissionRequest, Verdict
 from ..project.apply import State
 from ..project.recorder import Report
+from ..sandbox.output import Capture
 from ..sandbox.plan import Plan
 from ..tools.base import Outcome, Stream
 from .message_parts import parts_of
 from .signals import signals
-from .terminal_store import TerminalStore, write_readable
+from .terminal_store import TerminalStore, end_of, write_readable
 
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20
@@ -200,7 +201,19 @@ class CallEntry(Entry):
         return self.outcome.report if self.outcome else None
 
     def kept_output(self) -> bytes:
+        if not self._kept and self.output_file is not None:
+            return end_of(self.output_file, _KEPT)
         return b"".join(self._kept)
+
+    def rest(self) -> None:
+        """It is over, and nobody looks at it for a while. What is in a file need not be kept."""
+        if self.output_file is None:
+            return
+        self._kept.clear()
+        self._size = 0
+        if self.outcome is not None and self.outcome.result is not None:
+            result = replace(self.outcome.result, stdout=Capture(), stderr=Capture())
+            self.outcome = replace(self.outcome, result=result)
 
     def keep_output(self, new_store: Callable[[], TerminalStore]) -> None:
         """In a file, if it becomes much."""

@@ -14,34 +14,42 @@ from ..paths import Paths
 from ..sandbox import profile_file
 from ..sandbox.inner import InnerRunner, NotHandedOnError
 from ..sandbox.portal import PortalError
-from .project_state import ProjectState, broken
+from ..sandbox.profile import Limits, Profile
+from .project_state import ProjectState, broken, limits_without_sandbox
 from .sandbox_badge import Section, Wall
 from .spoken import spoken
 
 
 async def look(
-    project: str, profile: str, paths: Paths, environ: Mapping[str, str]
+    project: str, profile: str, paths: Paths, environ: Mapping[str, str], own: Limits
 ) -> ProjectState:
+    """`own` limits instead of the profile's."""
     try:
-        loaded = await asyncio.to_thread(profile_file.load, profile, paths.profiles, paths.cache)
-        tight, loose = (
-            InnerRunner(project, ask=_nobody, tight=tight, profile=loaded, environ=environ)
-            for tight in (True, False)
-        )
-        try:
-            await tight.try_out()
-            return _inner()
-        except NotHandedOnError as error:
-            why = spoken(error.message)
-        except PortalError as error:
-            return _without(spoken(error.message))
-        # As without a portal, if not even that can be had.
-        with suppress(PortalError):
-            await loose.try_out()
-            return _offline(why)
-        return _without(why)
+        found = await asyncio.to_thread(profile_file.load, profile, paths.profiles, paths.cache)
+        loaded = found.with_limits(own)
+        state = await _try(project, loaded, environ)
+        return ProjectState(state.wall, (*state.sections, limits_without_sandbox(loaded)))
     except OllmSandboxError as error:
         return broken(error)
+
+
+async def _try(project: str, loaded: Profile, environ: Mapping[str, str]) -> ProjectState:
+    tight, loose = (
+        InnerRunner(project, ask=_nobody, tight=tight, profile=loaded, environ=environ)
+        for tight in (True, False)
+    )
+    try:
+        await tight.try_out()
+        return _inner()
+    except NotHandedOnError as error:
+        why = spoken(error.message)
+    except PortalError as error:
+        return _without(spoken(error.message))
+    # As without a portal, if not even that can be had.
+    with suppress(PortalError):
+        await loose.try_out()
+        return _offline(why)
+    return _without(why)
 
 
 def of_flatpak() -> ProjectState:

@@ -10,8 +10,15 @@ from importlib import import_module
 from gi.repository import Gdk, GLib, Gtk
 
 # Plain Python; and what makes classes of widgets, which the main thread has to do.
-_BESIDE = ("markdown_it", "requests", "yaml", "difflib")
-_HERE = ("code_block", "message_row", "tool_card", "change_page")
+_BESIDE = (
+    "markdown_it",
+    "requests",
+    "yaml",
+    "difflib",
+    "ollmsandbox.tools.workbench",
+    "ollmsandbox.chat.conversation",
+)
+_HERE = ("open_session", "code_block", "message_row", "tool_card", "change_page")
 # Milliseconds. A window that nobody sees is not drawn.
 _AT_THE_LATEST = 1000
 _PAUSE = 0.05
@@ -46,6 +53,12 @@ async def load_rest() -> None:
     for name in _HERE:
         import_module(f".{name}", __package__)
         await asyncio.sleep(_PAUSE)
-    from .code_block import warm_up
+    from .code_block import CodeBlock, warm_up
+    from .terminal_view import TerminalView
 
+    # The first of a kind takes several times as long as any other: styles, fonts and colours are
+    # read for it.
+    for kind in (CodeBlock, TerminalView):
+        kind().measure(Gtk.Orientation.HORIZONTAL, -1)
+        await asyncio.sleep(_PAUSE)
     warm_up()

@@ -12,6 +12,7 @@ from gi.repository import Adw, GLib, GObject, Gtk
 
 from .lazy_layout import LazyLayout
 from .lazy_rows import Row
+from .turns import FrameByFrame
 from .weakly import weakly
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ T = TypeVar("T")
 _MARGIN = 0.75
 # Seconds at a time for making rows, and milliseconds of pause, in which a frame is drawn. The first
 # row is made in any case.
-_SLICE, _PAUSE = 0.010, 8
+_SLICE, _PAUSE = 0.005, 8
 # A row is in view if so many pixels of it are.
 _IN_VIEW = 40
 _AROUND_FOCUS = 12
@@ -43,6 +44,8 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         self._layout.connect("unmap", weakly(self._on_unmap))
         self.set_child(self._layout)
         self._source = 0
+        self._is_behind = False
+        self._frames = FrameByFrame()
         self._root: Gtk.Root | None = None
         self._focus_handler = 0
 
@@ -141,12 +144,21 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
             )
 
     def _look(self) -> bool:
+        if self._is_behind and self._frames.waits(self._layout):
+            return self._look_later()
         end = time.monotonic() + _SLICE
         more = self._build_missing(end) or self._drop_far(end) or self._layout.fit_rows(end)
-        self._source = GLib.timeout_add(_PAUSE, weakly(self._look)) if more else 0
+        self._is_behind = more
+        self._source = 0
+        if more:
+            self._look_later()
         if self.at_end != self._layout.following:
             self.at_end = self._layout.following
         self.emit("scrolled")
+        return GLib.SOURCE_REMOVE
+
+    def _look_later(self) -> bool:
+        self._source = GLib.timeout_add(_PAUSE, weakly(self._look))
         return GLib.SOURCE_REMOVE
 
     def _near(self, pages: float) -> Iterable[Row]:

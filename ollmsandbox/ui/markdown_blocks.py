@@ -31,6 +31,9 @@ OpenLink = Callable[[Gtk.Label, str], bool | None]
 
 # A label lays its text out as a whole, again at each width.
 LONGEST_LABEL = 4000
+# In characters. To find out how narrow it can be, a label breaks its text after each letter, which
+# takes ten times as long as to lay it out: the longer ones are told.
+_NARROWEST = 12
 _BULLETS = ("•", "◦", "-")
 _SPACING = 12
 _TIGHT = 6
@@ -88,6 +91,8 @@ def _label(
     attributes.insert(Pango.attr_insert_hyphens_new(False))
     label.set_attributes(attributes)
     label.set_markup(markup(spans))
+    if sum(len(span.text) for span in spans) > 2 * _NARROWEST:
+        label.set_width_chars(_NARROWEST)
     label.connect("activate-link", open_link)
     return label
 
@@ -180,6 +185,7 @@ def _table(block: Table, add: Add, open_link: OpenLink) -> Iterator[None]:
             label.set_justify(justify)
             if all(len(line) <= _WIDEST_CELL for line in plain(spans).split("\n")):
                 label.set_wrap(False)
+                label.set_width_chars(-1)
             else:
                 label.set_width_chars(_WIDEST_CELL)
                 label.set_max_width_chars(_WIDEST_CELL)

@@ -20,7 +20,7 @@ from .markdown_blocks import build
 from .markdown_column import MarkdownColumn
 from .markdown_inline import clean
 from .markdown_stream import Splitter
-from .turns import Patience, is_late
+from .turns import FrameByFrame, Patience, is_late
 from .weakly import weakly
 
 # Pieces that come within this time are shown together.
@@ -30,7 +30,7 @@ _COALESCE = 30
 _SLICE = 0.004
 _PAUSE = 6
 # A message that takes no longer is there at once, with its height.
-_AT_ONCE = 0.012
+_AT_ONCE = 0.006
 
 
 class MarkdownView(Adw.Bin):
@@ -42,6 +42,7 @@ class MarkdownView(Adw.Bin):
         self.set_child(self._column)
         self._source = 0
         self._patience = Patience()
+        self._frames = FrameByFrame()
         self._start()
         if text:
             self.set_text(text)
@@ -116,7 +117,8 @@ class MarkdownView(Adw.Bin):
     def _turn(self) -> bool:
         self._source = 0
         # There may be many like this one, which have all waited.
-        if self._patience.waits() or self._work(_SLICE / 4 if is_late() else _SLICE):
+        is_early = self._patience.waits() or self._frames.waits(self)
+        if is_early or self._work(_SLICE / 4 if is_late() else _SLICE):
             self._schedule(_PAUSE)
         return GLib.SOURCE_REMOVE
 

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from gi.repository import GObject
 
 from .chat_view import ChatView
 from .model_choice import ModelChoice
 from .model_chooser import ModelChooser
-from .open_session import OpenSession
 from .sessions import Sessions
 from .tasks import Tasks
 from .weakly import weakly
+
+if TYPE_CHECKING:
+    from .open_session import OpenSession
 
 
 class ModelController:
@@ -34,7 +37,7 @@ class ModelController:
         # What was chosen last is remembered last.
         self._remembering = asyncio.Lock()
         chooser.connect("chosen", weakly(self._on_chosen))
-        chooser.connect("refresh", weakly(self.look_again))
+        chooser.connect("refresh", weakly(self._on_refresh))
         self.handlers: list[tuple[GObject.Object, int]] = [
             (choice, choice.connect("changed", weakly(self._on_changed)))
         ]
@@ -44,11 +47,16 @@ class ModelController:
         self._show()
 
     def look_again(self, *_args: object) -> None:
-        """At the connections there are, and what their servers offer."""
+        """At the connections there are, and what their servers offer; with the keys that are
+        stored now."""
+        self._choice.forget_servers()
+        self._tasks.start(self._look())
+
+    def _on_refresh(self, _chooser: ModelChooser) -> None:
+        """With the keys that are known: a keyring may ask for a password each time."""
         self._tasks.start(self._look())
 
     async def _look(self) -> None:
-        self._choice.forget_servers()
         self._sessions.renew_models()
         self._show()
         await self._choice.refresh()

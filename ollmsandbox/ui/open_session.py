@@ -15,11 +15,13 @@ from ..chat import events
 from ..chat.conversation import Conversation
 from ..chat.events import End, Event, State
 from ..chat.messages import Message, Role
+from ..permission.provider import Provider
 from ..project.apply import State as ChangeState
 from . import tool_words
 from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
 from .message_parts import Cutter
 from .output_files import OutputFiles
+from .remains import Remains
 from .signals import signals
 from .spoken import spoken
 
@@ -36,18 +38,32 @@ class OpenSession(GObject.Object):
         }
     )
 
-    def __init__(self, conversation: Conversation, project: str | None) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        project: str | None,
+        remains: Remains | None = None,
+    ) -> None:
+        """`remains`: of the time before."""
         super().__init__()
         self.conversation = conversation
         self.project = project
         self.entries = Gio.ListStore.new(Entry)
+        # The same: to get one from the store takes long.
+        self._listed: list[Entry] = []
         self._calls: dict[str, CallEntry] = {}
         # What is being said, in several pieces if it is long.
         self._growing: list[MessageEntry] = []
         self._cutter = Cutter()
         self._speaker = Speaker()
         bench = conversation.bench
-        self._outputs = OutputFiles(bench.paths) if bench is not None else None
+        self._outputs = remains.files if remains is not None else None
+        if self._outputs is None and bench is not None:
+            self._outputs = OutputFiles(bench.paths)
+        permissions = bench.permissions if bench is not None else None
+        self._permissions = permissions if isinstance(permissions, Provider) else None
+        if remains is not None and self._permissions is not None:
+            self._permissions.go_on_with(remains.answers)
         # What is typed, and what of it is stored.
         self.draft = self.kept_draft = ""
         self.keeping: asyncio.Task[None] | None = None
@@ -69,8 +85,14 @@ class OpenSession(GObject.Object):
     def is_busy(self) -> bool:
         return self.state is not State.IDLE
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing goes on in it, nothing is asked, and what was typed is stored."""
+        is_kept = self.draft == self.kept_draft and (self.keeping is None or self.keeping.done())
+        return not self.is_busy and not self.asking() and is_kept
+
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self.entries)  # type: ignore[arg-type]
+        return iter(self._listed)
 
     def entry_of(self, call_id: str) -> CallEntry | None:
         return self._calls.get(call_id)
@@ -94,13 +116,22 @@ class OpenSession(GObject.Object):
                     entry.keep_output(self._outputs.new)
             elif isinstance(entry, MessageEntry):
                 self._speaker.note(entry)
-        self.entries.splice(0, self.entries.get_n_items(), list(entries))
+        self._listed = list(entries)
+        self.entries.splice(0, self.entries.get_n_items(), self._listed)
 
     def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
         """By run: how what it changed stands now."""
         for entry in self._calls.values():
             if entry.run_id in states:
                 entry.note_states(states[entry.run_id])
+
+    def remains(self) -> Remains:
+        """What is lost when it is closed, unless somebody keeps it. The files are theirs then."""
+        answers = self._permissions.session_answers if self._permissions is not None else {}
+        found = Remains.of(self, self._outputs, answers)
+        if found:
+            self._outputs = None
+        return found
 
     async def close(self) -> None:
         self._silence()
@@ -130,9 +161,9 @@ class OpenSession(GObject.Object):
                 if self._outputs is not None:
                     entry.keep_output(self._outputs.new)
                 self._calls[call.id] = entry
-                self.entries.append(entry)
+                self._append(entry)
             case events.Notice(text):
-                self.entries.append(NoticeEntry(spoken(text)))
+                self._append(NoticeEntry(spoken(text)))
             case events.Spent():
                 self.emit("spent", event)
             case events.TurnEnded(end, why):
@@ -177,7 +208,7 @@ class OpenSession(GObject.Object):
         if message.text or message.thinking:
             for entry in MessageEntry.of(message):
                 self._speaker.note(entry)
-                self.entries.append(entry)
+                self._append(entry)
 
     def _add_text(self, text: str) -> None:
         entry = self._grow()
@@ -198,7 +229,7 @@ class OpenSession(GObject.Object):
         entry = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
         self._speaker.note(entry)
         self._growing.append(entry)
-        self.entries.append(entry)
+        self._append(entry)
         return entry
 
     def _withdraw(self) -> None:
@@ -212,20 +243,24 @@ class OpenSession(GObject.Object):
         if end is End.STOPPED and self._says_stopped():
             text = ""
         if text:
-            self.entries.append(NoticeEntry(text, is_error=end is End.FAILED))
+            self._append(NoticeEntry(text, is_error=end is End.FAILED))
         self.emit("state-changed")
 
     def _says_stopped(self) -> bool:
         """What stands last says it already."""
-        count = self.entries.get_n_items()
-        last = self.entries.get_item(count - 1) if count else None
+        last = self._listed[-1] if self._listed else None
         if isinstance(last, CallEntry):
             return tool_words.is_stopped(last)
         return isinstance(last, MessageEntry) and last.partial
+
+    def _append(self, entry: Entry) -> None:
+        self._listed.append(entry)
+        self.entries.append(entry)
 
     def _remove(self, entry: Entry) -> None:
         if isinstance(entry, MessageEntry):
             self._speaker.forget(entry)
         found, position = self.entries.find(entry)
         if found:
+            del self._listed[position]
             self.entries.remove(position)

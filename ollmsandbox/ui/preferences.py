@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gettext import gettext as _
 
-from gi.repository import Adw, GLib, Gtk
+from gi.repository import Adw, Gdk, GLib, Gtk
 
 from ..chat.desk import Desk
 from ..permission.visible import visible_words
@@ -45,6 +45,7 @@ class Preferences(Adw.PreferencesWindow):
         for page in (self.general, self.connections, self.safety, self.system, self.storage):
             self.add(page)
         self.set_destroy_with_parent(True)
+        self.connect("close-request", weakly(self._on_close))
         self.connect("unmap", weakly(self._on_closed))
         self._focus_keeper = FocusKeeper(self)
 
@@ -70,6 +71,14 @@ class Preferences(Adw.PreferencesWindow):
 
     def _on_system(self, _page: SystemPage) -> None:
         self.emit("system-changed")
+
+    def _on_close(self, _window: Gtk.Window) -> bool:
+        """What was typed counts, also without Enter."""
+        focus = self.get_focus()
+        spin = focus.get_ancestor(Gtk.SpinButton) if focus is not None else None
+        if isinstance(spin, Gtk.SpinButton):
+            spin.update()
+        return Gdk.EVENT_PROPAGATE
 
     def _on_closed(self, _window: Gtk.Widget) -> None:
         self._tasks.cancel()

@@ -49,16 +49,23 @@ def number(
     least: int = 0,
     step: int = 1,
 ) -> Adw.ActionRow:
-    row = action(title, subtitle)
-    spin = Gtk.SpinButton.new_with_range(least, most, step)
+    row, spin = spinning(title, least, most, step)
+    row.set_subtitle(GLib.markup_escape_text(subtitle))
     spin.set_value(value)
+    spin.connect("value-changed", lambda s: changed(s.get_value_as_int()))
+    return row
+
+
+def spinning(title: str, least: int, most: int, step: int) -> tuple[Adw.ActionRow, Gtk.SpinButton]:
+    """For who has more to do with the value than to keep it."""
+    row = action(title)
+    spin = Gtk.SpinButton.new_with_range(least, most, step)
     spin.set_valign(Gtk.Align.CENTER)
     # Those below each other are equally wide.
     spin.set_width_chars(_DIGITS)
-    spin.connect("value-changed", lambda s: changed(s.get_value_as_int()))
     row.add_suffix(spin)
     _lead_to(row, spin, title)
-    return row
+    return row, spin
 
 
 def _lead_to(row: Adw.ActionRow, control: Gtk.Widget, title: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from gettext import gettext as _
 from gettext import ngettext
 
@@ -18,15 +17,12 @@ from ..permission.rules import Rule, Target
 from ..permission.store import RuleStore
 from ..permission.visible import visible_line
 from ..sandbox import profile_file
-from ..sandbox.profile import Limits
 from . import preferences_rows as rows
-from .project_state import limits_of
+from .preferences_limits import LimitsGroup
 from .settings import Settings
 from .spoken import spoken
 from .tasks import Tasks
 from .weakly import weakly, weakly_with
-
-_DAY = 86400
 
 
 class SafetyPage(Adw.PreferencesPage):
@@ -39,11 +35,13 @@ class SafetyPage(Adw.PreferencesPage):
         self._settings = settings
         self._tasks = tasks
         self._hidden: tuple[str, ...] = ()
-        self._of_profile = Limits()
         self._shown: list[Gtk.Widget] = []
         self._rule_rows: list[Gtk.Widget] = []
         self.add(self._review())
         self.add(self._sandbox())
+        self._limits = LimitsGroup(settings)
+        self.add(self._limits)
+        self._show_profile()
         self._rules = Adw.PreferencesGroup(
             title=_("Remembered Answers"),
             description=_("What you answered with “Always”. Forgotten, it is asked again."),
@@ -87,27 +85,10 @@ class SafetyPage(Adw.PreferencesPage):
         )
         profile.connect("notify::selected", weakly(self._show_profile))
         group.add(profile)
-        group.add(
-            rows.number(
-                _("Time Limit"),
-                _("In seconds; 0 for that of the profile."),
-                self._settings.number("time-limit"),
-                _DAY,
-                weakly(self._set_limit),
-                step=10,
-            )
-        )
         self._masks = Adw.ExpanderRow(title=_("What the Profile Hides"))
         self._masks.connect("notify::expanded", weakly(self._on_expanded))
-        self._limits = rows.action(_("Limits of a Command"))
         group.add(self._masks)
-        group.add(self._limits)
-        self._show_profile()
         return group
-
-    def _set_limit(self, seconds: int) -> None:
-        self._settings.set("time-limit", seconds)
-        self._show_limits()
 
     def _show_profile(self, *_args: object) -> None:
         for row in self._shown:
@@ -119,17 +100,14 @@ class SafetyPage(Adw.PreferencesPage):
         except OllmSandboxError as error:
             text = visible_line(spoken(error.message))
             self._masks.set_subtitle(GLib.markup_escape_text(text))
+            self._hidden = ()
+            self._limits.show_profile(None)
             return
         count = len(profile.hidden)
         self._masks.set_subtitle(ngettext("{} path", "{} paths", count).format(count))
         self._hidden = tuple(profile.hidden)
         self._on_expanded()
-        self._of_profile = profile.limits
-        self._show_limits()
-
-    def _show_limits(self) -> None:
-        limits, time = self._of_profile, self._settings.number("time-limit")
-        self._limits.set_subtitle(", ".join(limits_of(replace(limits, time=time or limits.time))))
+        self._limits.show_profile(profile.limits)
 
     def _on_expanded(self, *_args: object) -> None:
         """There are many, and making their rows takes a moment that few need."""

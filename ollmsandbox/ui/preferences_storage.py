@@ -75,7 +75,14 @@ class StoragePage(Adw.PreferencesPage):
         self._set(KEEP_MIB, value)
 
     def _set(self, setting: Number, value: int) -> None:
-        self._tasks.start(asyncio.to_thread(setting.write, self._manager, str(value)))
+        # At once: the window may be closed the next moment.
+        loop = asyncio.get_event_loop()
+        writing = loop.run_in_executor(None, setting.write, self._manager, str(value))
+
+        async def written() -> None:
+            await asyncio.shield(writing)
+
+        self._tasks.start(written())
 
     def _open(self) -> None:
         make_folder(self._folder)

@@ -4,25 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from gettext import gettext as _
-from gettext import ngettext
-
-from gi.repository import GLib
+from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.recorder import Recorder
 from ..project.system import System, system_of
 from ..sandbox import profile_file
-from ..sandbox.bubble import Bubble
 from ..sandbox.mounts import Hidden, Layered, Overlaid, Pieced, Writable
 from ..sandbox.plan import Plan
-from ..sandbox.profile import Limits
+from ..sandbox.profile import Limits, Profile
 from ..sandbox.rootfs_store import need
-from .open_session import OpenSession
+from .command_limits import sentences
 from .sandbox_badge import Section, Wall
 from .spoken import spoken
+
+if TYPE_CHECKING:
+    from .open_session import OpenSession
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,22 @@ class ProjectState:
 
 
 def look(
-    project: str, profile: str, paths: Paths, environ: Mapping[str, str], limit: float | None
+    project: str, profile: str, paths: Paths, environ: Mapping[str, str], own: Limits
 ) -> ProjectState:
-    """`limit` in seconds, instead of the profile's. Takes a moment; not for the main thread."""
+    """`own` limits instead of the profile's. Takes a moment; not for the main thread."""
+    # Here, because the first picture can do without all that runs a command.
+    from ..sandbox.bubble import Bubble
+
     try:
+        loaded = profile_file.load(profile, paths.profiles, paths.cache).with_limits(own)
         if not Bubble.can_wrap(environ):
-            return of_machine(can_wrap=False)
-        loaded = profile_file.load(profile, paths.profiles, paths.cache)
+            state = of_machine(can_wrap=False)
+            return ProjectState(state.wall, (*state.sections, limits_without_sandbox(loaded)))
         alpine = system_of(paths, project) is System.ALPINE
         bubble = Bubble(
             project,
             profile=loaded,
             environ=environ,
-            timeout=limit,
             keeper=Recorder(project, paths),
             rootfs=need(paths, environ) if alpine else None,
         )
@@ -94,31 +97,13 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
             Section(_("Everything else"), rest),
             Section(_("Hidden"), hidden),
             Section(_("Network"), [network]),
-            Section(_("Limits of a command"), limits_of(plan.limits)),
+            Section(_("Limits of a command"), sentences(plan.limits)),
         )
         if section.sentences
     )
 
 
-def limits_of(limits: Limits) -> list[str]:
-    found = []
-    if limits.time is not None:
-        found.append(_duration(round(limits.time)))
-    if limits.processes is not None:
-        found.append(_("{} processes at once").format(limits.processes))
-    if limits.memory is not None:
-        found.append(_("{} of memory").format(_size(limits.memory)))
-    if limits.disk is not None:
-        found.append(_("{} written to disk").format(_size(limits.disk)))
-    return found
-
-
-def _duration(seconds: int) -> str:
-    minutes, rest = divmod(seconds, 60)
-    if rest or not minutes:
-        return ngettext("{} second", "{} seconds", seconds).format(seconds)
-    return ngettext("{} minute", "{} minutes", minutes).format(minutes)
-
-
-def _size(size: int) -> str:
-    return GLib.format_size(size)
+def limits_without_sandbox(profile: Profile) -> Section:
+    """There are no folders for temporary files of its own."""
+    limits = replace(profile.limits, tmp=None)
+    return Section(_("Limits of a command"), sentences(limits, is_held_in=False))

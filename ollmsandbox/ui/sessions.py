@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from gettext import gettext as _
+from typing import TYPE_CHECKING
 
 from gi.repository import GObject
 
@@ -18,14 +19,19 @@ from ..errors import OllmSandboxError, ProjectError
 from ..paths import real_path
 from ..project.models import Project
 from ..project.recorder import Mode
-from ..tools.workbench import Workbench
 from .change_items import count_waiting
+from .command_limits import own_limits
 from .model_choice import ModelChoice
-from .open_session import OpenSession
+from .remains import Remains
+from .resting import Resting
 from .settings import Settings
 from .sidebar_rows import ProjectItem, SessionItem
 from .signals import signals
 from .stored_entries import entries_of
+
+if TYPE_CHECKING:
+    from ..chat.conversation import Conversation
+    from .open_session import OpenSession
 
 # By session: whether it is busy, and whether it asks something.
 States = Mapping[str, tuple[bool, bool]]
@@ -45,6 +51,9 @@ class Sessions(GObject.Object):
         self._open: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Future[OpenSession]] = {}
         self._closing: dict[str, asyncio.Future[None]] = {}
+        # Of those that were closed because nobody looked at them.
+        self._remains: dict[str, Remains] = {}
+        self._resting = Resting(self._put_to_rest)
         settings.connect("changed", lambda *_: self._follow_settings())
 
     @property
@@ -53,6 +62,7 @@ class Sessions(GObject.Object):
 
     async def open(self, session_id: str) -> OpenSession:
         """The one that is open already, or the stored one."""
+        self._resting.taken(session_id)
         if session_id in self._open:
             return self._open[session_id]
         if session_id not in self._opening:
@@ -68,13 +78,15 @@ class Sessions(GObject.Object):
             # As it will be known by.
             project = real_path(project)
         for session in self.open_ones:
-            is_empty = not session.entries.get_n_items() and not session.kept_draft
+            has_draft = session.kept_draft or session.draft.strip()
+            is_empty = not session.entries.get_n_items() and not has_draft
             if session.project == project and is_empty:
+                self._resting.taken(session.id)
                 return session
         if project is not None:
             await asyncio.to_thread(self._desk.manager.add_project, project)
         conversation = await self._desk.open(project, with_model=False)
-        return self._opened(OpenSession(conversation, project), *self._choice.default())
+        return self._opened(_make(conversation, project), *self._choice.default())
 
     async def close(self, session_id: str) -> None:
         if session_id in self._opening:
@@ -85,16 +97,29 @@ class Sessions(GObject.Object):
             self.emit("changed")
         elif session_id in self._closing:
             await asyncio.wait({self._closing[session_id]})
+        remains = self._remains.pop(session_id, None)
+        if remains is not None:
+            await asyncio.to_thread(remains.remove)
 
     async def let_go(self, session: OpenSession) -> None:
-        """It is not shown any more. What is stored as it stands need not stay open: another
-        program may want it, and it takes room."""
-        is_open = self._open.get(session.id) is session
-        if is_open and not session.is_used and session.draft == session.kept_draft:
+        """It is not shown any more. What is stored as it stands need not stay open; nor need the
+        rest, after a while."""
+        if self._open.get(session.id) is not session:
+            return
+        if not session.is_used and session.draft == session.kept_draft:
+            await self._put_to_rest(session)
+        else:
+            self._resting.left(session)
+
+    async def _put_to_rest(self, session: OpenSession) -> None:
+        if self._open.get(session.id) is session:
+            if remains := session.remains():
+                self._remains[session.id] = remains
             await self._close(session)
 
     async def _close(self, session: OpenSession) -> None:
         del self._open[session.id]
+        self._resting.taken(session.id)
         # Until it is done, it could not be opened again.
         task = self._closing[session.id] = asyncio.ensure_future(session.close())
         task.add_done_callback(lambda _task: self._closing.pop(session.id, None))
@@ -102,7 +127,7 @@ class Sessions(GObject.Object):
 
     async def close_all(self) -> None:
         """Also those that are being opened or closed. One that fails keeps none of the others."""
-        every = {*self._open, *self._opening, *self._closing}
+        every = {*self._open, *self._opening, *self._closing, *self._remains}
         closing = [asyncio.ensure_future(self.close(session_id)) for session_id in every]
         if closing:
             await asyncio.wait(closing)
@@ -250,8 +275,9 @@ class Sessions(GObject.Object):
             await asyncio.to_thread(self._bring_back, stored.info.project)
         # Last: from here on it is locked.
         conversation = await self._desk.open(None, session_id=session_id, with_model=False)
-        session = OpenSession(conversation, stored.info.project or None)
-        session.show_stored(entries)
+        remains = self._remains.pop(session_id, None)
+        session = _make(conversation, stored.info.project or None, remains)
+        session.show_stored(remains.added_to(entries) if remains is not None else entries)
         session.note_states(states)
         session.draft = session.kept_draft = stored.draft
         return self._opened(session, *chosen)
@@ -297,13 +323,14 @@ class Sessions(GObject.Object):
 
     def _follow(self, session: OpenSession) -> None:
         """What was chosen in the preferences counts from the next call on."""
+        from ..tools.workbench import Workbench
+
         bench = session.conversation.bench
         if isinstance(bench, Workbench):
             bench.mode = Mode(self._settings.text("apply-mode"))
             bench.profile_name = self._settings.text("profile")
             bench.ask_every_command = self._settings.boolean("ask-every-command")
-            limit = self._settings.number("time-limit")
-            bench.timeout = float(limit) if limit else None
+            bench.own_limits = own_limits(self._settings)
 
     def _listing(self, search: str, states: States) -> list[ProjectItem]:
         by_project: dict[str, list[SessionInfo]] = {}
@@ -322,6 +349,15 @@ class Sessions(GObject.Object):
         if without := by_project.get(""):
             found.append(ProjectItem("", _("Without a Project"), False, _shown(without, states)))
         return found
+
+
+def _make(
+    conversation: Conversation, project: str | None, remains: Remains | None = None
+) -> OpenSession:
+    # Here, because it brings all that a turn needs, which the first picture can do without.
+    from .open_session import OpenSession
+
+    return OpenSession(conversation, project, remains)
 
 
 def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:

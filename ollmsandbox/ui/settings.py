@@ -30,6 +30,11 @@ DEFAULTS: dict[str, Value] = {
     "ask-every-command": False,
     "profile": "standard",
     "time-limit": 0,
+    "memory-limit": 0,
+    "process-limit": 0,
+    "disk-limit": 0,
+    "free-limit": 0,
+    "temporary-limit": 0,
     "side-by-side": False,
     "notifications": True,
 }

@@ -7,18 +7,21 @@ import os
 from collections.abc import Callable, Coroutine
 from functools import partial
 from gettext import gettext as _
+from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GLib, Gtk
 
 from ..permission.visible import visible_line
 from .closing import may_delete, may_remove
 from .dialogs import choose_folder
-from .open_session import OpenSession
 from .session_dialogs import ask_for_title
 from .sessions import Sessions
 from .sidebar import Sidebar
 from .tasks import Tasks
 from .weakly import weakly
+
+if TYPE_CHECKING:
+    from .open_session import OpenSession
 
 # Seconds.
 _TIME_TO_UNDO = 10

@@ -45,11 +45,18 @@ class Backlog:
 
     def _cut(self) -> None:
         """All but the end goes; at the end of a line, if there is one."""
+        lines = 0
+        # What goes as a whole is only counted: to join all first would take longer than this.
+        while self._size - len(self._waiting[0]) >= _KEPT:
+            piece = self._waiting.popleft()
+            self._size -= len(piece)
+            lines += piece.count(b"\n")
         data = b"".join(self._waiting)
         rest = data[-_KEPT:]
-        first, *others = rest.rsplit(b"\n", MOST_LINES)
-        if others:
-            rest = rest[len(first) + 1 :]
-        self._screen.skip(data.count(b"\n", 0, len(data) - len(rest)))
+        if rest.count(b"\n") > MOST_LINES:
+            rest = rest[len(rest.rsplit(b"\n", MOST_LINES)[0]) + 1 :]
+        else:
+            rest = rest[rest.find(b"\n") + 1 :]
+        self._screen.skip(lines + data.count(b"\n", 0, len(data) - len(rest)))
         self._waiting = deque([rest] if rest else [])
         self._size = len(rest)

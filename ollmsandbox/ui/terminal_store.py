@@ -65,6 +65,16 @@ class TerminalStore:
         return ""
 
 
+def end_of(file: Path, size: int) -> bytes:
+    """Empty if it cannot be read: what is stored is shown instead."""
+    try:
+        with file.open("rb") as read:
+            read.seek(max(0, os.fstat(read.fileno()).st_size - size))
+            return read.read(size)
+    except OSError:
+        return b""
+
+
 def write_readable(source: Path, target: Path) -> None:
     """A copy for a text editor: no colours, no control characters, and what a progress bar wrote
     over itself line by line. Blocks: for a thread."""

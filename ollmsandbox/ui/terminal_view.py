@@ -58,6 +58,7 @@ class TerminalView(Gtk.Box):
         self._tags = Tags(self._buffer)
         self._finder = Finder(self._buffer)
         self._compact = True
+        self._line_height = 0.0
         self._timer = 0
         self._next_search = 0.0
         self._follower = Follower(self.scroller)
@@ -171,7 +172,7 @@ class TerminalView(Gtk.Box):
         if dropped >= self._end or is_far_behind:
             # What would run past unseen is put above the end when there is time.
             self._buffer.set_text("")
-            self._first = self._end = max(dropped, end - _LINES)
+            self._first = self._end = max(dropped, end - self._most_in_sight())
             self._changed = self._end
             return
         if dropped > self._first:
@@ -246,9 +247,15 @@ class TerminalView(Gtk.Box):
 
     def _set_height(self) -> None:
         metrics = self.text_view.get_pango_context().get_metrics(None, None)
-        line = (metrics.get_ascent() + metrics.get_descent()) / Pango.SCALE
+        self._line_height = (metrics.get_ascent() + metrics.get_descent()) / Pango.SCALE
         lines = _COMPACT if self._compact else _MOST
-        self.scroller.set_max_content_height(round(line * lines) + _MARGINS)
+        self.scroller.set_max_content_height(round(self._line_height * lines) + _MARGINS)
+
+    def _most_in_sight(self) -> int:
+        """Lines: to lay out more than can be seen takes time, and they would soon be gone."""
+        page = self.scroller.get_vadjustment().get_page_size()
+        filled = int(page / self._line_height) + 1 if self._line_height else _LINES
+        return min(_LINES, max(_COMPACT if self._compact else _MOST, filled) + 1)
 
     # --- finding -------------------------------------------------------------------------------
 

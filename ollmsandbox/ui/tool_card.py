@@ -135,7 +135,7 @@ class ToolCard(Gtk.Box):
         self.arrow.set_from_icon_name("pan-down-symbolic" if is_open else "pan-end-symbolic")
         # As a number: it may be unknown besides, so for GTK it is no boolean.
         self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])
-        self._show_changes()
+        self.change_list.set_visible(bool(self.change_list.get_label()) and is_open)
 
     # --- how it stands ---------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import re
 import signal
@@ -67,7 +68,7 @@ def mark(entry: CallEntry) -> tuple[str, str]:
 
 def duration(seconds: float) -> str:
     if seconds < 60:
-        return _("{:.1f} s").format(seconds)
+        return _("{} s").format(locale.format_string("%.1f", seconds))
     minutes, rest = divmod(int(seconds), 60)
     return _("{} min {} s").format(minutes, rest)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import TYPE_CHECKING
 
 from ..chat.providers.connections import TOUR
 from ..chat.providers.tour import make_sample, unused_folder
 from ..paths import Paths
-from .open_session import OpenSession
 from .sessions import Sessions
+
+if TYPE_CHECKING:
+    from .open_session import OpenSession
 
 
 async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:

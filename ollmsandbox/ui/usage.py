@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import locale
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -145,9 +146,10 @@ def cpu_words(percent: float) -> str:
 def amount(size: int) -> str:
     """In powers of ten, as the rest of the desktop counts."""
     value = float(size)
-    units = ["B", "kB", "MB", "GB", "TB"]
+    units = [_("{} B"), _("{} kB"), _("{} MB"), _("{} GB"), _("{} TB")]
+    whole = units[0]
     while round(value) >= 1000 and len(units) > 1:
         value /= 1000
         del units[0]
-    digits = 1 if units[0] != "B" and value < 9.95 else 0
-    return f"{value:.{digits}f} {units[0]}"
+    digits = 1 if units[0] is not whole and value < 9.95 else 0
+    return units[0].format(locale.format_string(f"%.{digits}f", value))

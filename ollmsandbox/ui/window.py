@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gettext import gettext as _
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gio, GLib, GObject, Gtk
+from gi.repository import Adw, Gio, GLib, GObject, Gsk, Gtk
 
 from ..chat.desk import Desk
 from ..permission.request import PermissionRequest
@@ -28,7 +28,6 @@ from .later import after_first_frame, load_rest
 from .model_choice import ModelChoice
 from .model_chooser import ModelChooser
 from .model_controller import ModelController
-from .open_session import OpenSession
 from .panes import Edges, Panes
 from .sandbox_badge import SandboxBadge
 from .session_dialogs import export_session
@@ -45,6 +44,7 @@ from .weakly import weakly
 from .welcome import Welcome
 
 if TYPE_CHECKING:
+    from .open_session import OpenSession
     from .preferences import Preferences
 
 
@@ -224,6 +224,9 @@ class Window(Adw.ApplicationWindow):
         """One thing does not hold up the other."""
         if self._ending.is_begun:
             return
+        if isinstance(self.get_renderer(), Gsk.CairoRenderer):
+            # Without a graphics card, each picture of a fade takes longer than a frame.
+            self.pages.set_transition_type(Gtk.StackTransitionType.NONE)
         self._tasks.start(self._side.refresh())
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
@@ -257,6 +260,7 @@ class Window(Adw.ApplicationWindow):
             self._care.end()
         for source, handler in self._handlers:
             source.disconnect(handler)
+        self.changes.leave_screen()
         try:
             self.chat.show(None)
         finally:
@@ -383,7 +387,7 @@ class Window(Adw.ApplicationWindow):
         self.changes.refresh()
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
-        if key in ("profile", "time-limit"):
+        if key == "profile" or key.endswith("-limit"):
             self._badge.look_again()
 
     def _on_changes_counted(self, _view: ChangesView, count: int) -> None:

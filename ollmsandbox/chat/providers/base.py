@@ -34,6 +34,10 @@ class TooLongError(ProviderError):
     """The conversation does not fit into the model."""
 
 
+class RefusedError(ProviderError):
+    """The server does not accept the key."""
+
+
 class NoToolsError(ProviderError):
     """The model cannot call tools."""
 

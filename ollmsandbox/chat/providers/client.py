@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 
 from ... import N_
-from .base import Piece, ProviderError
+from .base import Piece, ProviderError, RefusedError
 from .failures import from_status, from_words, not_a_model_server, server_words
 from .http import Exchange, Request, Timeouts
 from .mask import Mask
 from .reading import read_json
 
-# Asked for each time it is needed: it lives in a keyring.
+# It lives in a keyring, which may ask for a password each time.
 KeySource = Callable[[], Awaitable[str]]
 
 _TRIES = 3
@@ -28,7 +28,8 @@ class Client:
         self, root: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
     ) -> None:
         self.root = root
-        self._key = key
+        self._find_key = key
+        self._key: str | None = None
         self._timeouts = timeouts or Timeouts()
         self.mask = Mask()
 
@@ -75,7 +76,9 @@ class Client:
     async def _request(
         self, method: str, path: str, body: Mapping[str, object] | None, root: str = ""
     ) -> Request:
-        key = await self._key() if self._key else ""
+        key = self._key
+        if key is None:
+            key = self._key = await self._find_key() if self._find_key else ""
         if key and not (key.isascii() and key.isprintable() and " " not in key):
             raise ProviderError(
                 N_("The API key has characters that no key has."),
@@ -94,7 +97,11 @@ class Client:
             data = b""  # the status says enough
         body = self.mask.whole(data.decode("utf-8", "replace"))
         headers = {name: self.mask.whole(value) for name, value in exchange.headers.items()}
-        raise from_status(exchange.status, headers, body, url, model)
+        error = from_status(exchange.status, headers, body, url, model)
+        if isinstance(error, RefusedError):
+            # Another one may be stored by now, which is looked for the next time.
+            self._key = None
+        raise error
 
 
 async def retried(

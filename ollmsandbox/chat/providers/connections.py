@@ -152,19 +152,17 @@ class ConnectionStore:
         """With a key it is this one, and not the stored one."""
         if connection.kind is Kind.TOUR:
             return TourServer(self._say)
-        known: list[str] = [] if key is None else [key]
 
         async def find_key() -> str:
-            # The keyring is asked once.
-            if not known:
-                known.append(await self._keys.get(connection.name, connection.key))
-            return known[0]
+            if key is not None:
+                return key
+            return await self._keys.get(connection.name, connection.key)
 
         # They bring requests with them, a fifth of the time until the window is there.
         from .ollama import OllamaServer
         from .openai import OpenAIServer
 
-        source = find_key if known or connection.key is not Place.NONE else None
+        source = find_key if key is not None or connection.key is not Place.NONE else None
         timeouts = Timeouts(idle=connection.idle)
         if connection.kind is Kind.OPENAI:
             return OpenAIServer(connection.address, key=source, timeouts=timeouts)

@@ -15,7 +15,7 @@ import urllib3
 
 from ... import N_
 from ...errors import Sentence
-from .base import NoToolsError, ProviderError, TooLongError
+from .base import NoToolsError, ProviderError, RefusedError, TooLongError
 
 # A server that asks for more patience than this gets none: the person is told instead.
 LONGEST_WAIT = 20.0
@@ -137,7 +137,7 @@ def from_status(
     if known := _known(said, model):
         return known
     if status in (401, 403):
-        return ProviderError(
+        return RefusedError(
             N_("{where} does not accept the key.{says}"),
             N_("Check the API key."),
             where=where,
