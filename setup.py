@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For pip: what is no code goes into the package, where the program finds it. All else about the
-package is in pyproject.toml."""
+"""For pip: what is no code goes into the package, where the program finds it, and PyGObject is
+asked for in a version that can be built here. All else about the package is in pyproject.toml."""
 
 import shutil
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 
 TREE = Path(__file__).resolve().parent
 DOMAIN = "ollmsandbox"
@@ -43,6 +44,25 @@ class BuildWithData(build_py):
             subprocess.run([compiler, "--output-file", target, source], check=True)
 
 
+class RequireWhatCanBeBuilt(egg_info):
+    def run(self) -> None:
+        # PyGObject 3.52 and newer need the girepository that came into GLib with 2.80.
+        if not _has("girepository-2.0") and _has("gobject-introspection-1.0"):
+            wanted = [
+                f"{name},<3.52" if name.startswith("PyGObject>") else name
+                for name in map(str, self.distribution.install_requires)
+            ]
+            self.distribution.install_requires = wanted
+            # Newer versions of setuptools read it there.
+            self.distribution.metadata.install_requires = wanted
+        super().run()
+
+
+def _has(library: str) -> bool:
+    pkg_config = shutil.which("pkg-config")
+    return bool(pkg_config) and subprocess.run([pkg_config, "--exists", library]).returncode == 0
+
+
 def _only(pattern: str):
     def ignored(folder: str, names: list[str]) -> list[str]:
         return [name for name in names if not Path(name).match(pattern)]
@@ -50,4 +70,4 @@ def _only(pattern: str):
     return ignored
 
 
-setup(cmdclass={"build_py": BuildWithData})
+setup(cmdclass={"build_py": BuildWithData, "egg_info": RequireWhatCanBeBuilt})

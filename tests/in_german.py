@@ -16,6 +16,7 @@ from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.sandbox.mounts import PROJECT, Unrecorded
 from ollmsandbox.sandbox.probe import kept_answer, probe
+from ollmsandbox.sandbox.profile import Limits
 from ollmsandbox.ui.flatpak_state import look
 from ollmsandbox.ui.note_words import note
 from ollmsandbox.ui.permission_words import lasting, question
@@ -45,7 +46,7 @@ def told(person: Person) -> dict[str, object]:
     assert plan is not None
     unrecorded = Unrecorded("/elsewhere", PROJECT, "/workspace")
     in_flatpak = {**person.environ, "FLATPAK_ID": "some.program"}
-    state = loop.run(look(str(person.project), "standard", person.paths, in_flatpak))
+    state = loop.run(look(str(person.project), "standard", person.paths, in_flatpak, Limits()))
     found = probe(person.paths, {**person.environ, "PATH": "/nowhere"}, fresh=True)
     return {
         "cards": [card(request) for request in asked],

@@ -19,7 +19,7 @@ from screen_reader import Area, Node, Reader
 
 # Seconds: for a machine that has ten times as much to do; and when a person would try once more.
 PATIENCE = 180.0
-AGAIN = 10.0
+AGAIN = 30.0
 CLOSING = "Stop and Close?"
 _BAD = ("WARNING", "CRITICAL", "ERROR", "Traceback", "Exception")
 # What it needs of the world around it: where the display and the buses are.
@@ -79,9 +79,9 @@ class Outside:
 
         self.until(look, f"there is a {role} {name!r} that cannot be used")
 
-    def _usable(self, nodes: list[Node], role: str, name: str) -> Area | None:
+    def _usable(self, nodes: list[Node], role: str, name: str) -> tuple[Node, Area] | None:
         one = self._find(nodes, role, name)
-        return one[1] if one is not None and one[0].is_sensitive else None
+        return one if one is not None and one[0].is_sensitive else None
 
     def until(self, condition: Condition, what: str, seconds: float = PATIENCE) -> None:
         if not self.is_within(seconds, condition):
@@ -116,26 +116,31 @@ class Outside:
         """With the mouse, in its middle, once it is in sight and stands still."""
 
         def act() -> None:
-            still: list[Area] = []
+            found: list[Area] = []
 
             def look() -> bool:
                 nodes = self.read()
-                area = self._usable(nodes, role, name)
-                if area is None or not self._in_sight(area, nodes):
-                    still.clear()
+                one = self._usable(nodes, role, name)
+                if one is None or not self._in_sight(one[1], nodes):
                     # What came of it may have come late, and taken it away.
                     return bool(then())
-                if area not in still:
-                    still.clear()
-                still.append(area)
-                return len(still) == 3
+                if self._stands_still(*one):
+                    found.append(one[1])
+                return bool(found)
 
-            if self.is_within(PATIENCE, look) and len(still) == 3:
-                left, top, width, height = still[-1]
+            if self.is_within(PATIENCE, look) and found:
+                left, top, width, height = found[0]
                 place = (str(left + width // 2), str(top + height // 2))
                 _xdotool("mousemove", *place, "click", "1", "mousemove", *_ASIDE)
 
         self.do(act, then, f"something came of a click on the {role} {name!r}")
+
+    def _stands_still(self, node: Node, area: Area) -> bool:
+        for _look in range(2):
+            time.sleep(0.1)
+            if self.reader.area(node) != area:
+                return False
+        return True
 
     def _in_sight(self, area: Area, nodes: list[Node]) -> bool:
         """Of the chat, all but what is above and below it; of anything else, all."""

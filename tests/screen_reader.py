@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gi.repository import Gio, GLib
 
@@ -23,8 +23,9 @@ _IN_WINDOW = 1
 _FOCUSED, _SENSITIVE = 1 << 12, 1 << 24
 # While it is being read, there may come more.
 _ROUNDS = 3
-# So often all of it is asked for: where as many were hidden as came, their number does not tell.
-_ALL_OVER = 16
+# So often all of it is asked for: where one came right after one that was hidden, neither their
+# number nor their order tells.
+_ALL_OVER = 8
 # Milliseconds.
 _PATIENCE = 60_000
 
@@ -43,6 +44,19 @@ class Node:
     order: tuple[int, ...]
     is_focused: bool
     is_sensitive: bool
+
+
+class _Item(NamedTuple):
+    """What the program tells of each at once."""
+
+    place: Place
+    parent: str
+    # Among those of its parent that are shown.
+    number: int
+    children: int
+    name: str
+    role: int
+    states: int
 
 
 class Reader:
@@ -79,50 +93,75 @@ class Reader:
         self._reads += 1
         if self._reads % _ALL_OVER == 0:
             self._ask_for_all_below([(program, _ROOT)])
-        families: dict[str, list[Reply]] = {}
+        families: dict[str, list[_Item]] = {}
         for _round in range(_ROUNDS):
-            told = self._ask((program, "/org/a11y/atspi/cache"), _CACHE, "GetItems")
             families = defaultdict(list)
-            for item in told[0] if told else ():
-                families[item[2][1]].append(item)
-            # GTK tells of itself only what was asked for before.
+            for item in self._items(program):
+                families[item.parent].append(item)
+            # GTK tells of itself only what was asked for before. One that was hidden meanwhile is
+            # still there, with the number of the next one.
             hidden = [
-                item[0]
+                item.place
                 for family in families.values()
                 for item in family
-                if item[4] > len(families.get(item[0][1], ()))
+                if item.children > len({child.number for child in families.get(item.place[1], ())})
             ]
             if not hidden:
                 break
             self._ask_for_all_below(hidden)
         return list(self._below(_ROOT, (), families))
 
+    def _items(self, program: str) -> list[_Item]:
+        told = self._call((program, "/org/a11y/atspi/cache"), _CACHE, "GetItems")
+        if told is None:
+            return []
+        items = told.get_child_value(0)
+        return [_item(program, items.get_child_value(at)) for at in range(items.n_children())]
+
     def _ask_for_all_below(self, places: list[Place]) -> None:
+        """Those that are equally deep all at once: a busy program answers them in one go."""
         while places:
-            children = self._ask(places.pop(), _ACCESSIBLE, "GetChildren")
-            places.extend(children[0] if children else ())
+            places = [child for family in self._families(places) for child in family]
+
+    def _families(self, places: list[Place]) -> list[list[Place]]:
+        told: list[list[Place]] = []
+
+        def answered(bus: Gio.DBusConnection, result: Gio.AsyncResult) -> None:
+            try:
+                told.append(bus.call_finish(result).unpack()[0])
+            except GLib.Error:  # it is gone
+                told.append([])
+
+        asked = [place for place in places if place[0]]
+        none = Gio.DBusCallFlags.NONE
+        for name, path in asked:
+            self._bus.call(
+                name, path, _ACCESSIBLE, "GetChildren", None, None, none, _PATIENCE, None, answered
+            )
+        while len(told) < len(asked):
+            GLib.MainContext.default().iteration(True)
+        return told
 
     def _below(
-        self, path: str, order: tuple[int, ...], families: dict[str, list[Reply]]
+        self, path: str, order: tuple[int, ...], families: dict[str, list[_Item]]
     ) -> Iterator[Node]:
-        children = sorted(families.get(path, ()), key=lambda item: int(item[3]))
+        children = sorted(families.get(path, ()), key=lambda item: item.number)
         for number, item in enumerate(children):
-            place, count, name, role, states = item[0], item[4], item[6], item[7], item[9][0]
             here = (*order, number)
             yield Node(
-                self._role(role, place),
-                name,
-                place,
+                self._role(item.role, item.place),
+                item.name,
+                item.place,
                 here,
-                bool(states & _FOCUSED),
-                bool(states & _SENSITIVE),
+                bool(item.states & _FOCUSED),
+                bool(item.states & _SENSITIVE),
             )
-            known = families.get(place[1], [])
-            if count < len(known):
+            known = families.get(item.place[1], [])
+            if item.children < len(known):
                 # Some of them were shown before, and are not now.
-                shown = self._ask(place, _ACCESSIBLE, "GetChildren")
-                families[place[1]] = [one for one in known if shown and one[0] in shown[0]]
-            yield from self._below(place[1], here, families)
+                shown = self._ask(item.place, _ACCESSIBLE, "GetChildren")
+                families[item.place[1]] = [one for one in known if shown and one.place in shown[0]]
+            yield from self._below(item.place[1], here, families)
 
     def area(self, node: Node) -> Area | None:
         """In its window: left, top, width, height. None if it is gone, or not laid out."""
@@ -161,20 +200,34 @@ class Reader:
     def _ask(
         self, place: Place, interface: str, method: str, given: GLib.Variant | None = None
     ) -> Reply | None:
+        told = self._call(place, interface, method, given)
+        answer: Reply | None = told.unpack() if told is not None else None
+        return answer
+
+    def _call(
+        self, place: Place, interface: str, method: str, given: GLib.Variant | None = None
+    ) -> GLib.Variant | None:
         """None for what is not there (any more)."""
         if not place[0]:
             return None
+        none = Gio.DBusCallFlags.NONE
         try:
-            told: Reply = self._bus.call_sync(
-                *place,
-                interface,
-                method,
-                given,
-                None,
-                Gio.DBusCallFlags.NONE,
-                _PATIENCE,
-                None,
-            ).unpack()
+            return self._bus.call_sync(
+                *place, interface, method, given, None, none, _PATIENCE, None
+            )
         except GLib.Error:
             return None
-        return told
+
+
+def _item(program: str, told: GLib.Variant) -> _Item:
+    """By hand: to unpack all that a window has takes longer than the window took to tell it."""
+    at = told.get_child_value
+    return _Item(
+        (program, at(0).get_child_value(1).get_string()),
+        at(2).get_child_value(1).get_string(),
+        at(3).get_int32(),
+        at(4).get_int32(),
+        at(6).get_string(),
+        at(7).get_uint32(),
+        at(9).get_child_value(0).get_uint32(),
+    )

@@ -19,8 +19,8 @@ from ollmsandbox.project.earlier import backups_of
 from ollmsandbox.project.journal import Journal
 from ollmsandbox.project.models import FileRecord
 from ollmsandbox.project.recorder import Mode, Report
+from ollmsandbox.project.recovering import recover
 from ollmsandbox.project.review import Review
-from ollmsandbox.project.settling import recover
 
 
 @pytest.fixture

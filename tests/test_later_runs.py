@@ -14,10 +14,10 @@ from conftest import Person
 from ollmsandbox.project import handmade, present
 from ollmsandbox.project.apply import State
 from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode, Report
+from ollmsandbox.project.recorder import Mode, Recorder, Report
 from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.recovering import recover
 from ollmsandbox.project.review import Review
-from ollmsandbox.project.settling import recover
 
 
 class Killed(BaseException):
@@ -108,6 +108,7 @@ def test_what_is_neither_in_the_layer_nor_on_disk_is_not_said_to_be_applied(
     for reports in ([review.apply(run)], review.apply_all(run.project)):
         [item] = [item for report in reports for item in report.changes]
         assert (item.state, item.note) == (State.FAILED, "This version is no longer kept.")
+        assert states_of(review, run) == [State.FAILED]
     assert (person.project / "file").read_text() == "old"
     assert states(review.discard(run)) == {"file": State.DISCARDED}
     assert review.waiting(run.project) == []
@@ -119,7 +120,42 @@ def test_what_somebody_else_put_in_its_place_is_applied(person: Person, review: 
     (person.project / "file").write_text("new")
     # The next run finds that the layer changes nothing there any more.
     write(person, review, Mode.REVIEW, other="other")
+    assert states_of(review, run) == [State.APPLIED]
+    # And what becomes of it later is theirs.
+    (person.project / "file").write_text("theirs")
+    assert states(review.apply(run)) == {}
+    assert states(review.undo(run)) == {"file": State.CONFLICT}
+    assert (person.project / "file").read_text() == "theirs"
+
+
+def test_what_is_there_already_needs_no_other_run_to_be_applied(
+    person: Person, review: Review
+) -> None:
+    run = write(person, review, Mode.REVIEW, file="new")
+    (person.project / "file").write_text("new")
     assert states(review.apply(run)) == {"file": State.APPLIED}
+    assert review.waiting(run.project) == []
+
+
+@pytest.mark.parametrize("what", ["file", "link", "folder"])
+def test_what_somebody_else_has_there_is_not_taken_for_it(
+    person: Person, review: Review, what: str
+) -> None:
+    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    makes = {"file": "echo new >it", "link": "ln -s new it", "folder": "mkdir -m 700 it"}
+    person.run(makes[what], keeper=keeper)
+    [run] = review.manager.runs()
+    [layer] = person.paths.data.glob("pending/*/overlay1")
+    (layer / "it").rename(layer.parent / "away")
+    if what == "file":
+        (person.project / "it").write_text("theirs")
+    elif what == "folder":
+        (person.project / "it").mkdir()
+        (person.project / "it").chmod(0o755)
+    else:
+        (person.project / "it").symlink_to("theirs")
+    [item] = review.apply(run).changes
+    assert (item.state, item.note) == (State.FAILED, "This version is no longer kept.")
 
 
 def test_an_added_folder_behind_a_link_is_not_said_to_be_undone(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -19,7 +20,7 @@ from ollmsandbox import loop
 from ollmsandbox.sandbox.monitor import Event, Monitor
 from ollmsandbox.sandbox.profile import Limits
 from ollmsandbox.sandbox.result import Stop
-from ollmsandbox.sandbox.watch import watch
+from ollmsandbox.sandbox.watch import _disk, watch
 
 pytestmark = pytest.mark.anybody
 
@@ -171,7 +172,7 @@ def test_the_kernel_s_limits_leave_it_partial_and_working(case: Case, limit: str
 
 
 def test_a_flood_stays_quick_and_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ollmsandbox.sandbox.monitor._MOST_KEPT", 1000)
+    monkeypatch.setattr("ollmsandbox.sandbox.tally._MOST_KEPT", 1000)
     longest = 0.0
 
     async def pulse() -> None:
@@ -195,6 +196,75 @@ def test_a_flood_stays_quick_and_bounded(case: Case, monkeypatch: pytest.MonkeyP
     assert longest < 10
     assert len(case.monitor.added) == 1000
     assert case.monitor.count == 5000
+
+
+class Counted(Monitor):
+    """How often it was told of something."""
+
+    times = 0
+
+    def _queue(self, *given: Any) -> None:
+        self.times += 1
+        super()._queue(*given)
+
+
+def test_what_comes_all_at_once_is_listed_instead(case: Case) -> None:
+    case.monitor = monitor = Counted({"overlay1": str(case.project)}, str(case.base))
+    monitor.listen(case.events.append)
+
+    async def scenario() -> None:
+        # The main loop does nothing meanwhile, and has it all to do then.
+        for number in range(3000):
+            (case.upper / f"{number}").write_text("")
+        (case.upper / "folder").mkdir()
+        for number in range(1000):
+            (case.upper / f"{number}").unlink()
+        await until(lambda: monitor.count == 2001)
+        assert 0 < monitor.times < 1000
+        assert max(event.count for event in case.events) <= 3001
+        # What is in there is seen, and what happens later.
+        (case.upper / "folder" / "a").write_text("")
+        (case.upper / "later").write_text("")
+        (case.upper / "2999").unlink()
+        await until(lambda: case.real("folder/a")[0] in monitor.added)
+        await until(lambda: case.real("later")[0] in monitor.added)
+        await until(lambda: monitor.count == 2002)
+        await until(lambda: not monitor._flooded)
+        (case.upper / "last").write_text("")
+        await until(lambda: case.events[-1].path == case.real("last")[0])
+
+    case.run(scenario)
+    assert not monitor.is_partial
+    assert monitor.count == 2003
+
+
+def test_a_folder_that_is_renamed_in_a_flood_is_followed(case: Case) -> None:
+    async def scenario() -> None:
+        (case.upper / "before").mkdir()
+        await until(lambda: case.monitor.added == case.real("before"))
+        for number in range(1000):
+            (case.upper / f"{number}").write_text("")
+        (case.upper / "before").rename(case.upper / "after")
+        await until(lambda: case.monitor.count == 1001)
+        await until(lambda: case.real("after")[0] in case.monitor.added)
+        (case.upper / "after" / "a").write_text("")
+        await until(lambda: case.real("after/a")[0] in case.monitor.added)
+
+    case.run(scenario)
+    assert case.real("before")[0] not in case.monitor.added
+
+
+def test_what_is_in_a_flooded_folder_goes_with_it(case: Case) -> None:
+    async def scenario() -> None:
+        (case.upper / "folder").mkdir()
+        await until(lambda: case.monitor.count == 1)
+        for number in range(1000):
+            (case.upper / "folder" / f"{number}").write_text("")
+        await until(lambda: case.monitor.count == 1001)
+        shutil.rmtree(case.upper / "folder")
+        await until(lambda: case.monitor.count == 0)
+
+    case.run(scenario)
 
 
 # --- listeners and the end ---------------------------------------------------------------------
@@ -228,6 +298,49 @@ def test_a_listener_may_stop_it(case: Case) -> None:
 
     case.run(scenario)
     assert case.monitor.errors == []
+
+
+def test_a_listener_may_stop_it_when_it_hears_of_too_many(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ollmsandbox.sandbox.tally._MOST_KEPT", 5)
+    monitor = case.monitor
+    monitor.listen(lambda event: monitor.stop() if event.count > 6 else None)
+
+    async def scenario() -> None:
+        for number in range(6):
+            (case.upper / f"{number}").write_text("")
+        # The last of them makes it a folder that is listed, as a whole.
+        await until(lambda: bool(monitor._flooded))
+        for number in range(6, 30):
+            (case.upper / f"{number}").write_text("")
+        await until(lambda: not monitor._folders)
+
+    case.run(scenario)
+    assert monitor.errors == []
+    assert monitor.count > 6
+
+
+def test_a_folder_that_goes_while_it_is_listed_leaves_nothing(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ollmsandbox.sandbox.tally._MOST_KEPT", 5)
+    folder = case.upper / "folder"
+
+    async def scenario() -> None:
+        folder.mkdir()
+        for number in range(1000):
+            (folder / f"{number}").write_text("")
+        await until(lambda: case.monitor.count == 1001)
+        case.monitor._listing = listing = case.monitor._list(str(folder))
+        for _ in range(3):
+            next(listing)
+        shutil.rmtree(folder)
+        await until(lambda: case.monitor.count == 0)
+        await case.settled()
+
+    case.run(scenario)
+    assert case.monitor.count == 0
 
 
 def test_the_end_is_final_and_may_be_said_twice(case: Case) -> None:
@@ -287,3 +400,21 @@ def test_what_is_written_has_the_disk_looked_at_sooner(
             return await scenario()
 
     assert loop.run(limited()) is Stop.DISK
+
+
+def test_what_was_there_before_is_not_held_against_a_command(tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier"
+    earlier.write_bytes(os.urandom(4 << 20))
+    began = os.stat(earlier).st_ctime_ns + 1
+
+    def is_too_much() -> Stop | None:
+        # As if somebody else had filled all of the disk meanwhile.
+        return loop.run(_disk(Limits(disk=1 << 20), {str(tmp_path): 0}, began, os.getpid()))
+
+    assert is_too_much() is None
+    tick = tmp_path / "tick"
+    tick.touch()
+    while os.stat(tick).st_ctime_ns < began:
+        tick.touch()
+    (tmp_path / "large").write_bytes(os.urandom(4 << 20))
+    assert is_too_much() is Stop.DISK

@@ -307,6 +307,13 @@ def test_the_flatpak_may_little_and_downloads_nothing(name: str) -> None:
     assert ("-Dprofile=development" in text) == name.endswith(".Devel")
 
 
+def test_the_two_flatpaks_differ_in_id_and_profile_alone() -> None:
+    usual, development = (
+        (TREE / "flatpak" / f"{name}.yml").read_text() for name in (APP_ID, f"{APP_ID}.Devel")
+    )
+    assert development.replace(".Devel", "").replace("      - -Dprofile=development\n", "") == usual
+
+
 def test_the_flatpak_brings_what_the_runtime_has_not() -> None:
     text = (TREE / "flatpak/requirements.txt").read_text()
     pinned = set(re.findall(r"^(\S+)==\S+ \\\n    --hash=sha256:[0-9a-f]{64}$", text, re.MULTILINE))

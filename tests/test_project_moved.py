@@ -28,6 +28,8 @@ from ollmsandbox.ui.model_choice import ModelChoice
 from ollmsandbox.ui.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
 
+pytestmark = pytest.mark.anybody
+
 
 @pytest.fixture
 def review(person: Person) -> Iterator[Review]:

@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Person
+from conftest import Person
 from peewee import IntegrityError, SqliteDatabase
 
 from ollmsandbox.errors import OllmSandboxError
@@ -30,6 +26,8 @@ from ollmsandbox.project.models import (
     Run,
 )
 from ollmsandbox.project.store import Store
+
+pytestmark = pytest.mark.anybody
 
 NOT_UTF_8 = os.fsdecode(b"/caf\xe9/\xff\n'\"")
 
@@ -50,11 +48,6 @@ def fill(person: Person) -> None:
     with closing(ProjectManager(person.paths)) as manager:
         project = manager.add_project(person.project)
         manager.records_for(project, [f"/file/{number}" for number in range(500)])
-
-
-def make(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    return folder
 
 
 def make_run(project: Project, run_id: str, started_at: float = 0) -> Run:
@@ -325,97 +318,3 @@ def test_what_was_said_and_asked_outlives_its_project(
     session.delete_instance()
     assert ChatMessage.select().count() == 0
     assert [each.project for each in Question.select()] == [str(person.project)]
-
-
-def test_a_thread_writes_through_its_own_store_whatever_another_thread_opens(
-    person: Person,
-) -> None:
-    with closing(Store(person.paths, patience=0.05)) as store, store.transaction():
-        # Had the tables become those of the new store, this thread would wait for its own lock.
-        other = threading.Thread(target=lambda: Store(person.paths).close())
-        other.start()
-        other.join()
-        Project.create(path="/p", name="p", added_at=0, used_at=0)
-    with closing(Store(person.paths)):
-        assert Project.select().count() == 1
-
-
-# --- at once -----------------------------------------------------------------------------------
-
-_WRITER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from ollmsandbox.paths import Paths
-from ollmsandbox.project.manager import ProjectManager
-manager = ProjectManager(Paths.from_environ({"HOME": sys.argv[2]}))
-sys.stdin.read()
-project = manager.add_project(sys.argv[3])
-for number in range(20):
-    manager.records_for(project, [f"/{sys.argv[4]}/{number}", f"/both/{number}"])
-print(len(manager.notices))
-"""
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_processes_that_start_at_once_share_one_database(person: Person, broken: bool) -> None:
-    if broken:
-        file_of(person).parent.mkdir(parents=True)
-        file_of(person).write_bytes(b"garbage" * 1000)
-    command = [
-        sys.executable,
-        "-I",
-        "-c",
-        _WRITER,
-        str(ROOT),
-        str(person.home),
-        str(person.project),
-    ]
-    writers = [
-        subprocess.Popen(
-            [*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for number in range(3)
-    ]
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.close()
-        writer.stdin = None
-    notices = [int(writer.communicate(timeout=60)[0]) for writer in writers]
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
-    assert sum(notices) == broken
-    with closing(Store(person.paths)):
-        assert Project.select().count() == 1
-        assert FileRecord.select().count() == 4 * 20
-
-
-def test_one_waits_while_another_makes_the_database(person: Person) -> None:
-    folder = os.open(make(person.paths.data), os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        with pytest.raises(OllmSandboxError, match="locked"):
-            Store(person.paths, patience=0.05)
-    finally:
-        os.close(folder)
-    fill(person)
-
-
-def test_threads_share_one_manager(manager: ProjectManager, person: Person) -> None:
-    failed: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            project = manager.project_for(person.project)
-            for one in range(10):
-                manager.records_for(project, [f"/{number}/{one}", f"/both/{one}"])
-        except BaseException as error:  # noqa: BLE001
-            failed.append(error)
-        finally:
-            manager.store.close()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    assert FileRecord.select().count() == 7 * 10

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -370,42 +369,6 @@ def test_it_is_not_removed_while_a_command_runs_in_it(person: Person, alpine: In
     assert find(person.paths, person.environ) is None
     assert names(person) == [".rootfs.lock"]
     assert os.path.exists(f"{alpine.folder}/bin/sh")
-
-
-def test_a_prepared_folder_is_used_where_it_is_named(person: Person, alpine: Installed) -> None:
-    person.environ["ROOTFS_DIR"] = alpine.folder
-    given = need(person.paths, person.environ)
-    assert given.is_given
-    rootfs = Rootfs(person.paths, person.environ)
-    assert loop.run(rootfs.prepare()).installed == given
-    with pytest.raises(RootfsError, match="somebody else prepared"):
-        loop.run(rootfs.remove())
-    assert person.run("cat /etc/alpine-release", rootfs=given).stdout.text == f"{VERSION}\n"
-
-
-@pytest.mark.anybody
-@pytest.mark.parametrize("given", ["relative", "/nowhere/at/all", "/proc"])
-def test_a_folder_that_is_no_system_is_refused(person: Person, given: str) -> None:
-    person.environ["ROOTFS_DIR"] = given
-    with pytest.raises(RootfsError, match="ROOTFS_DIR is no prepared system"):
-        need(person.paths, person.environ)
-
-
-def test_mount_points_that_a_prepared_folder_lacks_are_added_by_a_layer(
-    person: Person, alpine: Installed, tmp_path: Path
-) -> None:
-    bare = tmp_path / "bare"
-    shutil.copytree(alpine.folder, bare, symlinks=True, copy_function=os.link)
-    for name in ("workspace", "playground", "var/tmp"):
-        (bare / name).rmdir()
-    person.environ["ROOTFS_DIR"] = str(bare)
-    (person.project / "file").write_text("content")
-    result = person.run(
-        "cat file; echo x >/playground/x", rootfs=need(person.paths, person.environ)
-    )
-    assert result.stdout.text == "content", result.stderr.text
-    assert (person.playground / "x").exists()
-    assert not (bare / "workspace").exists()
 
 
 def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:

@@ -11,6 +11,9 @@ import pytest
 from cli_here import cli_here
 from conftest import Person
 
+from ollmsandbox.project.present import layers_of
+from ollmsandbox.project.recorder import Recorder
+
 
 @pytest.fixture
 def both(person: Person) -> tuple[Person, Person, Path]:
@@ -54,3 +57,20 @@ def test_each_project_discards_its_own(both: tuple[Person, Person, Path]) -> Non
     assert states(first) == {"file": "pending", "own": "pending"}
     assert cli_here(first, "apply", "--all").returncode == 0
     assert file.read_text() == "1\n"
+
+
+def test_who_only_looks_gives_no_layer_to_a_root(both: tuple[Person, Person, Path]) -> None:
+    """That is for who holds the project's lock: two at once would give one number to two."""
+    first, _, shared = both
+    project = str(first.project)
+    file = first.paths.pending(project) / "map.json"
+    other = first.home / "other"
+    other.mkdir()
+    (first.project / "other").symlink_to(other)
+    assert cli_here(first, "roots", "add", str(other)).returncode == 0
+    before = file.read_bytes()
+    roots = Recorder(project, first.paths).roots()
+    waits = {root.path: bool(root.pending) for root in roots}
+    assert waits == {project: True, str(shared.parent): True, str(other): False}
+    assert layers_of(first.paths, project, str(other)) == (str(other),)
+    assert file.read_bytes() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tool_helper import Agent, Looking, until
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.recorder import Mode, Recorder
 from ollmsandbox.tools.base import Stream, ToolError
 from ollmsandbox.tools.run_command import RunCommand
 from ollmsandbox.tools.workbench import all_tools
@@ -254,6 +255,32 @@ def test_a_stopped_command_is_dead_and_what_it_wrote_is_settled(agent: Agent) ->
     assert "added a" in request.partial.text
     [(pid, _)] = agent.looking.starts
     assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_stopped_at_its_very_end_it_is_known_what_it_changed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def slowly(_recorder: Recorder, _code: int) -> None:
+        begun.set()
+        assert may_go_on.wait(60)
+
+    monkeypatch.setattr(Recorder, "note_exit", slowly)
+    request = RunCommand(agent.bench).read({"command": "echo x > a"})
+
+    async def run() -> None:
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await until(begun.is_set, task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        may_go_on.set()
+
+    loop.run(run())
+    assert (agent.person.project / "a").read_text() == "x\n"
+    assert request.partial is not None and request.partial.run_id
+    assert "added a" in request.partial.text
 
 
 def test_stopping_while_asking_runs_nothing(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:

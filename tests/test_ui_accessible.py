@@ -19,6 +19,7 @@ from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.preferences import Preferences
 from ollmsandbox.ui.shortcuts import shortcuts
 from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.work_bar import WorkBar
 
 _USED = (
     Gtk.Button,
@@ -111,6 +112,10 @@ def test_the_preferences_and_the_dialogs(screen: Screen, person: Person) -> None
         overlay = shortcuts()
         assert all(one.props.title for one in all_of(overlay, Gtk.ShortcutsShortcut))
         overlay.destroy()
+
+
+def test_a_bar_that_moves_says_what_it_is(screen: Screen) -> None:
+    assert _has_name(WorkBar())
 
 
 # --- the walk ------------------------------------------------------------------------------------

@@ -7,12 +7,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import pytest
+from conftest import Person
 from gi.repository import GObject, Gtk
 from ui_helper import Screen, spin_until
 
 from ollmsandbox.project.change import Change, Kind, Recorded, Type
+from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.ui.change_items import FileItem, RunData, RunItem
 from ollmsandbox.ui.change_list import ChangeList
+from ollmsandbox.ui.changes_view import ChangesView
+from ollmsandbox.ui.settings import Settings
 
 pytestmark = pytest.mark.anybody
 
@@ -129,3 +133,18 @@ def test_of_many_files_only_those_with_rows_become_items(screen: Screen) -> None
     assert len(bound) < 1000
     # One that somebody holds stays the same.
     assert model.get_item(1) is next(one for one in bound if isinstance(one, FileItem))
+
+
+def test_a_view_that_has_left_the_screen_asks_the_list_for_nothing(
+    screen: Screen, person: Person
+) -> None:
+    manager = ProjectManager(person.paths)
+    view = ChangesView(manager, Settings(person.paths), lambda _text: None)
+    window = screen.show(view)
+    model = view.list_view.get_model()
+    assert isinstance(model, Gtk.NoSelection)
+    assert model.get_model() is view._list
+    window.destroy()
+    # Freed together, the list may be empty before the view is: GTK aborts then.
+    assert view.list_view.get_model() is None
+    manager.close()

@@ -9,10 +9,9 @@ import pytest
 from conftest import Person
 from gi.repository import Adw, Gtk
 from ui_helper import Screen, texts
-from window_helper import program, wait_until, window_of
+from window_helper import open_session, program, wait_until, window_of
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.open_session import OpenSession
 
 pytestmark = pytest.mark.anybody
@@ -37,8 +36,7 @@ def test_a_draft_that_cannot_be_kept_is_a_question(
 ) -> None:
     with program(person) as application:
         window = window_of(application)
-        window.open_project(str(person.project))
-        wait_until(lambda: window.chat.session is not None)
+        open_session(window, person.project)
         window.chat.composer.text = "a long letter"
         for answer in ("cancel", "close"):
             window.close()
@@ -58,8 +56,7 @@ def test_asked_by_the_system_it_closes_without_a_question(
 ) -> None:
     with program(person) as application:
         window = window_of(application)
-        window.open_project(str(person.project))
-        wait_until(lambda: window.chat.session is not None)
+        open_session(window, person.project)
         window.chat.composer.text = "a long letter"
         window.close_at_once()
         wait_until(lambda: application.window is None)
@@ -81,7 +78,7 @@ def test_settings_and_sessions_that_fail_keep_no_window_open(
 
     really_close = OpenSession.close
     with program(person) as application:
-        session = _open_one(application, person)
+        session = open_session(window_of(application), person.project)
         monkeypatch.setattr("ollmsandbox.ui.settings.Settings.set", set_)
         monkeypatch.setattr(OpenSession, "close", close)
         window_of(application).close()
@@ -92,7 +89,7 @@ def test_settings_and_sessions_that_fail_keep_no_window_open(
 
 def test_closing_twice_is_closing_once(screen: Screen, person: Person) -> None:
     with program(person) as application:
-        _open_one(application, person)
+        open_session(window_of(application), person.project)
         window = window_of(application)
         closed: list[object] = []
         window.connect("closed", closed.append)
@@ -102,14 +99,6 @@ def test_closing_twice_is_closing_once(screen: Screen, person: Person) -> None:
         wait_until(lambda: application.window is None)
         asyncio.get_event_loop().run_until_complete(asyncio.sleep(0.05))
         assert len(closed) == 1
-
-
-def _open_one(application: Application, person: Person) -> OpenSession:
-    window = window_of(application)
-    window.open_project(str(person.project))
-    wait_until(lambda: window.chat.session is not None)
-    assert window.chat.session is not None
-    return window.chat.session
 
 
 def _questions() -> list[Adw.MessageDialog]:

@@ -4,13 +4,23 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from conftest import Person
 from gi.repository import Gtk
 from ui_helper import Screen, all_of, spin_until, texts
-from window_helper import buttons, card_that, finish, press, program, says, wait_until, window_of
+from window_helper import (
+    buttons,
+    card_that,
+    finish,
+    in_project,
+    press,
+    program,
+    says,
+    session_of,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui import sidebar_controller
@@ -18,13 +28,18 @@ from ollmsandbox.ui.change_rows import FileRow, RunRow
 from ollmsandbox.ui.diff_view import DiffView
 from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.focus_keeper import FocusKeeper
-from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.shortcuts import show_shortcuts
 from ollmsandbox.ui.sidebar_rows import SessionRow
 from ollmsandbox.ui.window import Window
 
 FORWARD, BACKWARD = Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD
 _LONG = "echo 'It is so long that the card shows it once more, below its head.'; exit 3"
+
+
+@pytest.fixture(autouse=True)
+def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it takes."""
+    monkeypatch.setattr(sidebar_controller, "_TIME_TO_UNDO", 0)
 
 
 def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, person: Person) -> None:
@@ -34,7 +49,7 @@ def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, pers
         asks = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
         assert asks.question is not None
         asks.question.button_for(Answer.DENY).emit("clicked")
-        session = _session(window)
+        session = session_of(window)
         wait_until(lambda: not session.is_busy)
         finish(session.conversation.run(_LONG))
         wait_until(lambda: not window.pages.get_transition_running())
@@ -62,9 +77,7 @@ def test_what_is_switched_off_passes_the_keyboard_on(screen: Screen) -> None:
 def test_a_run_is_folded_and_undone_and_the_keyboard_stays_there(
     screen: Screen, person: Person
 ) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        session = _open(window, person.project)
+    with in_project(person) as (window, session):
         finish(session.conversation.run("echo 1 > a"))
         press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
         # It goes where one is led to.
@@ -80,9 +93,7 @@ def test_a_run_is_folded_and_undone_and_the_keyboard_stays_there(
 
 
 def test_one_step_back_at_a_time(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        session = _open(window, person.project)
+    with in_project(person) as (window, session):
         finish(session.conversation.run("echo 1 > a"))
         press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
         wait_until(lambda: len(all_of(window.changes, FileRow)) == 1)
@@ -102,9 +113,7 @@ def test_one_step_back_at_a_time(screen: Screen, person: Person) -> None:
 def test_where_one_pane_covers_the_others_the_keyboard_is_in_the_one_that_is_seen(
     screen: Screen, person: Person
 ) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        session = _open(window, person.project)
+    with in_project(person) as (window, session):
         finish(session.conversation.run("echo 1 > a"))
         window.set_default_size(360, 640)
         wait_until(window.leaflet.get_folded)
@@ -125,9 +134,7 @@ def test_where_one_pane_covers_the_others_the_keyboard_is_in_the_one_that_is_see
 
 
 def test_a_deleted_session_comes_back_with_a_key(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        session = _open(window, person.project)
+    with in_project(person) as (window, session):
         finish(session.conversation.run("true"))
         undo = window.lookup_action("undo-removal")
         assert undo is not None and not undo.get_enabled()
@@ -142,7 +149,7 @@ def test_a_deleted_session_comes_back_with_a_key(screen: Screen, person: Person)
         window.welcome.focus()
         assert _press_undo(window) and not _press_undo(window)
         wait_until(lambda: window.chat.session is not None)
-        assert _session(window).id == session.id and not undo.get_enabled()
+        assert session_of(window).id == session.id and not undo.get_enabled()
 
 
 def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, person: Person) -> None:
@@ -152,8 +159,8 @@ def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, perso
         for _number in range(2):
             window.open_project(str(person.project))
             wait_until(lambda: window.chat.session and window.chat.session.id not in both)
-            finish(_session(window).conversation.run("true"))
-            both.append(_session(window).id)
+            finish(session_of(window).conversation.run("true"))
+            both.append(session_of(window).id)
         wait_until(lambda: len(_listed(window)) == 2)
         window.sidebar.listbox.get_row_at_index(1).grab_focus()  # type: ignore[union-attr]
         for session_id in both:
@@ -164,10 +171,10 @@ def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, perso
         wait_until(lambda: "Undo" in buttons(window.toasts))
         press(window.toasts, "Undo")
         wait_until(lambda: window.chat.session is not None)
-        assert _session(window).id == both[0]
+        assert session_of(window).id == both[0]
         window.sidebar.focus()
         assert _press_undo(window)
-        wait_until(lambda: _session(window).id == both[1])
+        wait_until(lambda: session_of(window).id == both[1])
 
 
 def test_each_shortcut_is_listed_with_its_keys(screen: Screen, person: Person) -> None:
@@ -192,9 +199,7 @@ def test_a_project_that_was_moved_is_located(
         return chosen.pop()
 
     monkeypatch.setattr(sidebar_controller, "choose_folder", choose)
-    with program(person) as application:
-        window = window_of(application)
-        session = _open(window, person.project)
+    with in_project(person) as (window, session):
         finish(session.conversation.run("echo 1 > a"))
         person.project.rename(new)
         finish(session.conversation.run("true"))
@@ -205,12 +210,14 @@ def test_a_project_that_was_moved_is_located(
         # The wrong one: it is said, and all is as before.
         press(window.chat.missing, "Locate…")
         wait_until(lambda: says(window, "is not a folder"))
-        assert _session(window) is session
+        assert session_of(window) is session
         press(window.chat.missing, "Locate…")
-        wait_until(lambda: window.chat.session is not None and _session(window).project == str(new))
-        assert _session(window).id == session.id
+        wait_until(
+            lambda: window.chat.session is not None and session_of(window).project == str(new)
+        )
+        assert session_of(window).id == session.id
         wait_until(lambda: not says(window.sidebar, "The folder is not there"))
-        finish(_session(window).conversation.run("grep 1 a"))
+        finish(session_of(window).conversation.run("grep 1 a"))
         card = card_that(window, lambda card: says(card, "Files: 1 added"))
         press(card, "Undo")
         wait_until(lambda: not (new / "a").exists())
@@ -231,17 +238,6 @@ def test_code_is_read_from_left_to_right_everywhere(screen: Screen) -> None:
         assert row.get_first_child() is button
     finally:
         Gtk.Widget.set_default_direction(Gtk.TextDirection.LTR)
-
-
-def _session(window: Window) -> OpenSession:
-    assert window.chat.session is not None
-    return window.chat.session
-
-
-def _open(window: Window, project: Path) -> OpenSession:
-    window.open_project(str(project))
-    wait_until(lambda: window.chat.session is not None)
-    return _session(window)
 
 
 def _listed(window: Window) -> list[str]:

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 from conftest import Person
 from gi.repository import Adw, Gtk
-from replay import Replay, delta, document, sse
+from replay import Replay, Reply, delta, document, sse
 from replay import finish as finished
 from ui_helper import Screen, texts
 from window_helper import finish, press, running_loop, says, wait_until
 
 from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.providers.connections import Connection, ConnectionStore, Kind
+from ollmsandbox.chat.providers.keys import Keys, Place
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.ui.asking import WindowAsker
 from ollmsandbox.ui.chat_view import ChatView
@@ -254,3 +255,45 @@ def _has_model(session: OpenSession) -> bool:
 
 def _dialogs() -> list[ConnectionDialog]:
     return [one for one in Gtk.Window.list_toplevels() if isinstance(one, ConnectionDialog)]
+
+
+def test_a_refresh_asks_the_keyring_only_if_the_key_was_refused(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    get = Keys.get
+
+    async def counted(keys: Keys, name: str, place: Place) -> str:
+        asked.append(name)
+        return await get(keys, name, place)
+
+    monkeypatch.setattr(Keys, "get", counted)
+    refused = Reply([b'{"error": {"message": "no"}}'], status=401)
+    with Replay(TALK) as good, Replay({"/v1/models": refused}) as bad:
+        room.put(Connection("good", Kind.OPENAI, good.address), "sk-good")
+        room.put(Connection("bad", Kind.OPENAI, bad.address), "sk-bad")
+        session = room.session("good")
+        room.look_again()
+        assert sorted(asked) == ["bad", "good"]
+        for _ in range(2):
+            room.chooser.emit("refresh")
+            wait_until(lambda: room.tasks.is_idle)
+        assert len([seen for seen in good.seen if "models" in seen.path]) == 3
+        finish(session.conversation.say("Hello"))
+    assert sorted(asked) == ["bad", "bad", "bad", "good"]
+
+
+def test_a_key_that_was_refused_in_a_turn_is_looked_for_in_the_next_one(room: Room) -> None:
+    path = "/v1/chat/completions"
+    refused = Reply([b'{"error": {"message": "no"}}'], status=401)
+    with Replay({**TALK, path: [TALK[path], refused, TALK[path]]}) as server:
+        room.put(Connection("mine", Kind.OPENAI, server.address), "sk-old")
+        session = room.session("mine")
+        finish(session.conversation.say("Hello"))
+        # Another program stores it: nothing here hears of that.
+        other = ConnectionStore(room.desk.paths, room.desk.environ)
+        finish(other.put(room.store.find("mine"), key="sk-new"))
+        for _ in range(3):
+            finish(session.conversation.say("Hello"))
+        sent = [seen.headers["authorization"] for seen in server.seen if seen.path == path]
+    assert sent == ["Bearer sk-old", "Bearer sk-old", "Bearer sk-new", "Bearer sk-new"]

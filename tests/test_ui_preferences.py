@@ -21,6 +21,7 @@ from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
 from ollmsandbox.project.settings import KEEP_DAYS
 from ollmsandbox.ui.asking import WindowAsker
+from ollmsandbox.ui.command_limits import LIMITS
 from ollmsandbox.ui.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.preferences import Preferences
 from ollmsandbox.ui.settings import DEFAULTS, SCHEMA, Settings
@@ -104,7 +105,10 @@ def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.Mon
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     assert says(preferences.safety, "10 minutes")
-    (seconds,) = all_of(preferences.safety, Gtk.SpinButton)
+    row = next(
+        r for r in all_of(preferences.safety, Adw.ActionRow) if "Time, in Seconds" in texts(r)
+    )
+    (seconds,) = all_of(row, Gtk.SpinButton)
     seconds.set_value(90)
     assert says(preferences.safety, "90 seconds")
     seconds.set_value(0)
@@ -236,3 +240,58 @@ def test_connections_are_listed_and_removed(room: Room) -> None:
 
 def _dialogs() -> list[Adw.MessageDialog]:
     return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]
+
+
+def spin(page: Adw.PreferencesPage, title: str) -> Gtk.SpinButton:
+    row = next(row for row in all_of(page, Adw.ActionRow) if title in texts(row))
+    (found,) = all_of(row, Gtk.SpinButton)
+    return found
+
+
+def type_into(preferences: Preferences, button: Gtk.SpinButton, text: str) -> None:
+    """As a person does who looks at something else then, without Enter."""
+    button.grab_focus()
+    button.set_text(text)
+    focus = preferences.get_focus()
+    assert focus is not None and focus.is_ancestor(button)
+
+
+def test_what_was_typed_counts_when_the_window_is_closed(room: Room) -> None:
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    wait_until(preferences.get_mapped)
+    try:
+        type_into(preferences, spin(preferences.safety, "Memory, in MiB"), "512")
+        assert room.settings.number("memory-limit") == 0
+        preferences.close()
+        wait_until(lambda: not preferences.get_mapped())
+        assert room.settings.number("memory-limit") == 512
+    finally:
+        room.settings.set("memory-limit", 0)
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.storage)
+    wait_until(lambda: says(preferences.storage, "Keep for Days") and preferences.get_mapped())
+    type_into(preferences, spin(preferences.storage, "Keep for Days"), "41")
+    preferences.close()
+    wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 41)
+
+
+def test_where_the_profile_cannot_be_read_its_limits_are_not_told(room: Room) -> None:
+    folder = room.person.paths.profiles
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "mine.yaml").write_text("limits: [broken\n")
+    room.settings.set("profile", "standard")
+    try:
+        safety = room.preferences().safety
+        assert says(safety, "as in the profile") and not says(safety, "cannot be read")
+        row = next(row for row in all_of(safety, Adw.ComboRow) if "Profile" in texts(row))
+        names = row.get_model()
+        assert isinstance(names, Gtk.StringList)
+        row.set_selected([names.get_string(n) for n in range(names.get_n_items())].index("mine"))
+        assert texts(safety).count("The profile cannot be read") == len(LIMITS)
+        assert not says(safety, "as in the profile")
+        (masks,) = all_of(safety, Adw.ExpanderRow)
+        masks.set_expanded(True)
+        assert not says(masks, ".ssh")
+    finally:
+        room.settings.set("profile", "standard")

@@ -7,27 +7,42 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
 from conftest import Person
 from gi.repository import Adw, GLib, Gtk
 from ui_helper import Screen, all_of
-from window_helper import finish, press, program, says, wait_until, window_of
+from window_helper import (
+    buttons,
+    finish,
+    in_project,
+    open_session,
+    press,
+    program,
+    says,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.chat.events import State
 from ollmsandbox.project.recorder import Mode, Recorder
+from ollmsandbox.ui import sidebar_controller
 from ollmsandbox.ui.change_rows import RunRow
-from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.sidebar_rows import ProjectRow, SessionRow
 from ollmsandbox.ui.window import Window
 
 _ENDLESS = "touch ~/playground/runs; while :; do sleep 0.05; done"
 
 
+@pytest.fixture(autouse=True)
+def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it takes."""
+    monkeypatch.setattr(sidebar_controller, "_TIME_TO_UNDO", 0)
+
+
 def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
     screen: Screen, person: Person
 ) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        session = _open(window, person.project)
+    with in_project(person) as (window, session):
         finish(session.conversation.run("true"))
         keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW, command="make")
         finish(person.bubble(keeper=keeper).exec("echo 1 > made"))
@@ -40,7 +55,7 @@ def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
         _remove(window, person.project)
         _question().response("remove")
         wait_until(lambda: not all_of(window.sidebar, ProjectRow))
-        _open(window, person.project)
+        open_session(window, person.project)
         wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
         window.activate_action("win.toggle-changes", None)
         wait_until(lambda: says(window.changes, "1 change waits"))
@@ -54,11 +69,12 @@ def test_a_removal_is_taken_back_and_a_search_finds_what_was_said(
 ) -> None:
     with program(person) as application:
         window = window_of(application)
-        finish(_open(window, person.project).conversation.run("echo needle"))
+        finish(open_session(window, person.project).conversation.run("echo needle"))
         # Where nothing waits and nothing runs, there is nothing to ask.
         _remove(window, person.project)
         wait_until(lambda: says(window.toasts, "project was removed from the list."))
         wait_until(lambda: not all_of(window.sidebar, ProjectRow))
+        wait_until(lambda: "Undo" in buttons(window.toasts))
         press(window.toasts, "Undo")
         wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
         _remove(window, person.project)
@@ -73,9 +89,7 @@ def test_a_removal_is_taken_back_and_a_search_finds_what_was_said(
 
 
 def test_what_runs_is_not_stopped_without_asking(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        session = _open(window, person.project)
+    with in_project(person) as (window, session):
         running = asyncio.get_event_loop().create_task(session.conversation.run(_ENDLESS))
         wait_until((person.playground / "runs").exists)
         window.sidebar.emit("delete-session", session.id)
@@ -122,13 +136,6 @@ def test_a_project_may_have_a_name_that_is_not_utf_8(screen: Screen, person: Per
         wait_until(lambda: says(window.chat.missing, "caf⟨byte E9⟩ is not there."))
         _remove(window, Path(folder))
         wait_until(lambda: not all_of(window.sidebar, ProjectRow))
-
-
-def _open(window: Window, project: Path) -> OpenSession:
-    window.open_project(str(project))
-    wait_until(lambda: window.chat.session is not None)
-    assert window.chat.session is not None
-    return window.chat.session
 
 
 def _remove(window: Window, project: Path) -> None:

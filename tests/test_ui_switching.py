@@ -146,6 +146,27 @@ def test_a_draft_in_a_new_session_is_there_after_a_restart(screen: Screen, perso
         wait_until(lambda: "never sent" in texts(window.sidebar))
 
 
+def test_who_has_typed_something_gets_a_new_session_the_first_time(
+    window: Window, person: Person
+) -> None:
+    window.open_project(str(person.project))
+    wait_until(lambda: shown(window))
+    first = shown(window)
+    window.chat.composer.text = "half a thought"
+    window.activate_action("win.new-session", None)
+    wait_until(lambda: shown(window) != first)
+    assert window.chat.composer.text == ""
+    wait_until(lambda: "half a thought" in texts(window.sidebar))
+    # With nothing in it, it is new enough.
+    second = shown(window)
+    window.activate_action("win.new-session", None)
+    wait_until(lambda: window._tasks.is_idle)
+    assert shown(window) == second
+    click(window, first)
+    wait_until(lambda: shown(window) == first)
+    assert window.chat.composer.text == "half a thought"
+
+
 def test_at_the_start_a_click_counts_more_than_the_last_session(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import locale
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from gi.repository import Gtk
 from ui_helper import Screen, draw_frames
 
 from ollmsandbox.ui import usage
+from ollmsandbox.ui.tool_words import duration
 from ollmsandbox.ui.usage import Sample, Sampler, amount, watch
 from ollmsandbox.ui.usage_graph import POINTS, UsageGraph, curve_points
 
@@ -101,6 +103,14 @@ def test_words() -> None:
         "1.0 MB",
         "5.0 GB",
     ]
+
+
+def test_numbers_are_written_as_the_person_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    english = locale.localeconv()
+    monkeypatch.setattr(locale, "localeconv", lambda: {**english, "decimal_point": ","})
+    monkeypatch.setattr(usage, "_", lambda text: text.replace("B", "o"))
+    assert [amount(n) for n in (7, 4_000_000, 12_345)] == ["7 o", "4,0 Mo", "12 ko"]
+    assert duration(2.1) == "2,1 s"
 
 
 def test_a_curve_begins_with_two_values_and_grows_from_the_right() -> None:

@@ -14,17 +14,17 @@ from window_helper import (
     buttons,
     card_that,
     finish,
+    in_project,
     press,
     program,
     says,
+    session_of,
     wait_until,
     window_of,
 )
 
 from ollmsandbox.ui.entries import Stage
-from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.sandbox_badge import SandboxBadge
-from ollmsandbox.ui.window import Window
 
 
 def test_the_first_start_says_that_it_is_safe_and_what_to_do(
@@ -35,7 +35,7 @@ def test_the_first_start_says_that_it_is_safe_and_what_to_do(
         for text in ("Take the Tour", "Open a Project", "Connect a Model"):
             assert says(window.welcome, text)
         wait_until(lambda: says(window.welcome, "Commands are sandboxed here."))
-        assert "Sandboxed, no network" in texts(window.badge)
+        wait_until(lambda: "Sandboxed, no network" in texts(window.badge))
 
 
 def test_a_tour_is_taken_and_its_change_undone(screen: Screen, person: Person) -> None:
@@ -45,9 +45,9 @@ def test_a_tour_is_taken_and_its_change_undone(screen: Screen, person: Person) -
         asks = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
         assert asks.question is not None
         press(asks.question, "Deny")
-        wait_until(lambda: not _session(window).is_busy)
+        wait_until(lambda: not session_of(window).is_busy)
         assert says(asks, "Denied")
-        sample = Path(_session(window).project or "")
+        sample = Path(session_of(window).project or "")
         edited = card_that(window, lambda card: card.entry.call.name == "edit_file")
         changed = (sample / "basket.py").read_bytes()
         press(edited, "Undo")
@@ -57,12 +57,9 @@ def test_a_tour_is_taken_and_its_change_undone(screen: Screen, person: Person) -
 
 def test_a_command_of_ones_own_needs_no_model(screen: Screen, person: Person) -> None:
     (person.project / "here").write_text("old")
-    with program(person) as application:
-        window = window_of(application)
-        window.open_project(str(person.project))
-        wait_until(lambda: window.chat.session is not None)
-        assert says(window.chat, "commands work without one.")
-        assert says(window.chat, "Commands run in a sandbox.")
+    with in_project(person) as (window, _session):
+        wait_until(lambda: says(window.chat, "commands work without one."))
+        wait_until(lambda: says(window.chat, "Commands run in a sandbox."))
         window.chat.composer.text = "!echo new > here; echo done"
         window.chat.composer.send_button.emit("clicked")
         done = card_that(window, lambda card: card.entry.stage is Stage.DONE)
@@ -71,15 +68,11 @@ def test_a_command_of_ones_own_needs_no_model(screen: Screen, person: Person) ->
 
 
 def test_a_session_goes_on_after_a_restart(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
+    with in_project(person) as (window, empty):
         window.open_project(str(person.project))
-        wait_until(lambda: window.chat.session is not None)
-        empty = _session(window)
-        window.open_project(str(person.project))
-        finish(_session(window).conversation.run("echo hello from before > made"))
+        finish(session_of(window).conversation.run("echo hello from before > made"))
         # Where nothing had been said, nothing more was begun.
-        assert _session(window) is empty
+        assert session_of(window) is empty
         window.chat.composer.text = "not sent yet"
     with program(person) as application:
         window = window_of(application)
@@ -100,7 +93,7 @@ def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> 
         assert _popover_says(window.badge, "10 minutes")
         application.settings.set("time-limit", 90)
         wait_until(lambda: _popover_says(window.badge, "90 seconds"))
-        window.sidebar.emit("delete-session", _session(window).id)
+        window.sidebar.emit("delete-session", session_of(window).id)
         wait_until(lambda: _popover_says(window.badge, "Open a project to see"))
         assert not _popover_says(window.badge, "90 seconds")
         # Nor has a session without a project anything of the one that was shown before.
@@ -112,12 +105,9 @@ def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> 
 
 
 def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        window.open_project(str(person.project))
-        wait_until(lambda: window.chat.session is not None)
+    with in_project(person) as (window, session):
         waiting = "until [ -e ~/playground/go ]; do sleep 0.05; done"
-        talk = _session(window).conversation
+        talk = session.conversation
         running = asyncio.get_event_loop().create_task(talk.run(waiting, network=True))
         allow_once(window)
         wait_until(lambda: "Sandboxed, network on" in texts(window.badge))
@@ -143,12 +133,12 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         # Where one would write, too, with what can be done about it.
         wait_until(lambda: says(window.chat.missing, f"The folder {gone} is not there."))
         gone.mkdir()
-        finish(_session(window).conversation.run("true"))
+        finish(session_of(window).conversation.run("true"))
         wait_until(lambda: not window.chat.missing.get_reveal_child())
         # A link in its place leads elsewhere.
         gone.rmdir()
         gone.symlink_to(person.project)
-        finish(_session(window).conversation.run("true"))
+        finish(session_of(window).conversation.run("true"))
         wait_until(window.chat.missing.get_reveal_child)
         wait_until(lambda: says(window.sidebar, "The folder is not there"))
         # What is being revealed is there a moment later.
@@ -175,8 +165,3 @@ def _shortcuts() -> list[Gtk.ShortcutsWindow]:
 def _popover_says(badge: SandboxBadge, part: str) -> bool:
     popover = badge.get_popover()
     return popover is not None and any(part in text for text in texts(popover))
-
-
-def _session(window: Window) -> OpenSession:
-    assert window.chat.session is not None
-    return window.chat.session

@@ -41,7 +41,7 @@ def test_closing_while_a_command_runs_is_a_question(person: Person) -> None:
         is_asked = partial(window.reads, CLOSING)
         window.press("ctrl+q", then=is_asked)
         window.click("button", "Keep Open", then=partial(is_not, is_asked))
-        assert window.reads("Running")
+        window.wait_for("Running")
         window.press("ctrl+q", then=is_asked)
         window.click("button", "Stop and Close", then=partial(is_not, is_asked))
         window.wait_end()

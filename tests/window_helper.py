@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from typing import TypeVar
 
 from conftest import Person
@@ -18,6 +19,7 @@ from ollmsandbox.chat.providers.tour import TourServer
 from ollmsandbox.loop import end, new_loop
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.entries import Stage
+from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.settings import SCHEMA
 from ollmsandbox.ui.tool_card import ToolCard
 from ollmsandbox.ui.window import Window
@@ -71,6 +73,25 @@ def program(person: Person) -> Iterator[Application]:
             if application.window is not None:
                 application.window.close_at_once()
                 wait_until(lambda: application.window is None)
+
+
+@contextmanager
+def in_project(person: Person) -> Iterator[tuple[Window, OpenSession]]:
+    """The same, with a session in the person's project."""
+    with program(person) as application:
+        window = window_of(application)
+        yield window, open_session(window, person.project)
+
+
+def open_session(window: Window, project: Path) -> OpenSession:
+    window.open_project(str(project))
+    wait_until(lambda: window.chat.session is not None)
+    return session_of(window)
+
+
+def session_of(window: Window) -> OpenSession:
+    assert window.chat.session is not None
+    return window.chat.session
 
 
 @contextmanager
@@ -152,10 +173,13 @@ __all__ = [
     "cards",
     "descendants",
     "finish",
+    "in_project",
+    "open_session",
     "press",
     "program",
     "running_loop",
     "says",
+    "session_of",
     "wait_until",
     "window_of",
 ]
