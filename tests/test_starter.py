@@ -8,11 +8,13 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from conftest import Person, cli_argv
 
 from ollmsandbox import loop
+from ollmsandbox.sandbox.mounts import OverlayWay
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.result import Result
 from ollmsandbox.sandbox.starter_client import shared_starter
@@ -97,6 +99,24 @@ def test_bwrap_cannot_be_written_whether_that_was_prepared_or_not(person: Person
     command = "grep -c ' /usr/bin/bwrap ' /proc/self/mountinfo; test -w /usr/bin/bwrap; echo $?"
     for result in in_a_row(person, command, command):
         assert result.stdout.text.split() == ["1", "1"]
+
+
+def test_where_there_can_be_no_mounts_of_our_own_those_of_the_machine_stay(person: Person) -> None:
+    found = replace(person.capabilities(), namespaces=(), overlay=OverlayWay.NONE)
+
+    async def main() -> list[int]:
+        codes = []
+        for _number in range(3):
+            codes.append((await person.bubble(capabilities=found).exec("true")).exit_code)
+            await asyncio.sleep(0.1)
+        return codes
+
+    def count() -> int:
+        return Path("/proc/self/mountinfo").read_text().count("/bwrap ")
+
+    before = count()
+    assert loop.run(main()) == [0, 0, 0]
+    assert count() == before
 
 
 def test_many_at_once_and_then_one_more(person: Person) -> None:

@@ -28,6 +28,7 @@ from ollmsandbox.ui.change_rows import FileRow, RunRow
 from ollmsandbox.ui.diff_view import DiffView
 from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.focus_keeper import FocusKeeper
+from ollmsandbox.ui.lazy_column import LazyColumn
 from ollmsandbox.ui.shortcuts import show_shortcuts
 from ollmsandbox.ui.sidebar_rows import SessionRow
 from ollmsandbox.ui.window import Window
@@ -53,6 +54,10 @@ def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, pers
         wait_until(lambda: not session.is_busy)
         finish(session.conversation.run(_LONG))
         wait_until(lambda: not window.pages.get_transition_running())
+        # What is far away is not made: it begins where the chat does.
+        (column,) = all_of(window.chat, LazyColumn)
+        column.scroll_to(next(iter(session)))
+        wait_until(lambda: column.is_settled and says(column, "Thinking"))
         there = _round(window, FORWARD)
         assert "Thinking" in there and "Output of the command" in there
         # What is scrolled into view is made, and what is far away is not there any more.
@@ -278,8 +283,9 @@ def _round(window: Window, direction: Gtk.DirectionType) -> list[str]:
         if _focus(window) is first:
             return found
         found.append(_name(_focus(window)))
-        # What it leads to is scrolled into view.
-        finish(asyncio.sleep(0))
+        # What it leads to is scrolled into view, and what is around it there is made.
+        finish(asyncio.sleep(0.02))
+        wait_until(lambda: all(column.is_settled for column in all_of(window.chat, LazyColumn)))
     raise AssertionError(f"it goes round in circles: {found[-8:]}")
 
 

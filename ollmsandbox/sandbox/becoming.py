@@ -97,9 +97,10 @@ def become(habit: Habit, line: socket.socket, life: int, uid: int, gid: int) -> 
             # Whatever is wrong with it is told by who does it anew, with an order in hand.
             if error:
                 os._exit(1)
-            prepare(habit.protect, habit.namespaces)
-            for mount in habit.layers:
-                mount_overlay(mount)
+            if "mount" in habit.namespaces:
+                prepare(habit.protect, habit.namespaces)
+                for mount in habit.layers:
+                    mount_overlay(mount)
             line.send(b"y")
         data, given = receive(line)
         if not data:

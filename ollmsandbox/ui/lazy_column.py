@@ -118,6 +118,11 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         self._layout.hold(row)
         self._look_soon()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is made that is in view, or near it."""
+        return not self._source
+
     def is_in_view(self, item: T) -> bool:
         row = self._layout.rows.of(item)
         top = self._layout.rows.top_of(row) - self._layout.value
