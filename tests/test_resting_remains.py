@@ -4,15 +4,13 @@ it, and what stands on its cards."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from conftest import Person
+from sessions_helper import resting_sessions, until
 
 from ollmsandbox import loop
-from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.events import Notice
 from ollmsandbox.chat.messages import Role, ToolCall
 from ollmsandbox.errors import OllmSandboxError
@@ -20,9 +18,8 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Rule
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.tools.base import Stream
-from ollmsandbox.ui import resting, tool_words
+from ollmsandbox.ui import tool_words
 from ollmsandbox.ui.entries import CallEntry, Entry, MessageEntry, NoticeEntry
-from ollmsandbox.ui.model_choice import ModelChoice
 from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.remains import Remains
 from ollmsandbox.ui.sessions import Sessions
@@ -50,21 +47,10 @@ def somebody() -> Somebody:
 def sessions(
     person: Person, monkeypatch: pytest.MonkeyPatch, somebody: Somebody
 ) -> Iterator[Sessions]:
-    monkeypatch.setattr(resting, "AFTER", 0.01)
-    desk = Desk(person.paths, person.environ, somebody)
     settings = Settings(person.paths)
     monkeypatch.setattr(settings, "boolean", lambda key: key == "ask-every-command")
-    made = Sessions(desk, ModelChoice(desk.connections), settings)
-    yield made
-    loop.run(made.close_all())
-    desk.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
+    with resting_sessions(person, monkeypatch, somebody, settings) as made:
+        yield made
 
 
 async def rested(sessions: Sessions, session: OpenSession) -> OpenSession:

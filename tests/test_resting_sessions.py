@@ -5,24 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Person
+from sessions_helper import resting_sessions, until
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.events import Notice
 from ollmsandbox.chat.open_lock import OpenLock
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.ui import resting
 from ollmsandbox.ui.entries import CallEntry, NoticeEntry
-from ollmsandbox.ui.model_choice import ModelChoice
 from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
@@ -35,19 +32,8 @@ class _Nobody:
 
 @pytest.fixture
 def sessions(person: Person, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sessions]:
-    monkeypatch.setattr(resting, "AFTER", 0.01)
-    desk = Desk(person.paths, person.environ, _Nobody())
-    made = Sessions(desk, ModelChoice(desk.connections), Settings(person.paths))
-    yield made
-    loop.run(made.close_all())
-    desk.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
+    with resting_sessions(person, monkeypatch, _Nobody(), Settings(person.paths)) as made:
+        yield made
 
 
 def is_free(person: Person, session_id: str) -> bool:

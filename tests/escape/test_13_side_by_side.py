@@ -319,15 +319,23 @@ def test_nothing_of_either_is_lost(person: Person, waits: str, taken: str) -> No
     assert look_for(person, files) == in_each(files)
 
 
-def test_a_kill_at_any_step(person: Person) -> None:
+def cut_off(person: Person, second: str, first: str) -> tuple[Bench, str]:
+    """A run that is not settled yet, and its id; the first began after it and waits."""
     fill(person.project)
     bench = Bench(person)
-    bench.leave("rm -r folder; mkdir folder; echo second >folder/leaf; echo second >file")
+    bench.leave(second)
     [left] = person.paths.cache.glob("overlay-*")
-    run_id = left.name.removeprefix("overlay-")
-    first = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
-    person.run("echo first >folder/leaf; echo first >folder/new; echo first >file", keeper=first)
+    person.run(first, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
     bench.save()
+    return bench, left.name.removeprefix("overlay-")
+
+
+def test_a_kill_at_any_step(person: Person) -> None:
+    bench, run_id = cut_off(
+        person,
+        "rm -r folder; mkdir folder; echo second >folder/leaf; echo second >file",
+        "echo first >folder/leaf; echo first >folder/new; echo first >file",
+    )
 
     def look() -> tuple[object, ...]:
         with closing(Review(person.paths)) as work:
@@ -362,14 +370,11 @@ def test_a_kill_at_any_step(person: Person) -> None:
 
 def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
     """Of what is in a folder that was made anew, only the folder tells that it was deleted."""
-    fill(person.project)
-    bench = Bench(person)
-    bench.leave("rm -r folder; mkdir folder; echo second >folder/other; touch file")
-    [left] = person.paths.cache.glob("overlay-*")
-    run_id = left.name.removeprefix("overlay-")
-    first = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
-    person.run("echo first >folder/leaf; echo first >folder/new; rm file", keeper=first)
-    bench.save()
+    bench, run_id = cut_off(
+        person,
+        "rm -r folder; mkdir folder; echo second >folder/other; touch file",
+        "echo first >folder/leaf; echo first >folder/new; rm file",
+    )
 
     def look() -> tuple[object, ...]:
         with closing(Review(person.paths)) as work:

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sessions of the window without one, which rest as soon as nobody looks at them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from conftest import Person
+
+from ollmsandbox import loop
+from ollmsandbox.chat.desk import Desk
+from ollmsandbox.permission.request import Asker
+from ollmsandbox.ui import resting
+from ollmsandbox.ui.model_choice import ModelChoice
+from ollmsandbox.ui.sessions import Sessions
+from ollmsandbox.ui.settings import Settings
+
+
+@contextmanager
+def resting_sessions(
+    person: Person, monkeypatch: pytest.MonkeyPatch, asker: Asker, settings: Settings
+) -> Iterator[Sessions]:
+    monkeypatch.setattr(resting, "AFTER", 0.01)
+    desk = Desk(person.paths, person.environ, asker)
+    made = Sessions(desk, ModelChoice(desk.connections), settings)
+    yield made
+    loop.run(made.close_all())
+    desk.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
