@@ -111,7 +111,7 @@ class _Desk:
         self._manager.store.write_back()
 
     def _find(self, item: Recorded) -> Spot:
-        if item.change.kind is Kind.DELETED:
+        if item.change.kind is Kind.DELETED and not item.change.inode:
             return Spot(self._versions, str(item.number))
         folder, _, name = item.change.path.rpartition("/")
         if folder != self._last:

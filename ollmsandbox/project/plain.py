@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 
-from .change import Kind
+from .change import Change, Kind
 from .exchange import OURS, ConflictError, Exchanged, Spot, Step, check_again, signature
 from .tree import Tree
 
@@ -50,20 +50,24 @@ class Plain:
         self._folder = None
         self.is_begun, self.found = False, ""
 
-    def put(self, path: str, number: int, began: int, kind: Kind) -> Exchanged | None:
+    def put(self, change: Change, number: int, began: int) -> Exchanged | None:
         """None if it is not plain."""
         self.is_begun, self.found = False, ""
+        kind = change.kind
         try:
-            folder, _, name = path.rpartition("/")
+            folder, _, name = change.path.rpartition("/")
             if folder != self._folder:
                 self._place = self._project.folder(folder)
                 self._source = -1
                 self._folder = folder
-            if kind is Kind.DELETED:
+            if kind is Kind.DELETED and not change.inode:
+                # The layer may have no such folder any more.
                 return self._remove(name, number, began)
             if self._source < 0:
                 self._source = self._layer.folder(folder)
                 self._prefix = f"/proc/self/fd/{self._source}/"
+            if kind is Kind.DELETED:
+                return self._remove_alone(name, number, began)
             if kind is Kind.ADDED:
                 return self._add(name)
             return self._replace(name, number, began)
@@ -84,6 +88,10 @@ class Plain:
             return None
         self._step()
         return Exchanged(self.found, "")
+
+    def _remove_alone(self, name: str, number: int, began: int) -> Exchanged | None:
+        """What is around it is in the layer, too."""
+        return self._remove(name, number, began)
 
     def _give_back(self, name: str, kept: str) -> None:
         """Somebody changed it just now: theirs goes back, and the long way says so."""

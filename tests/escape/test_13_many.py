@@ -25,7 +25,8 @@ MAKE = r"""
 umask 022
 mkdir -p one two/inner closed gone .git
 echo HEAD >.git/HEAD
-for name in a b one/a one/b two/a two/inner/a closed/a gone/a gone/b same; do
+for name in a b one/a one/b two/a two/inner/a closed/a gone/a gone/b one/left two/left \
+    left same; do
     echo "old $name" >$name
 done
 ln -s a link
@@ -40,6 +41,7 @@ echo added >one/added; echo added >added
 mkdir -p more/deep; echo added >more/deep/a; chmod 500 more/deep
 chmod u+w closed; echo 'this is new' >closed/a; chmod 555 closed
 rm -r gone
+rm left one/left; mv two/left two/moved
 ln -sfn b link
 chmod 755 one/b
 touch same
@@ -123,7 +125,8 @@ def test_each_version_is_found_and_chosen_ones_can_be_undone(make: Callable[[str
         versions = Versions(review.manager)
         assert versions.before(run, items["one/a"]).read() == b"old one/a\n"
         assert versions.after(run, items["one/a"]).read() == b"this is new: one/a\n"
-        assert versions.before(run, items["gone/a"]).read() == b"old gone/a\n"
+        for gone in ("gone/a", "one/left"):
+            assert versions.before(run, items[gone]).read() == f"old {gone}\n".encode()
         review.undo(run, [str(project / "one" / "a")])
         assert (project / "one" / "a").read_text() == "old one/a\n"
         assert (project / "one" / "b").read_text() == "this is new: one/b\n"
@@ -214,26 +217,40 @@ def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
 
 
 @pytest.mark.parametrize("act", [write_to_it, put_another_there, put_a_folder_there])
+@pytest.mark.parametrize("path", ["gone/a", "one/left"])
 def test_what_somebody_does_just_before_a_file_is_deleted_stays(
-    make: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]
+    make: Callable[[str], Bench],
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    act: Callable[[Path], None],
 ) -> None:
+    """With the folder around it, and alone."""
     bench = make(CHANGE)
-    file = bench.person.project / "gone" / "a"
-    real = os.rename
+    file = bench.person.project / path
+    # The first step after the look.
+    first = "rename" if path == "gone/a" else "unlink"
+    real = getattr(os, first)
 
-    def meanwhile(source: str, target: str, **folders: int) -> None:
-        around = folders.get("src_dir_fd")
-        if source == "a" and os.readlink(f"/proc/self/fd/{around}").endswith("/gone"):
+    def meanwhile(name: str, *to: str, **folders: int) -> None:
+        around = folders.get("src_dir_fd", folders.get("dir_fd"))
+        here = os.readlink(f"/proc/self/fd/{around}") if around is not None else ""
+        if f"{here}/{name}".endswith(f"/{path}"):
             monkeypatch.undo()
             act(file)
-        real(source, target, **folders)
+        real(name, *to, **folders)
 
-    monkeypatch.setattr(os, "rename", meanwhile)
+    monkeypatch.setattr(os, first, meanwhile)
     settle(bench)
     assert file.is_dir() if act is put_a_folder_there else file.read_text() == "mine\n"
     states = {item.change.path: item.state for item in read(bench)}
-    assert states["gone/a"] is State.CONFLICT
+    assert states.pop(path) is State.CONFLICT
     assert states["gone/b"] is State.APPLIED
+    # That it is to go waits, and can be done.
+    with bench.review() as (review, run):
+        if act is put_a_folder_there:
+            file.rmdir()
+        review.apply(run, [str(file)])
+    assert not os.path.lexists(file)
 
 
 def test_what_was_not_replaced_is_not_kept(make: Callable[[str], Bench]) -> None:
@@ -242,7 +259,7 @@ def test_what_was_not_replaced_is_not_kept(make: Callable[[str], Bench]) -> None
     (layer,) = bench.person.paths.versions.glob("*/layer-*")
     kept = {path for path, entry in look_at(layer).items() if not str(entry[0]).startswith("d")}
     # Not the whiteouts, nor what was only touched.
-    assert kept >= {"a", "b", "one/a", "two/a", "two/inner/a"}
+    assert kept >= {"a", "b", "one/a", "two/a", "two/inner/a", "left", "one/left", "two/left"}
     assert not kept & {"gone", "same", "link", "added", "one/added"}
 
 
