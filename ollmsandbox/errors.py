@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from . import N_
@@ -43,6 +44,17 @@ def in_lines(*texts: str) -> Sentence:
     """One below the other, without those that are empty."""
     lines = {f"line{number}": text for number, text in enumerate(texts) if text}
     return Sentence("\n".join(f"{{{name}}}" for name in lines), **lines)
+
+
+def in_words(error: Exception) -> str:
+    """Also one of the system's that nobody else has put into words."""
+    if not isinstance(error, OSError):
+        return str(error)
+    what = error.strerror or str(error)
+    # It may also be the number of a descriptor.
+    if isinstance(error.filename, str | bytes):
+        return f"{os.fsdecode(error.filename)}: {what}."
+    return f"{what}."
 
 
 class OllmSandboxError(Exception):

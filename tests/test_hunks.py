@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from conftest import Person
@@ -12,7 +14,7 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project import handmade, hunks, rewriting
 from ollmsandbox.project.apply import Recorded, State
 from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.recorder import Mode, Report
 from ollmsandbox.project.records import read_changes
 from ollmsandbox.project.review import Review
 
@@ -91,6 +93,25 @@ def test_a_part_is_found_again_when_other_lines_have_changed() -> None:
     assert hunks.taken_back(NEW + "more\n", NEW, third) is not None
     appended = hunks.hunks("a\n", "a\nb\n")[0]
     assert hunks.taken_back("a\nb\nc\n", "a\nb\n", appended) is None
+
+
+def test_a_text_that_repeats_itself_does_not_keep_anybody_waiting() -> None:
+    """Each line is there some hundred times; compared with one another, that takes minutes."""
+    numbers = [number * number * 7 % 211 for number in range(60_000)]
+    old = "".join(f"{number}\n" for number in numbers)
+    lines = old.splitlines(keepends=True)
+    for number in range(0, len(lines), 97):
+        lines[number] = f"changed {number}\n"
+    new = "".join(lines)
+    found: list[str] = []
+
+    def work() -> None:
+        found.append(hunks.with_hunks(old, hunks.hunks(old, new)))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert found == [new]
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -186,18 +207,91 @@ def test_a_part_is_discarded_and_the_rest_waits(person: Person, review: Review) 
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
-    report = rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    project = run.project
+    rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
     assert file.read_text() == OLD
-    later, item = latest(review, report.run_id)
-    assert [part.new for part in parts(review, later, item)] == [("changed 3\n",), ("a\n", "b\n")]
+    # For the same run as before, and for no other.
+    assert [one.id for one in review.waiting(project)] == [run.id]
+    run, item = latest(review, run.id)
+    assert [part.new for part in parts(review, run, item)] == [("changed 3\n",), ("a\n", "b\n")]
+    listed = person.cli("changes", "--all").stdout
+    assert listed.count("file") == 2 and "Edit of file" in listed
     for _ in range(2):
-        report = rewriting.discard_hunks(
-            review.manager, later, item, [parts(review, later, item)[0]]
-        )
-        later, item = latest(review, report.run_id)
+        rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+        run, item = latest(review, run.id)
     # Nothing is left of it, and nobody waits.
+    assert item.state is State.DISCARDED
     assert not person.paths.pending(str(person.project)).exists()
-    assert review.waiting(review.manager.project_for(person.project)) == []
+    assert review.waiting(project) == []
+    assert file.read_text() == OLD
+
+
+def test_the_rest_of_what_was_discarded_is_applied_and_undone(
+    person: Person, review: Review
+) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    rest = NEW.replace("line 14\n", "line 14\nline 15\n")
+    assert [one.state for one in review.apply(run).changes] == [State.APPLIED]
+    assert file.read_text() == rest
+    assert [one.state for one in review.undo(run).changes] == [State.UNDONE]
+    assert file.read_text() == OLD
+
+
+def test_what_was_discarded_in_part_is_kept_whole(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    file.chmod(0o640)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    report = rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    dropped, item = latest(review, report.run_id)
+    assert item.state is State.DISCARDED
+    assert len(parts(review, dropped, item)) == 3
+    assert [one.state for one in review.apply(dropped, [str(file)]).changes] == [State.APPLIED]
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (NEW, 0o640)
+
+
+def test_what_was_discarded_in_part_is_not_written_through_a_link(
+    person: Person, review: Review, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (person.project / "file").write_text(OLD)
+    run, item = change(person, review, NEW, Mode.REVIEW)
+    mine = person.home / "mine"
+    mine.write_text("mine\n")
+    write = handmade.write_file
+
+    def and_link(*given: Any, **options: Any) -> Report:
+        report = write(*given, **options)
+        folder = person.paths.versions / report.run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"new-{report.changes[0].number}").symlink_to(mine)
+        return report
+
+    monkeypatch.setattr(rewriting, "write_file", and_link)
+    report = rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    assert mine.read_text() == "mine\n"
+    assert len(parts(review, *latest(review, report.run_id))) == 3
+
+
+def test_a_mode_that_was_changed_waits_on_without_the_text(person: Person, review: Review) -> None:
+    file = person.project / "file"
+    file.write_text(OLD)
+    handmade.write_file(
+        person.paths,
+        str(person.project),
+        str(file),
+        NEW.encode(),
+        mode=0o755,
+        how=Mode.REVIEW,
+    )
+    run = review.waiting(review.manager.project_for(person.project))[0]
+    run, item = latest(review, run.id)
+    rewriting.discard_hunks(review.manager, run, item, parts(review, run, item))
+    assert [one.id for one in review.waiting(run.project)] == [run.id]
+    review.apply(run)
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (OLD, 0o755)
 
 
 def test_a_part_is_not_undone_while_other_changes_wait(person: Person, review: Review) -> None:

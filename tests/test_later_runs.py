@@ -70,7 +70,8 @@ def test_a_run_does_not_take_what_a_later_one_made_of_it(
     report = review.apply(second) if act == "apply" else review.discard(second)
     wanted = State.APPLIED if act == "apply" else State.DISCARDED
     assert states(report) == {"file": wanted}
-    assert states_of(review, first) == [wanted]
+    left = State.DISCARDED if act == "apply" else State.PENDING
+    assert states_of(review, first) == [left]
     assert os.listdir(person.project) == (["file"] if act == "apply" else [])
 
 
@@ -112,6 +113,22 @@ def test_what_is_neither_in_the_layer_nor_on_disk_is_not_said_to_be_applied(
     assert (person.project / "file").read_text() == "old"
     assert states(review.discard(run)) == {"file": State.DISCARDED}
     assert review.waiting(run.project) == []
+
+
+def test_who_cannot_apply_what_is_lost_is_told_how_to_be_rid_of_it(
+    person: Person, review: Review
+) -> None:
+    run = write(person, review, Mode.REVIEW, file="new")
+    [layer] = person.paths.data.glob("pending/*/overlay1")
+    (layer / "file").unlink()
+    for words in (("apply", "--all"), ("apply", run.id), ("apply", run.id, "file")):
+        done = person.cli(*words)
+        assert done.returncode == 1
+        assert f"`ollmsandbox discard {run.id} PATH`" in done.stdout
+        assert "try again" not in done.stdout
+    assert "try again" not in person.cli("changes", "--all").stdout
+    assert person.cli("discard", run.id, "file").returncode == 0
+    assert person.cli("apply", "--all").returncode == 0
 
 
 def test_what_somebody_else_put_in_its_place_is_applied(person: Person, review: Review) -> None:

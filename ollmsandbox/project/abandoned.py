@@ -12,7 +12,7 @@ from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..sandbox.overlay import Overlay, leftovers
-from .journal import Journal
+from .journal import Job, Journal
 from .manager import is_missing
 from .told import forget
 
@@ -20,9 +20,18 @@ from .told import forget
 class GoneError(OllmSandboxError):
     """Nothing is lost, and nothing can be done about it here."""
 
+    def __init__(self, message: str, remedy: str, /, *, root: str, **fields: object) -> None:
+        super().__init__(message, remedy, root=root, **fields)
+        # The folder that is gone.
+        self.root = root
 
-def check(overlay: Overlay) -> None:
-    for name, root in overlay.overlay_map.items():
+
+def check(overlay: Overlay, *, whole: bool = False) -> None:
+    """What is left of it; as a `whole` it also needs its project."""
+    folders = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
+    if whole:
+        folders.setdefault(overlay.project, overlay.folder)
+    for root, folder in folders.items():
         if not is_missing(root):
             continue
         if _had_begun(overlay):
@@ -46,7 +55,7 @@ def check(overlay: Overlay) -> None:
                 " `ollmsandbox discard {run}`."
             ),
             root=root,
-            folder=overlay.upper(name),
+            folder=folder,
             run=overlay.run_id,
         )
 
@@ -57,9 +66,10 @@ def discard(paths: Paths, run_id: str, *, whole: bool = True) -> str:
     project = ""
     for overlay in leftovers(paths.cache, lambda _folder: None):
         try:
-            if overlay.run_id == run_id and any(map(is_missing, overlay.overlay_map.values())):
+            roots = (overlay.project, *overlay.overlay_map.values())
+            if overlay.run_id == run_id and any(map(is_missing, roots)):
                 if _had_begun(overlay):
-                    check(overlay)
+                    check(overlay, whole=True)
                 if not whole:
                     raise OllmSandboxError(
                         N_("A run that was not finished can only be discarded as a whole."),
@@ -67,10 +77,25 @@ def discard(paths: Paths, run_id: str, *, whole: bool = True) -> str:
                     )
                 overlay.cleanup()
                 forget(paths, f"overlay-{run_id}")
-                project = overlay.roots[0].path
+                project = overlay.project
         finally:
             overlay.release()
     return project
+
+
+def check_job(paths: Paths, job: Job) -> None:
+    """Of what a person asked for."""
+    for root in (job.project, *job.sources):
+        if is_missing(root):
+            raise GoneError(
+                N_("{root} is gone, where something was not finished that you had asked for."),
+                N_(
+                    "Put the folder back and run any command in it. If it cannot come back, remove"
+                    " {file}."
+                ),
+                root=root,
+                file=paths.cache / f"{Journal.of_person(paths, job.run_id).name}.json",
+            )
 
 
 def unfinished(paths: Paths) -> set[str] | None:

@@ -22,6 +22,7 @@ from .guard import Check, Guard
 from .kept import Kept
 from .layers import FOLDER
 from .plain import Plain
+from .resuming import bring_deleted, has_changed_places, return_rights
 from .tree import Tree, modes_of
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Applier:
         places. If there are many, they are recorded `alongside`, and that is what they do."""
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
-        layer = Tree(source, modes_of(source))
+        layer = Tree(source, modes_of(source), missing_ok=self._resumed and not is_own)
         always = frozenset(forced)
         guard = self._guard
 
@@ -98,6 +99,8 @@ class Applier:
             if change.path == ".":
                 self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
+            if is_own and change.kind is Kind.DELETED and change.inode:
+                bring_deleted(change, layer, kept, self._step)
             place = self._place(change, kept)
             if place is None:
                 return Exchanged()
@@ -114,8 +117,10 @@ class Applier:
                     if (found := place.look()) is None:
                         raise
                     return Exchanged("", signature(found))
-                if is_own and self._has_changed_places(change, incoming, kept):
+                if is_own and has_changed_places(change, incoming, kept, self._step):
                     return Exchanged("", signature(place.look()))
+                if self._resumed:
+                    return_rights(incoming, change.mode)
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
                     self._remove_folder(place)
             return exchange(
@@ -142,7 +147,7 @@ class Applier:
             for item in recorded:
                 change = item.change
                 if fresh and change.is_plain and plain.is_possible and not always:
-                    put = plain.put(change.path, item.number, item.began, change.kind)
+                    put = plain.put(change, item.number, item.began)
                     if put is not None:
                         before, after = put
                         ready.append(
@@ -209,6 +214,8 @@ class Applier:
                     self._kept.bring(item.number, change.path)
                 if incoming.look() is None and not self._resumed and not guard.is_again:
                     raise ConflictError("The other version is no longer kept.")
+                if self._resumed:
+                    return_rights(incoming, change.mode)
                 make_single(incoming, place)
                 if change.old_type is Type.FOLDER and incoming.look() is not None:
                     self._remove_folder(place)
@@ -331,15 +338,6 @@ class Applier:
             mode |= found.st_mode & stat.S_ISGID
         self._project.set_mode(change.path, mode)
         return Exchanged(before)
-
-    def _has_changed_places(self, change: Change, incoming: Spot, kept: Spot) -> bool:
-        """Before a kill; then what is in the layer is what was in the project."""
-        found = incoming.look() if change.inode else None
-        if found is None or found.st_ino == change.inode:
-            return False
-        os.rename(incoming.name, kept.name, src_dir_fd=incoming.around, dst_dir_fd=kept.around)
-        self._step()
-        return True
 
     def _group_bit(self) -> int:
         return os.fstat(self._project.folder("")).st_mode & stat.S_ISGID

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from .. import trees
+from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder
 from .change import Kind, Recorded, State, Type
-from .exchange import NO_LINKS, Spot, copy
+from .exchange import HALF, NO_LINKS, ConflictError, Spot, copy_whole
 from .journal import UNREADABLE, Journal, project_lock
 from .layers import FOLDER
 from .manager import ProjectManager
@@ -55,6 +56,18 @@ def back_up(
         os.close(kept)
 
 
+def forget_unrecorded(manager: ProjectManager, project: Project, versions: Path) -> None:
+    """After a kill: backups of this run whose numbers nobody has, and another file would get. They
+    are the very files that the run keeps."""
+    with contextlib.suppress(FileNotFoundError), manager.store.transaction():
+        _, last = manager.numbers_for(project, ())
+        kept = {entry.inode() for entry in os.scandir(versions)}
+        for entry in os.scandir(manager.paths.backups):
+            is_new = bool(day_of(entry.name)) and int(entry.name.partition("-")[0]) > last
+            if is_new and entry.inode() in kept:
+                os.unlink(entry.path)
+
+
 def back_up_found(
     manager: ProjectManager,
     project: Project,
@@ -71,9 +84,9 @@ def back_up_found(
         return
     around = str(manager.paths.backups)
     with manager.store.transaction():
-        ids, last = manager.numbers_for(project, [path for path, _ in done])
+        ids, _ = manager.numbers_for(project, [path for path, _ in done])
         numbered = [(ids[path], item) for path, item in done]
-        names = _link_all(manager, numbered, last, find)
+        names = _link_all(manager, numbered, find)
         manager.note_backups(
             project,
             [
@@ -91,20 +104,22 @@ def back_up_found(
 def _link_all(
     manager: ProjectManager,
     items: Iterable[tuple[int, Recorded]],
-    last: int,
     find: Callable[[Recorded], Spot],
 ) -> list[str | None]:
-    """The names of the backups of the day, for files with the numbers of their records; those after
-    the `last` are new."""
+    """The names of the backups of the day, for files with the numbers of their records. Where there
+    cannot be one, the run itself still keeps the version: that must not keep it off the record."""
     day = time.strftime("%y-%m-%d")
-    folder = os.open(make_folder(manager.paths.backups), FOLDER)
+    try:
+        folder = os.open(make_folder(manager.paths.backups), FOLDER)
+    except (OSError, OllmSandboxError):
+        return [None for _ in items]
     names: list[str | None] = []
     try:
         for number, item in items:
             name = None
             if item.change.old_type is Type.FILE:
                 name = backup_name(number, item.change.path, day)
-                if not _link(find(item), Spot(folder, name), is_new=number > last):
+                if not _is_linked(find(item), Spot(folder, name), manager, number):
                     name = None
             names.append(name)
     finally:
@@ -112,23 +127,31 @@ def _link_all(
     return names
 
 
-def _link(version: Spot, backup: Spot, *, is_new: bool) -> bool:
-    """Nobody writes to a kept version, so the backup may be the same file. True if there is one."""
+def _is_linked(version: Spot, backup: Spot, manager: ProjectManager, number: int) -> bool:
+    """True if there is a backup."""
+    try:
+        _link(version, backup, manager, number)
+    except (OSError, ConflictError):
+        # Such as another owner's file, which we may move and neither link nor read.
+        with contextlib.suppress(OSError):
+            os.unlink(f"{backup.name}{HALF}", dir_fd=backup.around)
+        return False
+    return True
+
+
+def _link(version: Spot, backup: Spot, manager: ProjectManager, number: int) -> None:
+    """Nobody writes to a kept version, so the backup may be the same file."""
     try:
         version.link_to(backup)
     except FileExistsError:
-        if not is_new:
-            return True
-        # Somebody was killed before this number was in the database: it may be another file's.
-        os.unlink(backup.name, dir_fd=backup.around)
-        return _link(version, backup, is_new=False)
-    except FileNotFoundError:
-        return False
+        if not manager.has_backup(number):
+            # Somebody was killed before this was in the database: it may be another file's.
+            os.unlink(backup.name, dir_fd=backup.around)
+            _link(version, backup, manager, number)
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        copy(version, backup)
-    return True
+        copy_whole(version, backup)
 
 
 def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
@@ -171,17 +194,20 @@ def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) ->
     file that lay in the project for years."""
     now = time.time() if now is None else now
     limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
-    removed = []
+    old = []
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(manager.paths.backups):
             day = day_of(entry.name)
             if day and day < limit and not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-                removed.append((int(entry.name.partition("-")[0]), entry.path))
-    if removed:
-        manager.forget_copies(removed)
+                old.append((int(entry.name.partition("-")[0]), entry.path))
+    if old:
+        # First: after a kill nobody would know any more that they are to be forgotten.
+        manager.forget_copies(old)
+    for _, path in old:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     manager.forget_deleted()
-    return len(removed)
+    return len(old)
 
 
 def cleanup_old_runs(
@@ -189,27 +215,27 @@ def cleanup_old_runs(
     *,
     now: float | None = None,
 ) -> list[str]:
-    """Runs that can no longer be undone: too old, or the oldest of too much. One whose changes
-    still wait stays."""
+    """Runs that can no longer be undone: nothing happened to them for too long, or they are the
+    oldest of too much. One whose changes still wait stays."""
     now = time.time() if now is None else now
     keep, most = KEEP_DAYS.read(manager) * DAILY, KEEP_MIB.read(manager) << 20
     folders = {}
     with contextlib.suppress(FileNotFoundError):
         folders = {entry.name: entry.path for entry in os.scandir(manager.paths.versions)}
     with manager.store.errors_told():
-        runs = list(Run.select().order_by(Run.started_at.desc(), Run.id.desc()))
+        used = {run: _used_at(run, folders.get(run.id)) for run in Run.select()}
         waiting = {
             change.run_id for change in Change.select(Change.run).where(Change.state.in_(_WAITING))
         }
     total, newest = 0, set[int]()
     old: dict[str, list[tuple[str, str]]] = {}
-    for run in runs:
+    for run in sorted(used, key=lambda run: (used[run], str(run.id)), reverse=True):
         folder = folders.pop(run.id, "")
         total += trees.measure(Path(folder))[1] if folder else 0
         is_newest = run.project_id not in newest
         newest.add(run.project_id)
         too_much = total > most and not is_newest
-        if (now - run.started_at > keep or too_much) and run.id not in waiting:
+        if (now - used[run] > keep or too_much) and run.id not in waiting:
             old.setdefault(run.project.path, []).append((run.id, folder))
     removed = []
     for project, of_project in old.items():
@@ -221,6 +247,19 @@ def cleanup_old_runs(
         if now - os.stat(left).st_mtime > DAILY:
             remove_versions(Path(left))
     return removed
+
+
+def note_use(versions: Path) -> None:
+    """Of a run: something was applied, undone or discarded just now."""
+    os.utime(make_folder(versions))
+
+
+def _used_at(run: Run, versions: str | None) -> float:
+    """When something last happened to it."""
+    times = [run.started_at, run.ended_at or 0]
+    with contextlib.suppress(FileNotFoundError):
+        times += [os.stat(versions).st_mtime] if versions else []
+    return max(times)
 
 
 def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import N_
-from ..errors import OllmSandboxError, Sentence
+from ..errors import OllmSandboxError, Sentence, in_words
 from ..paths import Paths
 from .adopting import adopt
 from .backup import clean_up
@@ -37,14 +37,14 @@ def take_care(paths: Paths) -> Care:
         notices += manager.notices
     except OSError as error:
         text = N_("Old versions could not be removed: {why}.")
-        errors.append(Sentence(text, why=str(error)))
+        errors.append(Sentence(text, why=in_words(error).removesuffix(".")))
     except OllmSandboxError as error:
         errors.append(str(error))
     try:
         text = N_("Changes to {project} wait that were on no record. They are listed again.")
         notices += [Sentence(text, project=project) for project in adopt(manager, errors)]
     except (OllmSandboxError, OSError) as error:
-        errors.append(str(error))
+        errors.append(in_words(error))
     finally:
         manager.close()
     finished = tuple(report for report in reports if report.changes)

@@ -45,7 +45,8 @@ class Change(NamedTuple):
     old_type: Type | None = None
     old_mode: int | None = None
     # Of a plain file, which has one name and no rights to be stripped, and takes the place of a
-    # file or of nothing: its inode in the layer. Known only until it is applied.
+    # file or of nothing: its inode in the layer. Of a file that is deleted by itself: of what
+    # stands for that there. Known only until it is applied.
     inode: int = 0
 
     @property
@@ -62,6 +63,12 @@ class State(Enum):
     DISCARDED = "discarded"
     UNDONE = "undone"
 
+
+# Somebody has to decide what becomes of it.
+WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+
+# The note of a change that cannot be applied any more.
+LOST = "This version is no longer kept."
 
 # Instead of a signature: of a conflict whose version is in no layer, but kept by the run itself.
 ASIDE = "aside"
@@ -88,6 +95,10 @@ class Recorded(NamedTuple):
     def is_aside(self) -> bool:
         """Another run's version is in the pending layer at its place."""
         return self.state is State.CONFLICT and self.after == ASIDE
+
+    @property
+    def is_lost(self) -> bool:
+        return self.state is State.FAILED and self.note == LOST
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .later import acts_later, is_plain_folder, is_plain_name, waits_for_yes
 from .layers import FOLDER, find, is_opaque, is_whiteout, names_in, same_bytes
 from .led import Led
+from .nested import Nested
 from .opened import Openings, close_left
 
 _LENT = stat.S_ISUID | stat.S_ISGID
@@ -77,6 +78,7 @@ class _Walk:
         # What was last found that waits for a yes.
         self._held = ""
         self._led = Led.of(root)
+        self._nested = Nested(root)
 
     def run(self, upper: str, lowers: Sequence[str]) -> None:
         level = _Level("", os.open(upper, FOLDER), [], [])
@@ -116,7 +118,8 @@ class _Walk:
         for name in level.names:
             new = look(name, dir_fd=upper, follow_symlinks=False)
             mode = new.st_mode
-            if mode | 0o666 != _PLAIN or new.st_nlink != 1 or not is_plain_name(name):
+            is_file = mode | 0o666 == _PLAIN and new.st_nlink == 1
+            if not (is_file or is_whiteout(new)) or not is_plain_name(name):
                 return name
             kind, old_type, was = Kind.ADDED, None, None
             if lower >= 0:
@@ -126,13 +129,18 @@ class _Walk:
                     pass
                 else:
                     was = old.st_mode
-                    if not stat.S_ISREG(was) or (was == mode and old.st_size == new.st_size):
+                    is_as_long = was == mode and old.st_size == new.st_size
+                    if not stat.S_ISREG(was) or was & 0o111 or is_as_long:
                         return name
                     kind, old_type, was = Kind.MODIFIED, file, was & 0o7777
-            mode &= 0o7777
+            mode_now: int | None = mode & 0o7777
+            if not is_file:
+                if kind is Kind.ADDED:
+                    return name
+                kind, mode_now = Kind.DELETED, None
             path = prefix + name
             self.changes.append(
-                Change(root, path, kind, file, mode, None, (), old_type, was, new.st_ino)
+                Change(root, path, kind, file, mode_now, None, (), old_type, was, new.st_ino)
             )
         return None
 
@@ -144,7 +152,7 @@ class _Walk:
             if old is None:
                 self.idle.append(path)
             else:
-                self._delete(path, name, old, covered)
+                self._delete(path, name, old, covered, new.st_ino)
         elif stat.S_ISDIR(new.st_mode):
             self._folder(level, path, name, new, old, covered)
         elif stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode):
@@ -234,11 +242,14 @@ class _Walk:
             inode=new.st_ino if is_plain and not new.st_mode & _LENT else 0,
         )  # fmt: skip
 
-    def _delete(self, path: str, name: str, old: os.stat_result, covered: list[int]) -> None:
+    def _delete(
+        self, path: str, name: str, old: os.stat_result, covered: list[int], whiteout: int = 0
+    ) -> None:
         type_ = _type(old)
         if type_ is Type.FOLDER:
             self._delete_inside(path, name, covered)
-        self._add(path, Kind.DELETED, type_, old_type=type_, old_mode=_mode(old))
+        inode = whiteout if stat.S_ISREG(old.st_mode) else 0
+        self._add(path, Kind.DELETED, type_, old_type=type_, old_mode=_mode(old), inode=inode)
 
     def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
         """Everything in a folder, the deepest first."""
@@ -301,18 +312,20 @@ class _Walk:
         *,
         inode: int = 0,
     ) -> None:
-        marks = (*flags, *self._marks(path, kind, type_))
+        is_led = self._led.covers(path)
+        if not is_led and type_ is not Type.FOLDER:
+            is_led = self._nested.covers(path, type_, mode, old_type, old_mode)
+        marks = (*flags, *self._marks(path, kind, type_, is_led=is_led))
         self.changes.append(
             Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode, inode)
         )
 
-    def _marks(self, path: str, kind: Kind, type_: Type) -> tuple[Flag, ...]:
+    def _marks(self, path: str, kind: Kind, type_: Type, *, is_led: bool) -> tuple[Flag, ...]:
         is_deleted = kind is Kind.DELETED
         if type_ is Type.FOLDER:
             # It cannot go before what is in it, and that came just before it.
             return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
         folder, _, name = path.rpartition("/")
-        is_led = self._led.covers(path)
         if is_plain_folder(folder) and is_plain_name(name) and not is_led:
             return ()
         is_link = type_ is Type.LINK

@@ -65,7 +65,8 @@ def _replaced(manager: ProjectManager, root: str, path: str) -> list[tuple[str, 
 def _copies(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, float]]:
     with manager.store.errors_told():
         row = manager.store.connection.execute(
-            "SELECT id FROM filerecord WHERE project_id = ? AND path = ?",
+            "SELECT id FROM filerecord WHERE project_id = ? AND path = ?"
+            " AND last_approved_copy_path IS NOT NULL",
             (project.id, os.fsencode(path)),
         ).fetchone()
     if row is None or not manager.paths.backups.is_dir():

@@ -16,6 +16,10 @@ from .. import trees
 from .layers import same_bytes
 
 OURS = "user.overlay."
+# At the end of a name: a copy that is not whole yet.
+HALF = ".half"
+# Who else may do what with a file, beside what its mode says.
+_RIGHTS = "system.posix_acl_access"
 _FICLONE = 0x40049409
 _PIECE = 1 << 30
 NO_LINKS = (
@@ -257,9 +261,10 @@ def _cut(spot: Spot, found: os.stat_result, half: Spot) -> None:
     _rename(half, spot)
 
 
-def _attributes(path: str) -> list[str]:
+def _attributes(file: str | int) -> list[str]:
+    """Of the file at a path, or of an open one."""
     try:
-        return os.listxattr(path, follow_symlinks=False)
+        return os.listxattr(file, follow_symlinks=isinstance(file, int))
     except OSError:
         return []
 
@@ -272,7 +277,7 @@ def make_single(spot: Spot, place: Spot) -> None:
         return  # that other name is the place, where it was linked to before a kill
     if found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
         # Also one that even its owner may not read.
-        _cut(spot, found, Spot(spot.around, f"{spot.name}.half"))
+        _cut(spot, found, Spot(spot.around, f"{spot.name}{HALF}"))
 
 
 def _rename(source: Spot, target: Spot) -> None:
@@ -285,7 +290,7 @@ def _move_away(place: Spot, kept: Spot, old: os.stat_result, step: Step) -> None
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _copy_whole(place, kept)
+        copy_whole(place, kept)
         step()
         check_again(place, old)
         os.unlink(place.name, dir_fd=place.around)
@@ -301,12 +306,12 @@ def _keep(place: Spot, kept: Spot, old: os.stat_result) -> None:
             if error.errno not in NO_LINKS:
                 raise
     # With another name elsewhere, it would be changed there, and so in what is kept.
-    _copy_whole(place, kept)
+    copy_whole(place, kept)
 
 
-def _copy_whole(source: Spot, target: Spot) -> None:
-    """All of it, or nothing at the name."""
-    half = Spot(target.around, f"{target.name}.half")
+def copy_whole(source: Spot, target: Spot, half: Spot | None = None) -> None:
+    """All of it, or nothing at the name. The `half` is beside it, unless that is not our folder."""
+    half = half or Spot(target.around, f"{target.name}{HALF}")
     copy(source, half)
     _rename(half, target)
 
@@ -336,8 +341,8 @@ def copy(source: Spot, target: Spot) -> None:
             _copy_bytes(given, made, found.st_size)
             if os.getuid() == 0:
                 os.fchown(made, found.st_uid, found.st_gid)
-            for name in _attributes(f"/proc/self/fd/{given}"):
-                if name.startswith("user.") and not name.startswith(OURS):
+            for name in _attributes(given):
+                if (name.startswith("user.") and not name.startswith(OURS)) or name == _RIGHTS:
                     with contextlib.suppress(OSError):  # not every file system has them
                         os.setxattr(made, name, os.getxattr(given, name))
             os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)

@@ -5,19 +5,21 @@ same files meanwhile."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from ..paths import Paths
 from ..sandbox.overlay import Overlay, clock_offset, time_at
-from . import pending, records
+from . import elsewhere, pending, records
 from .abandoned import check
-from .change import Change, ChangeSet, Kind, Recorded, Type
+from .arriving import NEVER_SEEN, Unseen, came_since, in_layer, made_folders
+from .change import Change, ChangeSet, Recorded
 from .changes import scan
-from .crossing import NEVER_SEEN, came_since, in_layer
+from .crossing import NEW
 from .crossing import uncrossed as uncrossed_in
-from .journal import Job, Way
-from .layers import is_copied_up
+from .elsewhere import Elsewhere
+from .journal import Job, Journal, Way
 from .manager import ProjectManager
 from .models import Project
 from .tree import mend
@@ -44,10 +46,11 @@ def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
 
 def numbered(overlay: Overlay, changes: Sequence[Change]) -> list[Recorded]:
     began = _began(overlay)
-    return [
-        Recorded(number, change, began=began[change.root])
-        for number, change in enumerate(_with_what_is_missed(overlay, began, changes))
-    ]
+    roots = {
+        root: Elsewhere(root, overlay.upper(name), began[root])
+        for name, root in overlay.overlay_map.items()
+    }
+    return elsewhere.numbered(changes, roots, began)
 
 
 def uncrossed(
@@ -55,14 +58,14 @@ def uncrossed(
 ) -> tuple[list[Recorded], dict[str, Way]]:
     """Those that another run did not cross, and the others as conflicts; and by root, what is to be
     done for that before they are merged."""
-    path = overlay.roots[0].path
+    path = overlay.project
     folder = paths.pending(path)
     if not folder.is_dir():
         return list(items), {}
     layers = {root.path: pending.layer_for(folder, root.path) for root in overlay.roots}
     if all(map(pending.is_empty, layers.values())):
         return list(items), {}
-    back = _set_back(overlay)
+    back, began = _set_back(overlay), _began(overlay)
     found: list[Recorded] = []
     ways: dict[str, Way] = {}
     manager = ProjectManager(paths)
@@ -75,13 +78,15 @@ def uncrossed(
             newest = overlay.newest_below(name) if root.pending and not back else 0
             later = _later(manager, project, root.path, max(since, newest))
             now = time_at(layer) if newest else 0
+            came = came_since(layer, since, newest=newest, now=now) | in_layer(layer, later)
             kept, ways[root.path] = uncrossed_in(
                 overlay.upper(name),
                 layer,
                 root.path,
                 [item for item in items if item.change.root == root.path],
-                came_since(layer, since, newest=newest, now=now) | in_layer(layer, later),
+                Unseen(came, made_folders(layer, root.path, later)),
                 (*of_root.idle, *(skipped.path for skipped in of_root.skipped)),
+                began[root.path],
             )
             found += kept
     finally:
@@ -92,20 +97,39 @@ def uncrossed(
 def uncrossed_again(
     manager: ProjectManager, project: Project, overlay: Overlay, job: Job, since: int
 ) -> tuple[Job, set[tuple[str, str]]]:
-    """After a kill, from which time on others may have put something into the layers: the same; and
-    by root and path what is theirs now."""
+    """After a kill, from which time on others may have put something into the layers: the same, or
+    the job as it is; and by root and path what is theirs now."""
     items: list[Recorded] = []
     ways: dict[str, Way] = {}
     theirs: set[tuple[str, str]] = set()
+    began, is_new = _began(overlay), False
     for name, root in overlay.overlay_map.items():
         layer = job.sources[root]
         # Not by what came since: that may be what we merged ourselves.
-        unseen = in_layer(layer, _later(manager, project, root, since))
+        later = _later(manager, project, root, since)
+        unseen = Unseen(in_layer(layer, later), made_folders(layer, root, later))
         here = [item for item in job.items if item.change.root == root]
-        kept, ways[root] = uncrossed_in(overlay.upper(name), layer, root, here, unseen, None)
+        upper = overlay.upper(name)
+        kept, way = uncrossed_in(upper, layer, root, here, unseen, None, began[root])
+        covered = {*way.covered, *job.ways.get(root, Way()).covered}
+        ways[root] = replace(way, covered=tuple(sorted(covered)))
         items += kept
-        theirs |= {(root, path) for path in unseen}
+        theirs |= {(root, path) for path in unseen.places}
+        is_new |= bool(unseen)
+    if not is_new:
+        return job, theirs
+    free = count(first_free(manager, overlay, job.items))
+    items = [item._replace(number=next(free)) if item.number == NEW else item for item in items]
     return replace(job, items=tuple(items), ways=ways), theirs
+
+
+def first_free(manager: ProjectManager, overlay: Overlay, items: Sequence[Recorded]) -> int:
+    """The number after those of all the run's changes: it may be finished in parts."""
+    journal = Journal.of_run(overlay.folder)
+    jobs = (*journal.read_all(), *journal.read_put_off())
+    known = [item.number for job in jobs for item in job.items]
+    known += [item.number for item in items]
+    return 1 + max((records.last_number(manager, overlay.run_id), *known))
 
 
 def _later(manager: ProjectManager, project: Project | None, root: str, since: int) -> set[str]:
@@ -124,28 +148,3 @@ def _set_back(overlay: Overlay) -> int:
     """How far the clock was, so that files changed since may bear a time before the beginning."""
     set_back = overlay.clock - clock_offset()
     return set_back + _SLACK if set_back > _JITTER else 0
-
-
-def _with_what_is_missed(
-    overlay: Overlay, began: Mapping[str, int], changes: Sequence[Change]
-) -> Iterator[Change]:
-    """A file that somebody deleted while the command changed it looks as if the command had made
-    it. But it was copied up, and the folder around it on disk has changed since."""
-    uppers = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
-    touched: dict[str, bool] = {}
-    for change in changes:
-        if change.kind is Kind.ADDED and change.type is Type.FILE:
-            around = os.path.dirname(f"{change.root}/{change.path}")
-            if around not in touched:
-                touched[around] = _changed_since(around, began[change.root])
-            if touched[around] and is_copied_up(f"{uppers[change.root]}/{change.path}"):
-                yield change._replace(kind=Kind.MODIFIED, old_type=Type.FILE, old_mode=change.mode)
-                continue
-        yield change
-
-
-def _changed_since(folder: str, began: int) -> bool:
-    try:
-        return os.lstat(folder).st_ctime_ns > began
-    except OSError:
-        return False

@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError, Sentence
-from ..paths import Paths
+from ..paths import Paths, real_path
 from ..sandbox.overlay import Overlay, Root
 from .exchange import Spot, copy
 from .journal import project_lock
 from .layers import FOLDER
+from .opened import Openings
 from .present import Seen, find_in_layers, layers_of, read_seen, root_of
 from .recorder import Mode, Recorder, Report
 from .tree import Tree
@@ -179,22 +180,39 @@ class _Work:
         layers = self._layers()
         present = find_in_layers(layers, self._path)
         self._check(present, based_on)
-        names = {root: name for name, root in overlay.overlay_map.items()}
-        around = os.open(overlay.folder, FOLDER)
+        # Whole, with all that is around it, before it is at its name: a kill leaves all or nothing.
+        aside = f"{overlay.folder}/new"
+        os.mkdir(aside)
+        modes = self._make_parents(aside, layers)
+        folder, name = os.path.split(f"{aside}/{self._path}")
+        around = os.open(folder, FOLDER)
         try:
-            # Whole before it is at its name: a kill leaves all of it or nothing.
-            new = Spot(around, "new")
+            new = Spot(around, name)
             make(new)
             found = new.look()
-            if found is not None and stat.S_ISREG(found.st_mode):
-                self._dress(f"{overlay.folder}/new", present, mode)
-            upper = overlay.upper(names[self._root])
-            modes = self._make_parents(upper, layers)
-            os.rename("new", f"{upper}/{self._path}", src_dir_fd=around)
-            for folder, wanted in reversed(modes):
-                os.chmod(folder, wanted)
         finally:
             os.close(around)
+        if found is not None and stat.S_ISREG(found.st_mode):
+            self._dress(f"{folder}/{name}", present, mode)
+        names = {root: name for name, root in overlay.overlay_map.items()}
+        self._put(aside, overlay.upper(names[self._root]), modes)
+        os.rmdir(aside)
+
+    def _put(self, aside: str, upper: str, modes: list[tuple[str, int]]) -> None:
+        first = self._path.partition("/")[0]
+        for folder, wanted in reversed(modes):
+            os.chmod(folder, wanted)
+        if not modes or modes[0][1] & 0o700 == 0o700:
+            os.rename(f"{aside}/{first}", f"{upper}/{first}")
+            return
+        # The outermost has to be writable to be moved.
+        outermost, wanted = modes[0]
+        openings = Openings(upper)
+        openings.remember(f"{real_path(upper)}/{first}", wanted)
+        os.chmod(outermost, wanted | 0o700)
+        os.rename(outermost, f"{upper}/{first}")
+        os.chmod(f"{upper}/{first}", wanted)
+        openings.end()
 
     def _check(self, present: Seen | None, based_on: bytes | None) -> None:
         if present is not None and not present.is_file:
@@ -220,14 +238,14 @@ class _Work:
         if mode is not None:
             os.chmod(file, mode)
 
-    def _make_parents(self, upper: str, layers: tuple[str, ...]) -> list[tuple[str, int]]:
+    def _make_parents(self, top: str, layers: tuple[str, ...]) -> list[tuple[str, int]]:
         """The folders around it, with the modes that they have; those come last."""
         modes = []
         parts = self._path.split("/")
         for number in range(1, len(parts)):
             path = "/".join(parts[:number])
             found = find_in_layers(layers, path)
-            os.mkdir(f"{upper}/{path}")
+            os.mkdir(f"{top}/{path}")
             if found is None:
                 continue
             if not found.is_folder:
@@ -238,7 +256,7 @@ class _Work:
                     path=path,
                 )
             if os.getuid() == 0:
-                os.chown(f"{upper}/{path}", found.found.st_uid, found.found.st_gid)
-            modes.append((f"{upper}/{path}", stat.S_IMODE(found.found.st_mode) & 0o1777))
-            os.chmod(f"{upper}/{path}", 0o700)
+                os.chown(f"{top}/{path}", found.found.st_uid, found.found.st_gid)
+            modes.append((f"{top}/{path}", stat.S_IMODE(found.found.st_mode) & 0o1777))
+            os.chmod(f"{top}/{path}", 0o700)
         return modes

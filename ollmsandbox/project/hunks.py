@@ -4,14 +4,14 @@ Pure: texts in, texts out."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from .common_lines import Block, matching_blocks
+
 # Comparing takes long then, and nobody reads it.
 LARGEST = 2 << 20
-_MANY = 2000
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,11 @@ def lines_of(text: str) -> list[str]:
 def hunks(old: str, new: str) -> tuple[Hunk, ...]:
     before, after = lines_of(old), lines_of(new)
     found: list[Hunk] = []
-    for tag, a, b, c, d in _compare(before, after).get_opcodes():
-        if tag != "equal":
+    a = c = 0
+    for b, d, size in (*matching_blocks(before, after), Block(len(before), len(after), 0)):
+        if a < b or c < d:
             found.append(Hunk(len(found), a, tuple(before[a:b]), c, tuple(after[c:d])))
+        a, c = b + size, d + size
     return tuple(found)
 
 
@@ -89,7 +91,7 @@ def taken_back(present: str, new: str, hunk: Hunk) -> str | None:
     """The present text without this part of an earlier change that made `new`; None if the same
     lines, or those next to them, were changed again since."""
     now, then = lines_of(present), lines_of(new)
-    start = _find(_blocks(now, then), now, then, hunk.new_start, hunk.new_end)
+    start = _find(matching_blocks(then, now), now, then, hunk.new_start, hunk.new_end)
     if start is None:
         return None
     now[start : start + len(hunk.new)] = hunk.old
@@ -100,7 +102,7 @@ def put_back(present: str, old: str, hunk: Hunk) -> str | None:
     """The present text with this part of an earlier change to `old` once more; None if those lines
     are not as they were before it."""
     now, then = lines_of(present), lines_of(old)
-    start = _find(_blocks(now, then), now, then, hunk.old_start, hunk.old_end)
+    start = _find(matching_blocks(then, now), now, then, hunk.old_start, hunk.old_end)
     if start is None:
         return None
     now[start : start + len(hunk.old)] = hunk.new
@@ -110,7 +112,7 @@ def put_back(present: str, old: str, hunk: Hunk) -> str | None:
 def standings(present: str, old: str, new: str, parts: Sequence[Hunk]) -> tuple[Standing, ...]:
     """Of each part of the change from `old` to `new`."""
     now, before, after = lines_of(present), lines_of(old), lines_of(new)
-    kept, lost = _blocks(now, after), _blocks(now, before)
+    kept, lost = matching_blocks(after, now), matching_blocks(before, now)
 
     def of(hunk: Hunk) -> Standing:
         if _find(kept, now, after, hunk.new_start, hunk.new_end) is not None:
@@ -121,25 +123,16 @@ def standings(present: str, old: str, new: str, parts: Sequence[Hunk]) -> tuple[
     return tuple(of(hunk) for hunk in parts)
 
 
-def _blocks(now: Sequence[str], then: Sequence[str]) -> list[difflib.Match]:
-    return _compare(then, now).get_matching_blocks()
-
-
 def _find(
-    blocks: Sequence[difflib.Match], now: Sequence[str], then: Sequence[str], start: int, end: int
+    blocks: Sequence[Block], now: Sequence[str], then: Sequence[str], start: int, end: int
 ) -> int | None:
     """Where a stretch is now, together with a line on either side."""
     first, last = max(start - 1, 0), min(end + 1, len(then))
     for block in blocks:
-        if block.a <= first and last <= block.a + block.size:
-            found = block.b + start - block.a
+        if block.old <= first and last <= block.old + block.size:
+            found = block.new + start - block.old
             # What was at an edge of the text must still be there.
             keeps_start = start > 0 or found == 0
             keeps_end = end < len(then) or found + end - start == len(now)
             return found if keeps_start and keeps_end else None
     return None
-
-
-def _compare(one: Sequence[str], other: Sequence[str]) -> difflib.SequenceMatcher[str]:
-    # Exact where that is quick: it takes as long as equal lines are many, times many.
-    return difflib.SequenceMatcher(None, one, other, autojunk=len(other) > _MANY)

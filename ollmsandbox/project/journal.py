@@ -8,15 +8,15 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..paths import Paths, make_folder, write_atomically
+from ..paths import Paths, make_folder, write_alone
 from .change import Change, Flag, Kind, Recorded, State, Type
 
 _PREFIX = "journal-"
@@ -33,6 +33,8 @@ class Task(Enum):
     # What a person asks for.
     TAKE = "take"
     DISCARD = "discard"
+    # What waited below that is seen in the layer again.
+    BRING_BACK = "bring back"
     UNDO = "undo"
     REDO = "redo"
 
@@ -45,6 +47,8 @@ class Way:
     renewed: tuple[str, ...] = ()
     # What changes nothing, and goes.
     needless: tuple[str, ...] = ()
+    # Folders whose place is taken; what is in conflict goes aside, and they go with the rest.
+    covered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,21 @@ class Job:
     # back. 0: an earlier version wrote it.
     ends_at: float = 0.0
 
+    def part(self, roots: Collection[str]) -> Job:
+        """For these roots alone."""
+        return replace(
+            self,
+            items=tuple(item for item in self.items if item.change.root in roots),
+            sources={root: layer for root, layer in self.sources.items() if root in roots},
+            closed={r: modes for r, modes in (self.closed or {}).items() if r in roots},
+            ways={root: way for root, way in self.ways.items() if root in roots},
+        )
+
+    def without(self, places: Collection[tuple[str, str]]) -> Job:
+        """By root and path."""
+        left = (i for i in self.items if (i.change.root, i.change.path) not in places)
+        return replace(self, items=tuple(left))
+
     def packed(self) -> str:
         rest = json.dumps(
             {
@@ -93,7 +112,10 @@ class Job:
                 "call_id": self.call_id,
                 "past_pending": self.past_pending,
                 "agreed": self.agreed,
-                "ways": {root: (way.renewed, way.needless) for root, way in self.ways.items()},
+                "ways": {
+                    root: (way.renewed, way.needless, way.covered)
+                    for root, way in self.ways.items()
+                },
                 "ends_at": self.ends_at,
             },
             check_circular=False,
@@ -125,10 +147,8 @@ class Job:
             call_id=given.get("call_id", ""),
             past_pending=given.get("past_pending", False),
             agreed=given.get("agreed", False),
-            ways={
-                root: Way(tuple(renewed), tuple(needless))
-                for root, (renewed, needless) in given.get("ways", {}).items()
-            },
+            # An earlier version wrote less.
+            ways={root: Way(*map(tuple, way)) for root, way in given.get("ways", {}).items()},
             ends_at=given.get("ends_at", 0.0),
         )
 
@@ -161,6 +181,16 @@ def _unpacked(given: list[Any]) -> Recorded:
         root, path, _KINDS[kind], _TYPES[type_], mode, target, marks, was, old_mode, inode
     )
     return Recorded(number, change, _STATES[state], note, began, before, after)
+
+
+def asked(jobs: Sequence[Job]) -> Job:
+    """Of several, what the person asked for: others give way before, or are seen again after it."""
+    return next((job for job in reversed(jobs) if job.task is not Task.BRING_BACK), jobs[-1])
+
+
+def parts(jobs: Sequence[Job], roots: Collection[str]) -> list[Job]:
+    """Of those that have something to do with these roots."""
+    return [part for job in jobs if (part := job.part(roots)).sources]
 
 
 def _jobs(content: bytes) -> list[Job]:
@@ -199,7 +229,7 @@ class Journal:
 
     def write(self, *jobs: Job) -> None:
         """One after the other: a line for each."""
-        write_atomically(self._file, "\n".join(job.packed() for job in jobs), durably=True)
+        write_alone(self._file, "\n".join(job.packed() for job in jobs), durably=True)
 
     def read_all(self) -> list[Job]:
         """None if nothing had begun. It is renamed into place, so it is whole or not there; if a
@@ -251,6 +281,39 @@ class Journal:
         at = self.written_at()
         self.write(job)
         os.utime(self._file, ns=(at, at))
+
+    @property
+    def _put_off(self) -> Path:
+        return self._file.with_name(f"put-off-{self._file.name}")
+
+    def put_off(self, jobs: Sequence[Job]) -> None:
+        """What cannot be done now, before the rest of it is: that is all that is written here
+        then. It comes after what is put off already, and a second time it is there."""
+        later, known = Journal(self._put_off), self.read_put_off()
+        if new := [job for job in jobs if job not in known]:
+            at = min(one.written_at() for one in ((self, later) if known else (self,)))
+            later.write(*known, *new)
+            os.utime(self._put_off, ns=(at, at))
+
+    def read_put_off(self) -> list[Job]:
+        return Journal(self._put_off).read_all()
+
+    def read_rest(self) -> list[Job]:
+        """All but what is put off."""
+        later = [job.part((root,)) for job in self.read_put_off() for root in job.sources]
+        jobs = self.read_all()
+        if not later:
+            return jobs
+        left = [job.part([r for r in job.sources if job.part((r,)) not in later]) for job in jobs]
+        return [job for job in left if job.sources]
+
+    def take_up(self) -> bool:
+        """What was put off is now to be done. False if nothing was."""
+        try:
+            os.rename(self._put_off, self._file)
+        except FileNotFoundError:
+            return False
+        return True
 
     def end(self) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -46,7 +46,12 @@ def put_by_number(layer: str, versions: Path, kept: Mapping[int, str]) -> None:
 
     def put(number: int, path: str) -> None:
         around, name = tree.split(path)
-        os.rename(name, str(number), src_dir_fd=around, dst_dir_fd=folder)
+        try:
+            os.rename(name, str(number), src_dir_fd=around, dst_dir_fd=folder)
+        except FileNotFoundError:
+            # Where it could not go back, the long way may have put it there.
+            if not os.path.lexists(versions / str(number)):
+                raise
 
     try:
         for number, path in kept.items():

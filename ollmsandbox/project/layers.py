@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Sequence
 
 from .. import trees
@@ -13,6 +14,9 @@ from .. import trees
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 OPAQUE = "user.overlay.opaque"
 _ORIGIN = "user.overlay.origin"
+# In that mark: where a file handle begins, and what tells its type; of this one that it begins with
+# the inode's number.
+_HANDLE, _HANDLE_TYPE, _INODE = 21, 4, 1
 _BLOCK = 1 << 20
 
 
@@ -36,6 +40,17 @@ def is_copied_up(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def origin_of(path: str) -> int | None:
+    """The inode of the project's that it was; None if that is not told, or not in this way."""
+    try:
+        mark = os.getxattr(path, _ORIGIN, follow_symlinks=False)
+    except OSError:
+        return None
+    if len(mark) < _HANDLE + 4 or mark[_HANDLE_TYPE] != _INODE:
+        return None
+    return int.from_bytes(mark[_HANDLE : _HANDLE + 4], sys.byteorder)
 
 
 def find(lowers: Sequence[int], name: str) -> tuple[os.stat_result | None, list[int]]:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -34,14 +34,14 @@ _PROGRAMS = frozenset(
     )
 )  # fmt: skip
 
-_HOOKS = (
+HOOKS = frozenset((
     "applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist",
     "p4-pre-submit", "p4-prepare-changelist", "post-applypatch", "post-checkout", "post-commit",
     "post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update",
     "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase",
     "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout",
     "reference-transaction", "sendemail-validate", "update",
-)  # fmt: skip
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Led:
     @classmethod
     def of(cls, root: str) -> Led:
         """By the repository that the root is in, and by those right below it, which may share a
-        folder of hooks. Others come with what is changed in them."""
+        folder of hooks. Others come with what is changed in them; see also Nested."""
         found = cls(root)
         for file in _own_config():
             found._add(file, found._files)
@@ -80,6 +80,14 @@ class Led:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     found.add_repository(entry.path)
+        return found
+
+    @classmethod
+    def by(cls, root: str, worktrees: Iterable[str]) -> Led:
+        """By these repositories alone."""
+        found = cls(root)
+        for worktree in worktrees:
+            found.add_repository(worktree)
         return found
 
     def add_repository(self, worktree: str) -> None:
@@ -146,7 +154,7 @@ class Led:
         real = os.path.realpath(folder)
         if real in map(os.path.realpath, (repository.worktree, repository.folder, self._root)):
             # Most of what is in there is something else.
-            for name in _HOOKS:
+            for name in sorted(HOOKS):
                 self._add(f"{folder}/{name}", self._files)
         else:
             self._add(folder, self._folders)

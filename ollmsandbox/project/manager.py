@@ -227,6 +227,12 @@ class ProjectManager:
                 NOTED_BEFORE,
             )
 
+    def has_backup(self, number: int) -> bool:
+        """Whether one is on record, for a file by the number of its own record."""
+        query = "SELECT 1 FROM filerecord WHERE id = ? AND last_approved_copy_path IS NOT NULL"
+        with self.store.errors_told():
+            return self.store.connection.execute(query, (number,)).fetchone() is not None
+
     def forget_copies(self, copies: Sequence[tuple[int, str]]) -> None:
         """These backups, each with the number in its name, are no longer there."""
         with self.store.transaction() as connection:

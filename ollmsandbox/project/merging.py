@@ -15,17 +15,23 @@ from .. import trees
 from ..paths import write_atomically
 from .exchange import Spot, Step, copy
 from .layers import FOLDER, OPAQUE, is_opaque, is_whiteout
+from .pending import remove_rest
 from .tree import Tree, mend, read_modes
 
 _TO_WRITE = os.W_OK | os.X_OK
 
+# Takes what is at a path, and all that is in it, out of the layer, before something else is there.
+Keep = Callable[[str], None]
 
-def merge(source: str, layer: str, root: str, changed: Collection[str], step: Step) -> None:
+
+def merge(
+    source: str, layer: str, root: str, changed: Collection[str], keep: Keep, step: Step
+) -> None:
     """Move everything of a run's upper folder into the layer, on top of what is there. What is done
     is gone from the source, so doing it again goes on where it stopped. Of folders that are in both
     and not `changed`, the source has the mode that the run found: another one may have come."""
     if not os.path.isdir(layer):
-        _make(layer, stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
+        make_layer(layer, stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
     mend(layer)
     note = Path(f"{source}.merging")
     # What folders are to be in the end that have to be open until then.
@@ -43,7 +49,7 @@ def merge(source: str, layer: str, root: str, changed: Collection[str], step: St
         remember("", mode)
         for folder in (given, target):
             os.fchmod(folder, stat.S_IMODE(os.fstat(folder).st_mode) | 0o700)
-        _merge(given, target, changed, remember, step)
+        _merge(given, target, layer, changed, remember, keep, step)
         os.fchmod(target, mode & 0o1777)
     finally:
         os.close(given)
@@ -55,20 +61,36 @@ def merge(source: str, layer: str, root: str, changed: Collection[str], step: St
     note.unlink(missing_ok=True)
 
 
-def _make(layer: str, mode: int) -> None:
+def make_layer(layer: str, mode: int) -> None:
     """With its mode, or not at all."""
+    half = _begin(layer)
+    os.chmod(half, mode)
+    around = os.open(os.path.dirname(layer), FOLDER)
+    try:
+        remove_rest(os.path.basename(layer), around)
+    finally:
+        os.close(around)
+    os.rename(half, layer)
+
+
+def _begin(layer: str) -> str:
+    """A folder that is not yet what it shall be, beside the layer. What a kill left of another one
+    goes: that may be marked."""
     around, name = os.path.split(layer)
     half = f"{around}/.new-{name}"
-    os.makedirs(half, mode=0o700, exist_ok=True)
-    os.chmod(half, mode)
-    os.rename(half, layer)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(half)
+    os.makedirs(half, mode=0o700)
+    return half
 
 
 def _merge(
     given: int,
     target: int,
+    layer: str,
     changed: Collection[str],
     remember: Callable[[str, int], None],
+    keep: Keep,
     step: Step,
 ) -> None:
     # Not by recursion: folders may be deeper than Python's calls.
@@ -92,14 +114,16 @@ def _merge(
         if not _belongs(new):
             os.unlink(name, dir_fd=given)
             continue
+        own = f"{path}/{name}" if path else name
         if not stat.S_ISDIR(new.st_mode):
+            if old is not None:
+                keep(own)
             if old is not None and stat.S_ISDIR(old.st_mode):
                 trees.remove(name, target)
                 step()
             _move(name, given, target)
             step()
             continue
-        own = f"{path}/{name}" if path else name
         is_in_both = old is not None and stat.S_ISDIR(old.st_mode)
         its = old if old is not None and is_in_both and own not in changed else new
         mode = stat.S_IMODE(its.st_mode) & 0o1777
@@ -112,9 +136,11 @@ def _merge(
                 # It must go on hiding what the old one hid.
                 with contextlib.suppress(OSError):
                     os.setxattr(inner, OPAQUE, b"y")
-                trees.remove(name, target)
+                keep(own)
+                with contextlib.suppress(FileNotFoundError):  # it is kept
+                    trees.remove(name, target)
                 step()
-            if _is_moved(name, given, target, inner):
+            if _is_moved(name, given, target, inner, layer):
                 trees.set_mode(name, target, mode)
                 os.close(inner)
                 step()
@@ -123,7 +149,7 @@ def _merge(
         levels.append((inner, deeper, iter(os.listdir(inner)), own, mode))
 
 
-def _is_moved(name: str, given: int, target: int, inner: int) -> bool:
+def _is_moved(name: str, given: int, target: int, inner: int, layer: str) -> bool:
     """Whether a folder could be moved as a whole. On another file system there is one now that what
     is in it can be moved to."""
     try:
@@ -132,16 +158,13 @@ def _is_moved(name: str, given: int, target: int, inner: int) -> bool:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-    os.mkdir(name, 0o700, dir_fd=target)
-    # At once: who finishes this after a kill may not find the other one any more.
-    mode = stat.S_IMODE(os.fstat(inner).st_mode) & 0o1777
-    trees.set_mode(name, target, mode | 0o700)
+    half = _begin(layer)
+    # Before it is there: who finishes this after a kill takes it as it is.
+    os.chmod(half, stat.S_IMODE(os.fstat(inner).st_mode) & 0o1777 | 0o700)
     if is_opaque(inner):
-        made = os.open(name, FOLDER, dir_fd=target)
-        try:
-            os.setxattr(made, OPAQUE, b"y")
-        finally:
-            os.close(made)
+        os.setxattr(half, OPAQUE, b"y")
+    os.rename(half, name, dst_dir_fd=target)
+    if is_opaque(inner):
         # From here on what is there already is part of it, and stays.
         os.removexattr(inner, OPAQUE)
     return False

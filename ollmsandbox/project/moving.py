@@ -91,8 +91,9 @@ def _is_cut_off(paths: Paths, project: str) -> bool:
         return True
     for file in paths.cache.glob("overlay-*/map.json"):
         with contextlib.suppress(FileNotFoundError, ValueError):
-            roots = json.loads(file.read_text(encoding="utf-8"))["roots"]
-            if project in (path for path, _pending in roots):
+            document = json.loads(file.read_text(encoding="utf-8"))
+            # Of its folders a linked one alone may be left.
+            if project in (document.get("project"), *(path for path, _ in document["roots"])):
                 return True
     return False
 

@@ -28,12 +28,12 @@ class Openings:
         if not os.access(name, wanted, dir_fd=around, effective_ids=True, follow_symlinks=False):
             # Where there is no room for a note it is looked into all the same.
             with contextlib.suppress(OSError):
-                self._remember(name, around)
+                mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
+                self.remember(f"{os.readlink(f'/proc/self/fd/{around}')}/{name}", mode)
         return trees.open_folder(name, around, opened)
 
-    def _remember(self, name: str, around: int) -> None:
-        mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
-        path = f"{os.readlink(f'/proc/self/fd/{around}')}/{name}"
+    def remember(self, path: str, mode: int) -> None:
+        """A folder by its full path, links resolved, and the mode that it shall have."""
         descriptor = os.open(self._note, _FLAGS, 0o600)
         self._is_noted = True
         try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -14,15 +15,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from .. import trees
-from ..paths import write_atomically
+from ..paths import write_alone
 from .change import Change, ChangeSet, Kind
 from .changes import is_too_deep, scan
-from .exchange import Spot, copy
+from .exchange import Spot, copy_whole
 from .layers import FOLDER, OPAQUE, folders_in, is_opaque, is_whiteout
 from .tree import Tree, mend, modes_of
 
 # By name of a layer: its root.
 _MAP = "map.json"
+# A layer that went while a command had it mounted: it is removed after that.
+_LEFT = ".left-"
 
 
 def layer_for(folder: Path, root: str) -> str:
@@ -32,7 +35,7 @@ def layer_for(folder: Path, root: str) -> str:
         return layer
     known, newest = _known(folder), newest_in(folder)
     name = f"overlay{len(known) + 1}"
-    write_atomically(folder / _MAP, json.dumps({**known, name: root}))
+    write_alone(folder / _MAP, json.dumps({**known, name: root}))
     note_newest(folder, newest)
     return str(folder / name)
 
@@ -111,6 +114,10 @@ def prune(
     """Remove what changes nothing any more; returns what the layer still changes. A layer that
     changes nothing at all goes itself, unless the `whole` shall stay. Who has what is removed on
     record can `settle` it before."""
+    if is_empty(layer) and not whole:
+        # It went before a kill, perhaps not wholly.
+        remove(layer)
+        return ChangeSet()
     mend(layer)
     found = scan(layer, [root], root)
     if settle is not None:
@@ -129,7 +136,10 @@ def prune(
                 tree.unlock(os.path.dirname(path))
                 around, name = tree.split(path)
                 trees.remove(name, around)
-        _remove_empty(tree, needed)
+        # A folder that is gone from under a command looks to it as if nothing were in there, not
+        # even what is on disk.
+        if not _is_used(layer):
+            _remove_empty(tree, needed)
     finally:
         tree.close()
     if not found.changes and not whole:
@@ -163,13 +173,17 @@ def remove(layer: str) -> None:
     except FileNotFoundError:
         return
     try:
+        if os.path.isdir(layer) and _is_used(layer):
+            left = f"{_LEFT}{name}-{os.urandom(4).hex()}"
+            os.rename(name, left, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        for left in os.listdir(descriptor):
+            if left.startswith(_LEFT) and not _is_used(f"{around}/{left}"):
+                trees.remove(left, descriptor)
         # At once: half removed, it would be another layer.
-        gone = f".removed-{name}"
         for _ in range(2):
+            remove_rest(name, descriptor)
             with contextlib.suppress(FileNotFoundError):
-                trees.remove(gone, descriptor)
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(name, gone, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+                os.rename(name, _gone(name), src_dir_fd=descriptor, dst_dir_fd=descriptor)
     finally:
         os.close(descriptor)
     if not any(entry.startswith("overlay") for entry in os.listdir(around)):
@@ -177,6 +191,32 @@ def remove(layer: str) -> None:
             os.unlink(f"{around}/{_MAP}")
         with contextlib.suppress(OSError):  # somebody else's file; it harms nobody
             os.rmdir(around)
+
+
+def _is_used(layer: str) -> bool:
+    """Whether a command runs that has it mounted."""
+    try:
+        folder = os.open(layer, FOLDER)
+    except PermissionError:
+        # It is closed, as the project is; who has it mounted could not lock it, either.
+        return False
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(folder)
+    return False
+
+
+def remove_rest(name: str, around: int) -> None:
+    """Of a layer that was removed, and that not wholly before a kill."""
+    with contextlib.suppress(FileNotFoundError):
+        trees.remove(_gone(name), around)
+
+
+def _gone(name: str) -> str:
+    return f".removed-{name}"
 
 
 def reveal(layer: str, root: str, path: str) -> None:
@@ -279,7 +319,8 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
     try:
         for number, change in items:
             if change.path == ".":
-                tree.set_mode("", stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
+                with contextlib.suppress(FileNotFoundError):  # the root itself may be gone
+                    tree.set_mode("", stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
                 continue
             if change.kind is Kind.DELETED:
                 reveal(layer, root, change.path)
@@ -293,7 +334,7 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
             if found is None or is_whiteout(found):
                 continue
             if not stat.S_ISDIR(found.st_mode):
-                take(spot, Spot(versions, f"new-{number}"))
+                _take_once(spot, Spot(versions, f"new-{number}"))
             elif change.kind is Kind.MODIFIED:
                 with contextlib.suppress(FileNotFoundError):
                     on_disk = os.lstat(f"{root}/{change.path}").st_mode
@@ -305,12 +346,32 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
         tree.close()
 
 
-def take(spot: Spot, kept: Spot) -> None:
-    """Out of a layer, to a run's versions."""
+def _take_once(spot: Spot, kept: Spot) -> None:
+    """What is kept already stays. In the layer there is the same, if it was being copied before a
+    kill; or else that of a later run, which is not on record yet."""
+    if kept.look() is None:
+        take(spot, kept)
+    elif _is_same(spot, kept):
+        os.unlink(spot.name, dir_fd=spot.around)
+
+
+def _is_same(spot: Spot, copied: Spot) -> bool:
+    one, other = spot.look(), copied.look()
+    if one is None or other is None or stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
+        return False
+    if stat.S_ISLNK(one.st_mode):
+        words = os.readlink(spot.name, dir_fd=spot.around)
+        return words == os.readlink(copied.name, dir_fd=copied.around)
+    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+
+
+def take(spot: Spot, kept: Spot, half: Spot | None = None) -> None:
+    """Out of a layer, to a run's versions; or back, then with a name for a half of it."""
     try:
         os.rename(spot.name, kept.name, src_dir_fd=spot.around, dst_dir_fd=kept.around)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        copy(spot, kept)
+        # A half would be taken for what was kept before a kill.
+        copy_whole(spot, kept, half)
         os.unlink(spot.name, dir_fd=spot.around)

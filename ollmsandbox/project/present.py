@@ -97,6 +97,18 @@ def read_seen(seen: Seen, most: int = -1) -> bytes:
         return file.read(most)
 
 
+def read_link(seen: Seen) -> str:
+    """What it leads to; "" if it is none any more."""
+    tree = Tree(seen.layer)
+    try:
+        around, name = tree.split(seen.path)
+        return os.readlink(name, dir_fd=around)
+    except OSError:
+        return ""
+    finally:
+        tree.leave()
+
+
 @contextmanager
 def _opened(layers: Sequence[str], path: str) -> Iterator[dict[str, int]]:
     """The folders that make up one, by layer; none if there is none at that path."""

@@ -137,10 +137,11 @@ class Recorder:
         from .finding import find_changes, numbered, uncrossed
         from .settling import Settling
 
+        overlay.leave_below()
         sets = find_changes(overlay)
         changes = [change for found in sets.values() for change in found.changes]
         skipped = tuple(skip for found in sets.values() for skip in found.skipped)
-        if not changes:
+        if not changes and not any(found.idle for found in sets.values()):
             return Report(overlay.run_id, skipped=skipped)
         items = numbered(overlay, changes)
         if self._mode is Mode.NEVER:

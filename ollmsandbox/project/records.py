@@ -19,10 +19,11 @@ _INSERT = (
     "INSERT OR REPLACE INTO change (run_id, number, root, path, kind, type, mode, old_mode,"
     " old_type, target, flags, state, note, began, before, after)"
 )
-_READ = (
-    "SELECT number, root, path, kind, type, mode, old_mode, old_type, target, flags, state, note,"
-    " began, before, after FROM change WHERE run_id = ? ORDER BY number"
+_COLUMNS = (
+    "number, root, path, kind, type, mode, old_mode, old_type, target, flags, state, note, began,"
+    " before, after"
 )
+_READ = f"SELECT {_COLUMNS} FROM change WHERE run_id = ? ORDER BY number"
 # Of a change: it waits in the pending layer of a project.
 _IN_LAYER = (
     f"change.state IN ('pending', 'conflict', 'failed') AND change.after != '{ASIDE}'"
@@ -37,9 +38,13 @@ _LAST = (
     "SELECT max(ended_at) FROM run WHERE project_id = ? AND ended_at > ? AND EXISTS (SELECT 1"
     " FROM change WHERE run_id = run.id AND change.state IN ('pending', 'conflict', 'failed'))"
 )
+# The same as _what() tells of others.
+_WHAT = "iif(kind = 'deleted', kind, type)"
 # So much later than others a run ends at least, that their order is told by it; and twice as much
 # if it was not cut off, so that it is also told from one that was and is recorded only then.
 APART_NS = 40_000_000
+
+LATER = "A later run changed it, too: {run}."
 
 
 def begin_run(manager: ProjectManager, job: Job) -> models.Project:
@@ -103,6 +108,14 @@ def write_changes(manager: ProjectManager, run_id: str, items: Iterable[Recorded
         insert(connection, _INSERT, (_row(run_id, item) for item in items))
 
 
+def last_number(manager: ProjectManager, run_id: str) -> int:
+    """-1 if nothing of the run is written yet."""
+    query = "SELECT coalesce(max(number), -1) FROM change WHERE run_id = ?"
+    with manager.store.errors_told():
+        found: int = manager.store.connection.execute(query, (run_id,)).fetchone()[0]
+        return found
+
+
 def signatures(
     manager: ProjectManager, run_id: str, state: State = State.APPLIED
 ) -> dict[int, tuple[str, str]]:
@@ -116,23 +129,52 @@ def signatures(
 def settle_older(
     manager: ProjectManager, project: models.Project, run_id: str, items: Iterable[Recorded]
 ) -> None:
-    """What waited at the same path is part of what is in place now, or gone with it."""
+    """What waited at the same path is gone with what was discarded. Under what is applied it is no
+    more than it was: another version, which never was in the project, unless both wanted the same.
+    """
     with manager.store.transaction() as connection:
         connection.executemany(
-            "UPDATE change SET state = ?, note = '' WHERE root = ? AND path = ? AND run_id != ?"
-            f" AND {_IN_LAYER} AND {_IS_OLDER}",
+            f"UPDATE change SET state = iif(:what = {_WHAT}, 'applied', 'discarded'),"
+            f" note = iif(:what = {_WHAT}, '', :note)"
+            " WHERE root = :root AND path = :path AND run_id != :run"
+            f" AND {_IN_LAYER.replace('?', ':project')} AND {_IS_OLDER.replace('?', ':run')}",
             (
-                (
-                    item.state.value,
-                    *map(os.fsencode, (item.change.root, item.change.path)),
-                    run_id,
-                    project.id,
-                    run_id,
-                )
+                {
+                    "what": _what(item) if item.state is State.APPLIED else "",
+                    "note": LATER.format(run=run_id) if item.state is State.APPLIED else "",
+                    "root": os.fsencode(item.change.root),
+                    "path": os.fsencode(item.change.path),
+                    "run": run_id,
+                    "project": project.id,
+                }
                 for item in items
                 if item.state in (State.APPLIED, State.DISCARDED)
             ),
         )
+
+
+def _what(item: Recorded) -> str:
+    """Two that have the same want the same, too; "" if that cannot be told."""
+    if item.change.kind is Kind.DELETED:
+        return "deleted"
+    return "folder" if item.change.type is Type.FOLDER else ""
+
+
+def note_deleted(
+    manager: ProjectManager, project: models.Project, done: Iterable[Recorded]
+) -> None:
+    """Of files that were undone, or came back."""
+    gone: list[str] = []
+    there: list[str] = []
+    for item in done:
+        change = item.change
+        if change.type is Type.FOLDER:
+            continue
+        is_back = item.state is State.UNDONE
+        was_removed = change.kind is (Kind.ADDED if is_back else Kind.DELETED)
+        (gone if was_removed else there).append(f"{change.root}/{change.path}")
+    manager.mark_deleted(project, gone, deleted=True)
+    manager.mark_deleted(project, there, deleted=False)
 
 
 def settle_idle(
@@ -142,6 +184,18 @@ def settle_idle(
     with manager.store.transaction() as connection:
         connection.executemany(
             "UPDATE change SET state = 'applied', note = '', after = ''"
+            f" WHERE root = ? AND path = ? AND {_IN_LAYER}",
+            ((*map(os.fsencode, (root, path)), project.id) for path in paths),
+        )
+
+
+def settle_undeleted(
+    manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str]
+) -> None:
+    """A deletion that waited there is in the layer no more, and what it deleted is not, either."""
+    with manager.store.transaction() as connection:
+        connection.executemany(
+            "UPDATE change SET state = 'discarded', note = '', after = ''"
             f" WHERE root = ? AND path = ? AND {_IN_LAYER}",
             ((*map(os.fsencode, (root, path)), project.id) for path in paths),
         )
@@ -193,23 +247,52 @@ class Waiting:
     """The run that a path waits for: the last one that changed it, whose version is there."""
 
     run_id: str
-    # When it began, as the file system tells time.
+    # When the first of all that wait there began, as the file system tells time: what somebody
+    # changed on disk since then, none of them has seen.
     began: int
     ended_at: float
+    is_deletion: bool
+    # Of the change, in that run.
+    number: int
 
 
-def waiting(manager: ProjectManager, project: models.Project, root: str) -> dict[str, Waiting]:
-    """By path: what is in the project's layer for that root. Another project has one of its own."""
+def waiting(
+    manager: ProjectManager, project: models.Project, root: str, path: str | None = None
+) -> dict[str, Waiting]:
+    """By path: what is in the project's layer for that root, or only at that path. Another project
+    has one of its own."""
+    only = () if path is None else (os.fsencode(path),)
     with manager.store.errors_told():
         rows = manager.store.connection.execute(
-            "SELECT change.path, run.id, change.began, run.ended_at FROM change"
+            "SELECT change.path, run.id, change.began, run.ended_at, change.kind = 'deleted',"
+            " change.number FROM change"
             " JOIN run ON run.id = change.run_id"
-            f" WHERE root = ? AND {_IN_LAYER}"
+            f" WHERE root = ? {'AND change.path = ?' if only else ''} AND {_IN_LAYER}"
             # Not by when they began: of two at once, the one that ends last is on top.
             " ORDER BY run.ended_at, run.rowid",
+            (os.fsencode(root), *only, project.id),
+        )
+        found: dict[str, Waiting] = {}
+        for at, run_id, began, ended_at, is_deletion, number in rows:
+            name = os.fsdecode(at)
+            earliest = min(began, found[name].began) if name in found else began
+            found[name] = Waiting(run_id, earliest, ended_at, bool(is_deletion), number)
+        return found
+
+
+def rows_in_layer(
+    manager: ProjectManager, project: models.Project, root: str
+) -> list[tuple[str, Recorded]]:
+    """All that waits there, each with its run; of a path, the last is the one that is seen."""
+    columns = ", ".join(f"change.{name}" for name in _COLUMNS.split(", "))
+    with manager.store.errors_told():
+        rows = manager.store.connection.execute(
+            f"SELECT run.id, {columns} FROM change JOIN run ON run.id = change.run_id"
+            f" WHERE root = ? AND {_IN_LAYER}"
+            " ORDER BY run.ended_at, run.rowid, change.number",
             (os.fsencode(root), project.id),
         )
-        return {os.fsdecode(path): Waiting(*run) for path, *run in rows}
+        return [(run_id, _recorded(*row)) for run_id, *row in rows]
 
 
 def _row(run_id: str, item: Recorded) -> tuple[object, ...]:

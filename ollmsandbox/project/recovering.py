@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 
 from .. import N_
-from ..errors import OllmSandboxError
+from ..errors import OllmSandboxError, in_words
 from ..paths import Paths
-from ..sandbox.overlay import leftovers
+from ..sandbox.overlay import Overlay, leftovers
 from .abandoned import GoneError, check
 from .exchange import Step
 from .finding import find_changes, numbered, uncrossed
@@ -31,63 +31,92 @@ def _unreadable(folder: str) -> Report:
 
 def recover(paths: Paths, step: Step = nothing) -> list[Report]:
     """What programs that were killed have left: runs are finished, and what a command had written
-    by then waits to be looked at."""
+    by then waits to be looked at. What cannot be finished, since a folder is gone, is told once."""
     reports: list[Report] = []
     told = Told(paths)
     for overlay in leftovers(paths.cache, lambda folder: reports.append(_unreadable(folder))):
-        project = overlay.roots[0].path
         try:
-            with project_lock(paths, project):
-                journal = Journal.of_run(overlay.folder)
-                if journal.exists():
-                    check(overlay)
-                job = journal.read()
-                settling = Settling(paths, step)
-                if job is None:
-                    try:
-                        journal.check(paths)
-                    except OllmSandboxError as error:
-                        # What is on disk has to do.
-                        reports.append(Report(overlay.run_id, errors=(str(error),)))
-                    for name in overlay.overlay_map:
-                        close_left(overlay.upper(name))
-                    mode = overlay.about.get("mode", Mode.NEVER.value)
-                    if overlay.is_untouched() or mode == Mode.NEVER.value:
-                        overlay.cleanup()
-                        continue
-                    sets = find_changes(overlay)
-                    changes = [change for found in sets.values() for change in found.changes]
-                    items = numbered(overlay, changes)
-                    items, ways = uncrossed(paths, overlay, items, sets)
-                    if items:
-                        started = os.stat(overlay.folder).st_mtime
-                        command = f"{overlay.about.get('command', '')} (interrupted)"
-                        job = settling.plan(
-                            overlay, items, Mode.REVIEW, command, started, ways=ways
-                        )
-                if job is not None:
-                    reports.append(Report(overlay.run_id, tuple(settling.run(overlay, job))))
-                overlay.cleanup()
+            with project_lock(paths, overlay.project):
+                _finish(paths, overlay, step, reports)
         except (OllmSandboxError, OSError) as error:
             overlay.release()
-            # Who works in the project hears each time what is missing there.
-            if (
-                not isinstance(error, GoneError)
-                or not is_missing(project)
-                or told.is_news(os.path.basename(overlay.folder), project)
-            ):
-                reports.append(Report(overlay.run_id, errors=(str(error),)))
+            name = os.path.basename(overlay.folder)
+            if not isinstance(error, GoneError) or told.is_news(name, error.root):
+                reports.append(Report(overlay.run_id, errors=(in_words(error),)))
     for journal in Journal.left(paths):
         review = Review(paths, step)
         try:
             reports += review.finish(journal)
+            if journal.exists():
+                # A part was put off.
+                reports += review.finish(journal)
         except (OllmSandboxError, OSError) as error:
-            job = journal.read()
-            if not isinstance(error, GoneError) or told.is_news(
-                journal.name, job.project if job else ""
-            ):
-                reports.append(Report("", errors=(str(error),)))
+            if not isinstance(error, GoneError) or told.is_news(journal.name, error.root):
+                reports.append(Report("", errors=(in_words(error),)))
         finally:
             review.close()
     told.end()
     return reports
+
+
+def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
+    """As far as its folders are there; the error tells of the others."""
+    journal = Journal.of_run(overlay.folder)
+    if journal.exists() and is_missing(overlay.project):
+        check(overlay, whole=True)
+    known = set(overlay.overlay_map.values())
+    gone = {root for root in known if is_missing(root)}
+    # What is to be done with these was not planned.
+    out = gone
+    job = journal.read()
+    if job is None:
+        try:
+            journal.check(paths)
+        except OllmSandboxError as error:
+            # What is on disk has to do.
+            reports.append(Report(overlay.run_id, errors=(in_words(error),)))
+        for name in overlay.overlay_map:
+            close_left(overlay.upper(name))
+        mode = overlay.about.get("mode", Mode.NEVER.value)
+        if overlay.is_untouched() or mode == Mode.NEVER.value:
+            overlay.cleanup()
+            return
+        if is_missing(overlay.project) or gone == known:
+            check(overlay, whole=True)
+        _settle(paths, overlay.part(known - gone), step, reports)
+    else:
+        if gone & job.sources.keys() and not journal.read_put_off():
+            journal.put_off([job.part(gone)])
+        left = {root for later in journal.read_put_off() for root in later.sources}
+        out = known - job.sources.keys() - left
+        now = job.part((job.sources.keys() & known) - left)
+        if now.sources:
+            here = overlay.part(now.sources)
+            check(here)
+            reports.append(Report(job.run_id, tuple(Settling(paths, step).run(here, now))))
+        if left:
+            overlay.keep_only(left | out, anew=False)
+            journal.take_up()
+            check(overlay)
+            _finish(paths, overlay, step, reports)
+            return
+    if overlay.part(out).is_untouched():
+        overlay.cleanup()
+        return
+    overlay.keep_only(out, anew=True)
+    journal.end()
+    check(overlay)
+    _finish(paths, overlay, step, reports)
+
+
+def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
+    """What a command had written when it was cut off: it waits."""
+    sets = find_changes(overlay)
+    changes = [change for found in sets.values() for change in found.changes]
+    items, ways = uncrossed(paths, overlay, numbered(overlay, changes), sets)
+    if items:
+        settling = Settling(paths, step)
+        started = os.stat(overlay.folder).st_mtime
+        command = f"{overlay.about.get('command', '')} (interrupted)"
+        job = settling.plan(overlay, items, Mode.REVIEW, command, started, ways=ways)
+        reports.append(Report(overlay.run_id, tuple(settling.run(overlay, job))))

@@ -5,12 +5,50 @@ its own version into the pending layer, and somebody may have changed what was a
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 
-from .change import Kind, Recorded, State, Type
-from .exchange import Spot, signature
+from .. import trees
+from .change import Change, Kind, Recorded, State, Type
+from .exchange import Spot, Step, signature
 from .layers import is_whiteout
 from .tree import Tree, modes_of
+
+
+def has_changed_places(change: Change, incoming: Spot, kept: Spot, step: Step) -> bool:
+    """Among many, before a kill: then what is in the layer is what was in the project."""
+    found = incoming.look() if change.inode else None
+    if found is None or found.st_ino == change.inode:
+        return False
+    os.rename(incoming.name, kept.name, src_dir_fd=incoming.around, dst_dir_fd=kept.around)
+    step()
+    return True
+
+
+def bring_deleted(change: Change, layer: Tree, kept: Spot, step: Step) -> None:
+    """The same of a file that went to where the layer said that it is deleted."""
+    try:
+        there = Spot(*layer.split(change.path))
+    except FileNotFoundError:
+        return
+    found = there.look()
+    if found is None:
+        # It was about to. That it is deleted has to be seen there, should it wait.
+        os.mknod(there.name, stat.S_IFCHR, 0, dir_fd=there.around)
+    elif stat.S_ISREG(found.st_mode):
+        os.rename(there.name, kept.name, src_dir_fd=there.around, dst_dir_fd=kept.around)
+        step()
+
+
+def return_rights(spot: Spot, mode: int | None) -> None:
+    """A file that its owner may not read, or not write to, may do so for a moment, to be copied or
+    cleansed. A kill in it shall not leave it so."""
+    found = spot.look()
+    if found is None or mode is None or not stat.S_ISREG(found.st_mode):
+        return
+    lent = (mode | stat.S_IRUSR, mode | stat.S_IWUSR, mode | stat.S_IRUSR | stat.S_IWUSR)
+    if stat.S_IMODE(found.st_mode) != mode and stat.S_IMODE(found.st_mode) in lent:
+        trees.set_mode(spot.name, spot.around, mode, any_kind=True)
 
 
 def still_own(

@@ -7,27 +7,26 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from .. import N_
-from ..paths import Paths, make_folder
+from ..paths import Paths
 from . import backup, pending, records
-from .abandoned import GoneError
+from .abandoned import check_job
 from .apply import Applier
-from .change import ChangeSet, Kind, Recorded, State, Type
+from .change import LOST, WAITS, ChangeSet, Recorded, State
 from .changes import scan
-from .choosing import choose
+from .choosing import choose, is_folder_left, split_gone, to_give_way, was_told, with_folders
+from .covering import below, place_of, with_notes
+from .discarding import Discarding
 from .exchange import Step
-from .journal import Job, Journal, Task, project_lock
-from .layers import FOLDER
+from .journal import Job, Journal, Task, asked, parts, project_lock
 from .manager import ProjectManager, is_missing
 from .models import Project, Run
 from .on_disk import is_there, is_undeleted
 from .parents import closed_folders, numbered_parents
 from .recorder import Report, nothing
 from .resuming import only_ours, still_own
+from .revealing import show_chosen
 
-_WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 # Nothing of it is left to be taken.
 _SETTLED = (State.APPLIED, State.DISCARDED)
 
@@ -39,6 +38,7 @@ class Review:
         self._paths = paths
         self._step = step
         self.manager = ProjectManager(paths)
+        self._discarding = Discarding(self.manager, step)
 
     def close(self) -> None:
         self.manager.close()
@@ -59,7 +59,21 @@ class Review:
         was in a folder goes before something else takes its place."""
         runs = self.waiting(project)
         done = [(run, self._apply(run, (), only_waiting=True)[0]) for run in runs]
+        done = [(run, self._remove_left(run, items)) for run, items in done]
         return [Report(run.id, tuple(items)) for run, items in done if items]
+
+    def _remove_left(self, run: Run, items: list[Recorded]) -> list[Recorded]:
+        """Folders that were not empty: what was in them may have waited for a later run."""
+        left = {item.number for item in items if is_folder_left(item)}
+        if not left:
+            return items
+        with project_lock(self._paths, run.project.path):
+            rows = records.read_changes(self.manager, run)
+            still = [row for row in rows if row.number in left and row.state in WAITS]
+            waiting, _ = self._own(run, still)
+            job, _ = self._job_to_take(run, waiting, (), rows, forced=False)
+            again = {item.number: item for item in self._start([job] if job.items else [])}
+        return [again.get(item.number, item) for item in items]
 
     def discard_all(self, project: Project) -> list[Report]:
         done = [(run, self._drop(run, ())[0]) for run in reversed(self.waiting(project))]
@@ -77,7 +91,6 @@ class Review:
                 if item.state in (State.PENDING, State.FAILED)
                 or (item.state is State.CONFLICT and chosen)
             ]
-            aside = [item for item in waiting if item.is_aside]
             back = [
                 item
                 for item in items
@@ -85,8 +98,13 @@ class Review:
                 or (item.state is State.DISCARDED and chosen)
                 or (item.is_aside and chosen)
             ]
+            waiting, gone = split_gone(waiting)
+            back, gone_back = split_gone(with_folders(back, rows, undo=False))
+            gone += [item for item in gone_back if not item.is_aside]
+            aside = [item for item in waiting if item.is_aside]
             waiting, later = self._own(run, [item for item in waiting if not item.is_aside])
-            jobs = self._jobs_to_give_way(run, aside)
+            given = to_give_way(self.manager, run, aside)
+            jobs = [self._job(Task.DISCARD, other, theirs) for other, theirs in given]
             for root in {item.change.root for item in aside}:
                 parents = numbered_parents(
                     self._layer(run, root), root, [i for i in back if i.change.root == root], rows
@@ -101,26 +119,28 @@ class Review:
                 job, lost = self._job_to_take(run, waiting, back, rows, forced=bool(chosen))
                 jobs += [job] if job.items else []
                 records.write_changes(self.manager, run.id, lost)
-            return [*self._start(jobs), *lost], later
+            return [*self._start(jobs), *lost, *gone], later
 
     def _drop(self, run: Run, chosen: Sequence[str]) -> tuple[list[Recorded], list[Recorded]]:
         with project_lock(self._paths, run.project.path):
             items = choose(records.read_changes(self.manager, run), chosen)
-            waiting = [item for item in items if item.state in _WAITS]
+            waiting = [item for item in items if item.state in WAITS]
             aside = [item for item in waiting if item.is_aside]
             own, later = self._own(run, [item for item in waiting if not item.is_aside])
             own += aside
             jobs = [self._job(Task.DISCARD, run, own)] if own else []
-            return self._start(jobs), later
+            # What is aside is not in the layer, nor is anything below it.
+            back = below(self.manager, run, [item for item in own if not item.is_aside])
+            jobs += [self._job(Task.BRING_BACK, other, theirs) for other, theirs in back]
+            return with_notes(self._start(jobs), back), later
 
     def undo(self, run: Run, chosen: Sequence[str] = ()) -> Report:
         with project_lock(self._paths, run.project.path):
-            items = choose(records.read_changes(self.manager, run), chosen)
-            applied = [item for item in items if item.state is State.APPLIED]
-            if not applied:
-                return Report(run.id)
-            job = self._job(Task.UNDO, run, applied, forced=bool(chosen))
-            return Report(run.id, tuple(self._start([job])))
+            rows = records.read_changes(self.manager, run)
+            items = [item for item in choose(rows, chosen) if item.state is State.APPLIED]
+            applied, gone = split_gone(with_folders(items, rows, undo=True))
+            jobs = [self._job(Task.UNDO, run, applied, forced=bool(chosen))] if applied else []
+            return Report(run.id, (*self._start(jobs), *gone))
 
     def _own(self, run: Run, items: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
         """Those that wait for this run, and those whose version in the layer is a later one's."""
@@ -135,28 +155,8 @@ class Review:
             if owner == run.id:
                 own.append(item)
             else:
-                later.append(item._replace(note=f"A later run changed it, too: {owner}."))
+                later.append(item._replace(note=records.LATER.format(run=owner)))
         return own, later
-
-    def _jobs_to_give_way(self, run: Run, aside: Sequence[Recorded]) -> list[Job]:
-        """What other runs have in the layer at the places of versions that are chosen instead."""
-        found: dict[str, set[tuple[str, str]]] = {}
-        for root in {item.change.root for item in aside}:
-            waits = records.waiting(self.manager, run.project, root)
-            for path in {item.change.path for item in aside if item.change.root == root}:
-                if path in waits:
-                    found.setdefault(waits[path].run_id, set()).add((root, path))
-        jobs = []
-        for run_id, places in found.items():
-            other = self.manager.run(run_id)
-            items = records.read_changes(self.manager, other)
-            gone = [
-                item
-                for item in items
-                if (item.change.root, item.change.path) in places and item.state in _WAITS
-            ]
-            jobs.append(self._job(Task.DISCARD, other, gone))
-        return jobs
 
     def waiting(self, project: Project) -> list[Run]:
         """The runs of which something waits, the oldest first."""
@@ -165,29 +165,27 @@ class Review:
         return sorted(found, key=lambda run: run.ended_at or run.started_at)
 
     def finish(self, journal: Journal) -> list[Report]:
-        """A job that was cut off."""
+        """What was cut off. If a part is for a folder that is gone, that is left, and can be tried
+        once more."""
         job = journal.read()
         if job is None:
             journal.check(self._paths)
             return []
-        if is_missing(job.project):
-            raise GoneError(
-                N_("{root} is gone, where something was not finished that you had asked for."),
-                N_(
-                    "Put the folder back and run any command in it. If it cannot come back, remove"
-                    " {file}."
-                ),
-                root=job.project,
-                file=self._paths.cache / f"{journal.name}.json",
-            )
         with project_lock(self._paths, job.project):
             # Who had the lock until now may have ended it.
-            jobs = journal.read_all()
-            return (
-                [Report(jobs[-1].run_id, tuple(self._perform(jobs, journal, resumed=True)))]
-                if jobs
-                else []
-            )
+            jobs = journal.read_rest()
+            roots = {root for job in jobs for root in job.sources}
+            gone = {root for root in roots if is_missing(root)}
+            if gone and gone != roots and not is_missing(job.project):
+                journal.put_off(parts(jobs, gone))
+                jobs = parts(jobs, roots - gone)
+            for part in jobs:
+                check_job(self._paths, part)
+            if not jobs:
+                journal.take_up()
+                return []
+            done = self._perform(jobs, journal, resumed=True)
+            return [Report(asked(jobs).run_id, tuple(done))]
 
     def _job(self, task: Task, run: Run, items: Sequence[Recorded], *, forced: bool = False) -> Job:
         return Job(
@@ -199,7 +197,9 @@ class Review:
             started=run.started_at,
             items=tuple(items),
             sources={root: self._layer(run, root) for root in {i.change.root for i in items}},
-            forced=tuple(item.change.path for item in items) if forced else (),
+            # The first time it is looked whether somebody changed it; that is told, and then it
+            # is up to the person.
+            forced=tuple(item.change.path for item in items if forced and was_told(item)),
         )
 
     def _layer(self, run: Run, root: str) -> str:
@@ -248,15 +248,17 @@ class Review:
                     # Put there by somebody else.
                     wanted.append(item._replace(state=State.APPLIED, note="", after=""))
                 else:
-                    note = "This version is no longer kept."
-                    lost.append(item._replace(state=State.FAILED, note=note))
+                    lost.append(item._replace(state=State.FAILED, note=LOST))
             closed[root] = closed_folders(root, [item.change for item in known])
         return replace(job, items=tuple(wanted), closed=closed), lost
 
     def _start(self, jobs: Sequence[Job]) -> list[Recorded]:
         if not jobs:
             return []
-        journal = Journal.of_person(self._paths, jobs[-1].run_id)
+        journal = Journal.of_person(self._paths, asked(jobs).run_id)
+        # What waits there for a folder that is gone comes later, but for what is decided anew.
+        anew = {place_of(item) for job in jobs for item in job.items}
+        journal.put_off([one for job in journal.read_all() if (one := job.without(anew)).items])
         journal.write(*jobs)
         self._step()
         return self._perform(jobs, journal, resumed=False)
@@ -265,24 +267,30 @@ class Review:
         all_done: list[Recorded] = []
         decided = journal.written_at() if resumed else 0
         for number, job in enumerate(jobs, 1):
-            done = (
-                self._discard(job)
-                if job.task is Task.DISCARD
-                else self._change_project(job, resumed=resumed, decided=decided)
-            )
-            self._write(job, done)
+            rest = jobs[number:]
+            back = [one for one in rest if one.task is Task.BRING_BACK]
+            needed = {layer for one in back for layer in one.sources.values()}
+            if job.task is Task.DISCARD:
+                done = self._discarding.discard(job, needed, resumed=resumed)
+            elif job.task is Task.BRING_BACK:
+                self._discarding.bring_back(job, resumed=resumed)
+                done = []
+            else:
+                done = self._change_project(job, resumed=resumed, decided=decided)
+            self._write(job, done, back)
             self._step()
             for layer in job.sources.values():
-                if pending.is_empty(layer):
+                if pending.is_empty(layer) and layer not in needed:
                     pending.remove(layer)
-            # Others only give way to it.
-            all_done += done if job.run_id == jobs[-1].run_id else ()
-            if rest := jobs[number:]:
+            if job.run_id == asked(jobs).run_id and job.task is not Task.BRING_BACK:
+                all_done += done
+            if rest:
                 journal.write(*rest)
         # Names may be hidden in the layers since.
         pending.note_newest(self._paths.pending(jobs[-1].project), time.time_ns())
         self.manager.store.make_durable()
-        journal.end()
+        if not journal.take_up():
+            journal.end()
         return all_done
 
     def _change_project(self, job: Job, *, resumed: bool, decided: int) -> list[Recorded]:
@@ -306,12 +314,9 @@ class Review:
                         items, others = still_own(items, layer, root)
                         done += others
                     closed = (job.closed or {}).get(root, {})
-                    if items:
-                        source = layer
-                        if not os.path.isdir(layer):
-                            # All was applied before a kill.
-                            source = str(make_folder(versions / "nothing"))
-                        done += applier.apply(items, source, forced=job.forced, closed=closed)
+                    # After a kill also without any: folders may be open that were closed.
+                    if items or resumed:
+                        done += applier.apply(items, layer, forced=job.forced, closed=closed)
             finally:
                 applier.close()
             if resumed:
@@ -321,34 +326,17 @@ class Review:
                 done[before:] = [
                     only_ours(item, written, decided, is_moved) for item in done[before:]
                 ]
+            chosen = {item.number for item in items if item.is_aside}
+            if chosen and job.task is Task.REDO and not pending.is_empty(layer):
+                here = done[before:]
+                show_chosen(layer, root, [item for item in here if item.number in chosen])
+                self._discarding.prune(job, root)
             if job.task is Task.TAKE and not pending.is_empty(layer):
-                self._prune(job, root)
+                self._discarding.prune(job, root)
         return done
 
-    def _prune(self, job: Job, root: str) -> None:
-        project = self.manager.project_for(job.project)
-        settle = partial(records.settle_idle, self.manager, project, root)
-        pending.prune(job.sources[root], root, settle=settle)
-
-    def _discard(self, job: Job) -> list[Recorded]:
-        versions = os.open(make_folder(self._paths.versions / job.run_id), FOLDER)
-        try:
-            for root, layer in job.sources.items():
-                if pending.is_empty(layer):
-                    continue
-                items = [item for item in job.items if item.change.root == root]
-                # What is aside is kept with the versions already.
-                backwards = [
-                    (item.number, item.change) for item in reversed(items) if not item.is_aside
-                ]
-                pending.take_out(layer, root, backwards, versions)
-                self._step()
-                self._prune(job, root)
-        finally:
-            os.close(versions)
-        return [item._replace(state=State.DISCARDED, note="", after="") for item in job.items]
-
-    def _write(self, job: Job, done: Sequence[Recorded]) -> None:
+    def _write(self, job: Job, done: Sequence[Recorded], back: Sequence[Job]) -> None:
+        backup.note_use(self._paths.versions / job.run_id)
         project = self.manager.project_for(job.project)
         if job.task in (Task.TAKE, Task.REDO):
             backup.back_up(self.manager, project, self._paths.versions / job.run_id, done)
@@ -357,31 +345,18 @@ class Review:
             # Where that failed, the change is what it was before; the report says why.
             before = {item.number: item for item in job.items}
             rows = [
-                before[item.number]._replace(note=item.note)
+                before[item.number]._replace(note=item.note if item.state is State.CONFLICT else "")
                 if item.state in (State.CONFLICT, State.FAILED)
                 else item
                 for item in done
             ]
-            self._note_deleted(project.path, done)
+            records.note_deleted(self.manager, project, done)
         records.write_changes(self.manager, job.run_id, rows)
         if job.task in (Task.UNDO, Task.REDO):
             found = {item.number: item.before for item in job.items}
             records.pass_on(self.manager, done, found)
         if job.task in (Task.TAKE, Task.DISCARD):
             aside = {item.number for item in job.items if item.is_aside}
-            settled = [item for item in rows if item.number not in aside]
+            again = {place_of(item) for one in back for item in one.items}
+            settled = [i for i in rows if i.number not in aside and place_of(i) not in again]
             records.settle_older(self.manager, project, job.run_id, settled)
-
-    def _note_deleted(self, project: str, done: Sequence[Recorded]) -> None:
-        gone: list[str] = []
-        there: list[str] = []
-        for item in done:
-            change = item.change
-            if change.type is Type.FOLDER:
-                continue
-            is_back = item.state is State.UNDONE
-            was_removed = change.kind is (Kind.ADDED if is_back else Kind.DELETED)
-            (gone if was_removed else there).append(f"{change.root}/{change.path}")
-        owner = self.manager.project_for(project)
-        self.manager.mark_deleted(owner, gone, deleted=True)
-        self.manager.mark_deleted(owner, there, deleted=False)

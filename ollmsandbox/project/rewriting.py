@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import N_
 from ..errors import OllmSandboxError
+from ..paths import make_folder
 from . import records
 from .change import Kind, Recorded, State, Type
 from .handmade import write_file
@@ -27,8 +28,9 @@ from .hunks import (
 )
 from .manager import ProjectManager
 from .models import Run
-from .present import find_in_layers, read_seen
+from .present import find_in_layers, layers_of, read_seen
 from .recorder import Mode, Report
+from .review import Review
 from .versions import Versions
 
 _WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
@@ -158,9 +160,15 @@ def apply_hunks(
 def discard_hunks(
     manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
 ) -> Report:
-    """Of a change that waits; the rest of it waits on, for this new run."""
+    """Of a change that waits; the rest of it waits on. With the last part all is discarded."""
     found = _texts_with(manager, run, item, chosen, _WAITS)
-    return write_file(
+    if set(chosen) == set(found.hunks) and item.change.mode == item.change.old_mode:
+        review = Review(manager.paths)
+        try:
+            return review.discard(review.manager.run(run.id), [_full(item)])
+        finally:
+            review.close()
+    report = write_file(
         manager.paths,
         run.project.path,
         _full(item),
@@ -171,6 +179,46 @@ def discard_hunks(
         session_id=run.session_id,
         call_id=run.call_id,
     )
+    return _leave_rest(manager, run, item.number, report, data_of(found.new))
+
+
+def _leave_rest(
+    manager: ProjectManager, run: Run, number: int, report: Report, whole: bytes
+) -> Report:
+    """What waits now is the rest of that run's change, and not another one. The new run is what was
+    discarded: the file as it was with that part, which can still be applied."""
+    folder = make_folder(manager.paths.versions / report.run_id)
+    left = []
+    for item in report.changes:
+        kept = folder / f"new-{item.number}"
+        # A link that is there would lead elsewhere, and one that is closed cannot be written to.
+        kept.unlink(missing_ok=True)
+        kept.write_bytes(whole)
+        rest = find_in_layers(
+            layers_of(manager.paths, run.project.path, item.change.root), item.change.path
+        )
+        if rest is not None:
+            if os.getuid() == 0:
+                os.chown(kept, rest.found.st_uid, rest.found.st_gid)
+            kept.chmod(rest.found.st_mode & 0o1777)
+        with manager.store.transaction() as connection:
+            done = connection.execute(
+                "UPDATE change SET state = ? WHERE run_id = ? AND number = ? AND state = ?"
+                # Unless somebody settled it in the meantime.
+                " AND EXISTS (SELECT 1 FROM change AS its WHERE its.run_id = ? AND its.root ="
+                " change.root AND its.path = change.path"
+                " AND its.state IN ('pending', 'conflict', 'failed'))",
+                (
+                    *(State.DISCARDED.value, report.run_id, item.number),
+                    *(State.PENDING.value, run.id),
+                ),
+            ).rowcount
+        if done:
+            # The rest is on top of the whole, which was kept as what is covered is.
+            covered = manager.paths.versions / run.id / f"new-{number}"
+            covered.unlink(missing_ok=True)
+        left.append(item._replace(state=State.DISCARDED) if done else item)
+    return replace(report, changes=tuple(left))
 
 
 def _texts_with(

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ..paths import Paths, real_path
@@ -16,9 +15,10 @@ from . import backup, kept, pending, records
 from .apply import Applier
 from .change import Recorded, State, Type
 from .changes import scan
+from .covering import keeper
 from .crossing import make_way, put_aside
 from .exchange import Step
-from .finding import uncrossed_again
+from .finding import first_free, uncrossed_again
 from .journal import Job, Journal, Task, Way
 from .manager import ProjectManager
 from .merging import merge
@@ -64,7 +64,7 @@ class Settling:
             root: overlay.upper(name) if direct else self._layer(overlay, root)
             for name, root in overlay.overlay_map.items()
         }
-        path = overlay.roots[0].path
+        path = overlay.project
         job = Job(
             task=Task.APPLY if direct else Task.MERGE,
             run_id=overlay.run_id,
@@ -94,10 +94,10 @@ class Settling:
         return job
 
     def _layer(self, overlay: Overlay, root: str) -> str:
-        return pending.layer_for(self._paths.pending(overlay.roots[0].path), root)
+        return pending.layer_for(self._paths.pending(overlay.project), root)
 
     def _layer_is_used(self, overlay: Overlay) -> list[bool]:
-        folder = self._paths.pending(overlay.roots[0].path)
+        folder = self._paths.pending(overlay.project)
         return [
             folder.is_dir() and not pending.is_empty(self._layer(overlay, root.path))
             for root in overlay.roots
@@ -125,6 +125,8 @@ class Settling:
             if job.mode == Mode.AUTO.value:
                 done = self._apply(overlay, job, project, fresh=fresh)
                 rest = [item for item in done if item.number not in self._recorded]
+                if not fresh:
+                    backup.forget_unrecorded(manager, project, self._paths.versions / job.run_id)
                 backup.back_up(manager, project, self._paths.versions / job.run_id, rest)
                 self._step()
                 self._keep_exchanged(job, done)
@@ -152,15 +154,18 @@ class Settling:
             _make_way(overlay, job)
             since = int(_ended_at(overlay, job) * 1e9)
             again, theirs = uncrossed_again(self._manager, project, overlay, job, since)
-            if theirs:
+            if again is not job:
                 job = again
                 journal.write_again(job)
         _make_way(overlay, job)
         for name, root in overlay.overlay_map.items():
             here = [item for item in job.items if item.change.root == root]
-            put_aside(overlay.upper(name), here, versions, self._step)
-            merge(overlay.upper(name), job.sources[root], root, _folders(here), self._step)
-            pending.spell_out(job.sources[root], root)
+            covered = job.ways.get(root, Way()).covered
+            put_aside(overlay.upper(name), here, covered, versions, self._step)
+            layer = job.sources[root]
+            keep = keeper(self._manager, project, root, layer)
+            merge(overlay.upper(name), layer, root, _folders(here), keep, self._step)
+            pending.spell_out(layer, root)
         items: list[Recorded] = []
         if job.mode == Mode.AUTO.value:
             against_disk = {
@@ -168,10 +173,14 @@ class Settling:
                 for root, layer in job.sources.items()
                 for change in scan(layer, [root], root).changes
             }
+            waits = {r: records.waiting(self._manager, project, r) for r in job.sources}
             for item in job.items:
                 if item.is_aside:
                     items.append(item)
                     continue
+                if waited := waits[item.change.root].get(item.change.path):
+                    # What is taken is on top of that, which knew the file as it was then.
+                    item = item._replace(began=min(item.began, waited.began))
                 place = (item.change.root, item.change.path)
                 change = against_disk.get(place)
                 if place in theirs:
@@ -192,8 +201,11 @@ class Settling:
                     and (job.agreed or not item.is_held)
                 ]
                 parents = implied_parents(layer, root, chosen)
-                free = 1 + max((item.number for item in items), default=0)
-                items[:0] = [Recorded(free + n, each) for n, each in enumerate(parents)]
+                if parents:
+                    free = 1 + max(item.number for item in items)
+                    if not fresh:
+                        free = first_free(self._manager, overlay, items)
+                    items[:0] = [Recorded(free + n, each) for n, each in enumerate(parents)]
         else:
             items = list(job.items)
         closed = {root: _closed(root, items) for root in job.sources}
@@ -220,11 +232,12 @@ class Settling:
                 if item.change.root == root and item.state is State.PENDING and not waits(item)
             ]
             is_own = source == _uppers(overlay)[root] and not job.past_pending
-            if not fresh and not is_own:
-                chosen, others = still_own(chosen, source, root)
-                done.update((item.number, item) for item in others)
             if not chosen:
                 continue
+            if not fresh and not is_own:
+                # If none is left, folders may still be open that were closed.
+                chosen, others = still_own(chosen, source, root)
+                done.update((item.number, item) for item in others)
             applier = Applier(root, versions, job.run_id, self._step, resumed=not fresh)
             try:
                 closed = (job.closed or {}).get(root, {})
@@ -304,9 +317,11 @@ class Settling:
                 # First without what was applied: it would hide what comes to be there later.
                 pending.prune(overlay.upper(name), root, whole=True)
                 here = [item for item in done if item.change.root == root]
-                merge(overlay.upper(name), layer, root, _folders(here), self._step)
+                keep = keeper(self._manager, project, root, layer)
+                merge(overlay.upper(name), layer, root, _folders(here), keep, self._step)
             elif job.sources[root] != overlay.upper(name):
-                still = self._prune(layer, root, project)
+                own = {item.change.path for item in done if item.change.root == root}
+                still = self._prune(layer, root, project, own)
                 # As it is on disk already: only an earlier change was taken back.
                 settled |= {
                     (root, item.change.path)
@@ -330,9 +345,16 @@ class Settling:
             here = [i for i in done if i.change.root == root and i.state is State.APPLIED]
             records.renew_waiting(self._manager, project, here, left)
 
-    def _prune(self, layer: str, root: str, project: Project) -> set[str]:
-        """Returns what is left."""
-        settle = partial(records.settle_idle, self._manager, project, root)
+    def _prune(
+        self, layer: str, root: str, project: Project, own: Collection[str] = ()
+    ) -> set[str]:
+        """Returns what is left. Where the run has put something of its `own`, that is not what
+        waited there."""
+
+        def settle(idle: Sequence[str]) -> None:
+            theirs = [path for path in idle if path not in own]
+            records.settle_idle(self._manager, project, root, theirs)
+
         return {change.path for change in pending.prune(layer, root, settle=settle).changes}
 
 

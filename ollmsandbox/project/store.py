@@ -65,6 +65,7 @@ class Store:
         self.notices: list[str] = []
         self.file = paths.database
         self._unclaimed = paths.unclaimed
+        self._cache = paths.cache
         self._patience = patience
         make_folder(paths.data)
         self.database = SqliteDatabase(
@@ -217,6 +218,9 @@ class Store:
                     self._skip_used_ids()
                 if any(self.file.parent.glob("pending/*/map.json")):
                     self._unclaimed.touch()
+                # What an earlier one said of linked folders is no longer agreed to.
+                for file in self._cache.glob("roots-*.json"):
+                    file.unlink(missing_ok=True)
             return
         for number, migration in enumerate(MIGRATIONS[version:], version + 1):
             self._migrate(migration, number)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -24,11 +25,16 @@ class Tree:
     """Folders are opened one name after the other, and the last way is remembered: changes come
     sorted, so the next one is mostly near."""
 
-    def __init__(self, root: str, note: Path | None = None, *, top: int = -1) -> None:
+    def __init__(
+        self, root: str, note: Path | None = None, *, top: int = -1, missing_ok: bool = False
+    ) -> None:
         """The note is where modes are kept that have to come back, also after a kill. `top` is the
-        root if that is open already; it becomes the tree's."""
+        root if that is open already; it becomes the tree's. If `missing_ok`, one that is gone is as
+        one with nothing in it."""
         self.root = root
-        self._top = top if top >= 0 else os.open(root, FOLDER)
+        with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
+            top = top if top >= 0 else os.open(root, FOLDER)
+        self._top = top
         self._way: list[tuple[str, int]] = []
         self._note = note
         self._noted = read_modes(note) if note else {}
@@ -36,6 +42,8 @@ class Tree:
 
     def folder(self, path: str) -> int:
         """The descriptor of a folder; it stays the tree's. "" is the root."""
+        if self._top < 0:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.root)
         parts = path.split("/") if path else []
         common = 0
         for (name, _), part in zip(self._way, parts, strict=False):

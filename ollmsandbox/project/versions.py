@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import records
-from .change import Change, Kind, Recorded, State, Type
+from .change import LOST, Change, Kind, Recorded, State, Type
 from .exchange import signature
 from .kept import layer_in
 from .manager import ProjectManager
 from .models import Run
-from .present import Seen, find_in_layers, layers_of, read_seen
+from .present import Seen, find_in_layers, layers_of, read_link, read_seen
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Version:
         return self.seen.found.st_size if self.seen and self.seen.is_file else 0
 
     @property
+    def target(self) -> str:
+        """Of a link, what it leads to; else, or if it cannot be told any more, ""."""
+        return read_link(self.seen) if self.seen and self.seen.is_link else ""
+
+    @property
     def mode(self) -> int | None:
         return stat.S_IMODE(self.seen.found.st_mode) if self.seen else None
 
@@ -57,7 +62,7 @@ class Version:
 
 _NOTHING = Version()
 _CHANGED_SINCE = Version(note="It was changed again since, and this version is not kept.")
-_GONE = Version(note="This version is no longer kept.")
+_GONE = Version(note=LOST)
 
 
 class Versions:
@@ -68,7 +73,11 @@ class Versions:
 
     def before(self, run: Run, item: Recorded) -> Version:
         """What the run found."""
-        if item.change.kind is Kind.ADDED:
+        change = item.change
+        if change.kind is Kind.ADDED:
+            return _NOTHING
+        if change.kind is Kind.REPLACED and change.old_type is Type.FOLDER:
+            # What was in it has changes of its own.
             return _NOTHING
         if item.state is State.APPLIED:
             return self._kept_before(run.id, item.number, item.change)
@@ -78,7 +87,10 @@ class Versions:
 
     def after(self, run: Run, item: Recorded) -> Version:
         """What the run left, or would leave."""
-        if item.change.kind is Kind.DELETED:
+        change = item.change
+        if change.kind is Kind.DELETED:
+            return _NOTHING
+        if change.kind is Kind.REPLACED and change.type is Type.FOLDER:
             return _NOTHING
         if item.state is State.APPLIED:
             return self._left_there(item)
@@ -86,10 +98,11 @@ class Versions:
             return self._kept(run.id, f"new-{item.number}")
         if item.is_aside:
             return self._kept(run.id, f"new-{item.number}")
-        waiting = records.waiting(self._manager, run.project, item.change.root)
-        owner = waiting.get(item.change.path)
+        # Of this path alone: there may be as many as are asked for, one after the other.
+        waiting = records.waiting(self._manager, run.project, change.root, change.path)
+        owner = waiting.get(change.path)
         if owner is not None and owner.run_id != run.id:
-            return Version(note=f"A later run changed it, too: {owner.run_id}.")
+            return Version(note=records.LATER.format(run=owner.run_id))
         layer, *_ = layers_of(self._manager.paths, run.project.path, item.change.root)
         return self._find([layer], item.change.path)
 

@@ -46,6 +46,13 @@ _CHANGING = (
 def killed_after(number: int, act: Callable[[Step], object]) -> bool:
     """Whether a process that does it was killed, right after its so manieth step on disk. False:
     it was done before."""
+    # Two threads may be at it, and count alike.
+    steps = itertools.count(1)
+    return killed_when(lambda: next(steps) == number, act)
+
+
+def killed_when(is_time: Callable[[], bool], act: Callable[[Step], object]) -> bool:
+    """The same, after the first step after which it is time."""
     with warnings.catch_warnings():
         # The child uses none of what our other threads might hold.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -53,7 +60,7 @@ def killed_after(number: int, act: Callable[[Step], object]) -> bool:
     if child == 0:
         code = 1
         try:
-            _be_killed(number, act)
+            _be_killed(is_time, act)
             code = 0
         except BaseException:  # noqa: BLE001 - the parent hears of it by the exit code
             traceback.print_exc()
@@ -67,12 +74,9 @@ def killed_after(number: int, act: Callable[[Step], object]) -> bool:
     return False
 
 
-def _be_killed(number: int, act: Callable[[Step], object]) -> None:
-    # Two threads may be at it, and count alike.
-    steps = itertools.count(1)
-
+def _be_killed(is_time: Callable[[], bool], act: Callable[[Step], object]) -> None:
     def step() -> None:
-        if next(steps) == number:
+        if is_time():
             os.kill(os.getpid(), signal.SIGKILL)
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,10 +259,20 @@ def check_kill(
     check_finished(bench.person)
     found = bench.look()
     if is_begun:
-        assert found == wanted, told
+        assert found == wanted, f"{told}: {_differences(found, wanted)}"
     else:
         # What a command wrote waits; what a person asked for has not begun, or is done.
         assert found.project in (old, wanted.project), told
+
+
+def _differences(found: Outcome, wanted: Outcome) -> list[object]:
+    """What there is of the one and not of the other."""
+    told: list[object] = [found.command, found.state]
+    for here, there in ((found.project, wanted.project), (found.waiting, wanted.waiting)):
+        told += [(name, here[name]) for name in here if there.get(name) != here[name]]
+        told += [("missing", name) for name in there if name not in here]
+    told += [row for row in found.rows if row not in wanted.rows]
+    return told + [("missing", row) for row in wanted.rows if row not in found.rows]
 
 
 def finish(bench: Bench, *kills: int) -> None:
@@ -272,6 +286,7 @@ def check_finished(person: Person) -> None:
     """Nothing is left that does not belong there."""
     cache, pending = person.paths.cache, person.paths.data / "pending"
     left = [*cache.glob("overlay-*"), *cache.glob("journal-*"), *cache.glob("temp-files/*/*.half")]
+    left += [*cache.glob(".*"), *pending.glob("*/.*"), *cache.glob("temp-files/*/modes-*")]
     left += [*pending.glob("*/*.modes*"), *pending.glob("**/.ollmsandbox-*")]
     left += [*person.project.glob("**/.ollmsandbox-*"), *person.project.glob("**/*.half")]
     assert not left

@@ -6,10 +6,12 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,11 +74,17 @@ def check_that_all_is_recorded(person: Person) -> None:
 
 
 def test_what_it_stumbles_over_is_told_and_done_later(person: Person) -> None:
-    person.paths.backups.parent.mkdir(parents=True, exist_ok=True)
-    person.paths.backups.write_text("not a folder")
-    with pytest.raises(OllmSandboxError, match=f"{person.paths.backups} cannot be made"):
-        change(person)
-    person.paths.backups.unlink()
+    with closing(ProjectManager(person.paths)) as manager:
+        manager.project_for(person.project)
+    with closing(sqlite3.connect(person.paths.database)) as database:
+        database.execute(
+            "CREATE TRIGGER stop BEFORE INSERT ON change BEGIN SELECT RAISE(ABORT, 'stop'); END"
+        )
+        database.commit()
+        with pytest.raises(OllmSandboxError, match="stop"):
+            change(person)
+        database.execute("DROP TRIGGER stop")
+        database.commit()
     check_that_all_is_recorded(person)
 
 

@@ -17,8 +17,8 @@ from copy_back import during, review, settle, states
 from killing import Bench, has_journal, killed_after
 
 from ollmsandbox.project import handmade
+from ollmsandbox.project.arriving import came_since
 from ollmsandbox.project.change import State
-from ollmsandbox.project.crossing import came_since
 from ollmsandbox.project.journal import Job, Task
 from ollmsandbox.project.pending import newest_in
 from ollmsandbox.project.recorder import Mode

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from conftest import Person
-from copy_back import review, settle
-from killing import Bench, killed_after
+from copy_back import FIRST_STEP, review, settle
+from killing import EVERY, Bench, check_finished, has_journal, killed_after
 
+from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.care import take_care
+from ollmsandbox.project.change import Recorded
+from ollmsandbox.project.journal import Job, Journal, Task, project_lock
 from ollmsandbox.project.recorder import Mode, needs_care
+from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.recovering import recover
 from ollmsandbox.project.review import Review
 
 
@@ -46,21 +52,29 @@ def linked(bench: Bench) -> Path:
     person = bench.person
     folder = person.home / "linked"
     folder.mkdir()
-    (folder / "other").write_text("old\n")
+    for name in ("old", "other"):
+        (folder / name).write_text("old\n")
     agreed = person.paths.linked_roots(str(person.project))
     agreed.parent.mkdir(parents=True, exist_ok=True)
     agreed.write_text(json.dumps([str(folder)]))
     return folder
 
 
-def cut_off_at(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> Path:
-    """The run's folder. It was killed soon after that was so."""
+def killed_when(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> int:
+    """A run was killed soon after that was so. After which step."""
     bench.save()
-    for number in range(1, 200, 3):
+    number = 1
+    while True:
         bench.restore()
         assert killed_after(number, lambda step: bench.settle(mode, step))
         if is_there():
-            break
+            return number
+        number += 3
+
+
+def cut_off_at(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> Path:
+    """The run's folder."""
+    killed_when(bench, mode, is_there)
     [folder] = bench.person.paths.cache.glob("overlay-*")
     return folder
 
@@ -193,24 +207,171 @@ def test_a_project_that_was_only_moved_keeps_its_old_files(bench: Bench) -> None
 
 def test_what_is_half_merged_is_not_taken_for_a_run_of_its_own(bench: Bench) -> None:
     person = bench.person
+    take_care(person.paths)
     other = linked(bench)
     bench.leave(f"echo new >f; echo new >{other}/other")
     layers = person.paths.pending(str(person.project))
     cut_off_at(bench, Mode.REVIEW, lambda: (layers / "overlay1" / "f").exists())
     away = person.home / "away"
     other.rename(away)
-    for _ in range(3):
-        care = take_care(person.paths)
-        # Somebody works in the project, and has to know each time.
-        assert [str(other) in error for error in care.errors] == [True]
-        assert not care.notices
+    care = take_care(person.paths)
+    assert [str(other) in error for error in care.errors] == [True]
+    assert not care.notices
+    # The rest is finished.
+    [report] = care.finished
+    assert [item.change.path for item in report.changes] == ["f"]
+    assert not needs_care(person.paths)
+    care = take_care(person.paths)
+    assert not (*care.errors, *care.notices, *care.finished)
     away.rename(other)
     [report] = take_care(person.paths).finished
-    assert sorted(item.change.path for item in report.changes) == ["f", "other"]
+    assert [item.change.path for item in report.changes] == ["other"]
+    check_finished(person)
     with closing(Review(person.paths)) as work:
         project = work.manager.find_project(person.project)
         assert project
-        assert len(work.manager.runs(project, limit=-1)) == 1
+        [run] = work.manager.runs(project, limit=-1)
+        assert states(read_changes(work.manager, run)) == {"f": "pending", "other": "pending"}
+
+
+def states(items: Iterable[Recorded]) -> dict[str, str]:
+    return {item.change.path: item.state.value for item in items}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_is_for_other_folders_is_finished_meanwhile(bench: Bench, begun: bool) -> None:
+    """Also if who does that is killed, at whatever step."""
+    person = bench.person
+    other = linked(bench)
+    bench.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
+    begin = 0
+    if begun:
+        begin = killed_when(bench, Mode.AUTO, lambda: has_journal(person))
+    else:
+        bench.save()
+    away = person.home / "away"
+    number = 1 + FIRST_STEP
+    while True:
+        bench.restore()
+        if begun:
+            assert killed_after(begin, lambda step: bench.settle(Mode.AUTO, step))
+        other.rename(away)
+        is_killed = killed_after(number, lambda step: recover(person.paths, step))
+        said = take_care(person.paths)
+        assert is_killed or not said.errors
+        assert len(said.errors) < 2
+        with closing(Review(person.paths)) as work:
+            project = work.manager.find_project(person.project)
+            assert project
+            rows = [read_changes(work.manager, run) for run in work.manager.runs(project)]
+        state = "applied" if begun else "pending"
+        assert [states(row) for row in rows] == [{"f": state, ".": state}], number
+        away.rename(other)
+        [report] = take_care(person.paths).finished
+        assert states(report.changes) == {"old": state, "other": state}, number
+        assert (other / "other").read_text() == ("new\n" if begun else "old\n")
+        check_finished(person)
+        if not is_killed:
+            return
+        number += EVERY or 7
+
+
+def test_the_rest_of_a_run_can_be_discarded(bench: Bench) -> None:
+    person = bench.person
+    other = linked(bench)
+    bench.leave(f"echo new >f; echo new >{other}/other")
+    shutil.rmtree(other)
+    said = person.cli("run", "-c", "true").stderr
+    run_id = said.rpartition("ollmsandbox discard ")[2].partition("`")[0]
+    assert person.cli("discard", run_id).returncode == 0
+    check_finished(person)
+    found = json.loads(person.cli("changes", "--all", "--json").stdout)
+    assert [change["path"] for run in found for change in run["changes"]] == ["f"]
+
+
+def test_what_a_person_asked_for_is_done_where_it_can_be(bench: Bench) -> None:
+    person = bench.person
+    take_care(person.paths)
+    other = linked(bench)
+    run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
+    bench.save()
+    for number in range(1, 40):
+        bench.restore()
+        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
+        if any(person.paths.cache.glob("journal-*.json")):
+            break
+    away = person.home / "away"
+    other.rename(away)
+    [said] = take_care(person.paths).errors
+    assert str(other) in said
+    assert (person.project / "f").read_text() == "new\n"
+    assert not needs_care(person.paths)
+    assert not take_care(person.paths).errors
+    away.rename(other)
+    assert not take_care(person.paths).errors
+    assert (other / "other").read_text() == "new\n"
+    check_finished(person)
+
+
+def test_what_waits_for_other_folders_can_be_applied_and_undone(bench: Bench) -> None:
+    person = bench.person
+    other = linked(bench)
+    run = settle(
+        person, f"echo new >f; echo new >{other}/other; rm {other}/old", Mode.REVIEW
+    ).run_id
+    away = person.home / "away"
+    other.rename(away)
+    done = person.cli("apply", "--all", "--json")
+    assert done.returncode == 1
+    found = {change["path"]: change["state"] for change in json.loads(done.stdout)["changes"]}
+    assert found == {"f": "applied", f"{other}/other": "pending", f"{other}/old": "pending"}
+    assert (person.project / "f").read_text() == "new\n"
+    away.rename(other)
+    assert person.cli("apply", "--all").returncode == 0
+    assert (other / "other").read_text() == "new\n"
+    other.rename(away)
+    assert person.cli("undo", run).returncode == 1
+    assert (person.project / "f").read_text() == "old\n"
+    away.rename(other)
+    assert person.cli("undo", run).returncode == 0
+    assert (other / "other").read_text() == (other / "old").read_text() == "old\n"
+
+
+def test_what_waits_for_a_folder_that_is_gone_can_be_discarded(bench: Bench) -> None:
+    person = bench.person
+    other = linked(bench)
+    settle(person, f"chmod 700 {other}; echo new >{other}/other; rm {other}/old", Mode.REVIEW)
+    away = person.home / "away"
+    other.rename(away)
+    assert person.cli("discard", "--all").returncode == 0
+    assert person.cli("changes", "--all").stdout == "Nothing waits for you.\n"
+    away.rename(other)
+    assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"
+
+
+def test_what_somebody_is_about_to_end_is_not_told(person: Person) -> None:
+    """Whoever holds the lock is still at it."""
+    gone = str(person.home / "gone")
+    journal = Journal.of_person(person.paths, "1")
+    job = Job(Task.DISCARD, "1", gone, "review", "", 0.0, (), {gone: f"{gone}/layer"})
+    found: list[object] = []
+
+    def finish() -> None:
+        with closing(Review(person.paths)) as work:
+            try:
+                found.append(work.finish(journal))
+            except OllmSandboxError as error:
+                found.append(error)
+
+    with project_lock(person.paths, gone):
+        journal.write(job)
+        thread = threading.Thread(target=finish)
+        thread.start()
+        # As long as who does not wait would take.
+        thread.join(0.5)
+        journal.end()
+    thread.join(60)
+    assert found == [[]]
 
 
 def test_it_is_told_where_nothing_can_be_noted(bench: Bench) -> None:

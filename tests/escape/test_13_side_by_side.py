@@ -123,6 +123,8 @@ def test_of_two_that_change_a_file_the_first_can_be_chosen(
     assert text(person, "file") == "first\n"
     assert cli_here(person, "changes", "--all").stdout == "Nothing waits for you.\n"
     # Even now.
+    told = cli_here(person, "apply", second, "file")
+    assert (told.returncode, f"ollmsandbox apply {second} PATH" in told.stdout) == (1, True)
     assert cli_here(person, "apply", second, "file").returncode == 0
     assert text(person, "file") == "second\n"
     assert cli_here(person, "undo", second, "file").returncode == 0
@@ -140,6 +142,8 @@ def test_of_two_that_change_a_file_the_second_can_be_chosen(
     assert cli_here(person, "apply", "--all").returncode == 0
     assert text(person, "file") == "second\n"
     # The first is kept all the same.
+    told = cli_here(person, "apply", first, "file")
+    assert (told.returncode, f"ollmsandbox apply {first} PATH" in told.stdout) == (1, True)
     assert cli_here(person, "apply", first, "file").returncode == 0
     assert text(person, "file") == "first\n"
 

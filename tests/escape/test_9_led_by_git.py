@@ -13,6 +13,7 @@ import pytest
 from conftest import Person
 from copy_back import review, settle
 
+from ollmsandbox.project import nested
 from ollmsandbox.project.change import Flag, State, Type
 from ollmsandbox.project.led import Led
 
@@ -220,6 +221,42 @@ def test_a_repository_in_the_project(person: Person, checkout: Path) -> None:
     write(checkout / "my" / "hooks" / "pre-commit")
     attack = "for f in inner/my/hooks/pre-commit my/hooks/pre-commit; do echo x >>$f; done"
     assert held(person, attack) == {"inner/my/hooks/pre-commit"}
+
+
+@pytest.fixture
+def deep(person: Person) -> Path:
+    """The project is no repository, but far inside of it is one that has its hooks elsewhere."""
+    inner = person.project / "libs/c/one"
+    inner.mkdir(parents=True)
+    git(person, "init", "-q", folder=inner)
+    git(person, "config", "core.hooksPath", "../../../tools/hooks", folder=inner)
+    write(person.project / HOOK)
+    write(person.project / "tools/update")
+    return person.project
+
+
+def test_a_repository_deep_in_the_project_is_led_elsewhere(person: Person, deep: Path) -> None:
+    others = "echo x >>tools/update; echo x >new; ln -s new link; mkdir src; echo x >src/update"
+    assert held(person, f"echo x >>{HOOK}; {others}; chmod 755 src/update") == {HOOK}
+    assert held(person, "ln -s ../../new tools/hooks/post-merge") == {"tools/hooks/post-merge"}
+    assert held(person, "printf x >tools/hooks/update; chmod 755 tools/hooks/update") == {
+        "tools/hooks/update"
+    }
+
+
+def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
+    person: Person, deep: Path
+) -> None:
+    assert held(person, "mv tools moved; ln -s moved tools") >= {"tools", HOOK}
+
+
+@pytest.mark.parametrize("limit", ["_MOST_FOLDERS", "_MOST_NAMES", "_MOST_FOUND"])
+def test_in_more_folders_than_are_looked_at_what_is_named_as_a_hook_waits(
+    person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nested, limit, 0)
+    command = "echo x >>tools/update; echo x >new; ln -s new link; echo x >run; chmod 755 run"
+    assert held(person, command) == {"tools/update"}
 
 
 def test_a_worktree_of_a_repository_elsewhere(person: Person) -> None:
