@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..errors import OllmSandboxError
+from ..errors import OllmSandboxError, in_words
 from .given import count, seconds
-from .standard import complain, give_up, open_streams, sentence
+from .standard import complain, give_up, open_streams
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         if lost := give_up():
             complain(f"The output cannot be written: {lost.strerror}.")
         else:
-            complain(sentence(error))
+            complain(in_words(error))
         give_up()
         return FAILED
 
@@ -88,6 +88,9 @@ def _main(arguments: Sequence[str]) -> int:
     if _spoken_to(parser, arguments[:1]) is parser and os.path.isdir(arguments[0]):
         parser.error(f"no command. To open the folder in the window: ollmsandbox ./{arguments[0]}")
     given, left = parser.parse_known_args(arguments)
+    if left and hasattr(given, "path") and not any(word.startswith("-") for word in left):
+        # Words after an option, where argparse takes the paths for ended.
+        given.path, left = [*given.path, *left], []
     if left:
         _spoken_to(parser, arguments).error(f"unrecognized arguments: {' '.join(left)}")
     if "handler" not in given:

@@ -9,20 +9,31 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.abandoned import discard
-from ..project.apply import Recorded, State
+from ..project.apply import State
+from ..project.journal import Journal
 from ..project.models import Run
 from ..project.recorder import Report
 from ..project.records import read_changes
 from ..project.review import Review
 from ..sandbox.places import find_project
 from .here import default_project
-from .standard import wants_colour
-from .words import advice, document, full_paths, in_order, listing, plain, report_document
+from .standard import complain, wants_colour
+from .words import (
+    advice,
+    document,
+    full_paths,
+    in_order,
+    listing,
+    plain,
+    report_document,
+    summary,
+    tell,
+)
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
 _DONE = {
@@ -42,18 +53,18 @@ def changes(given: argparse.Namespace) -> int:
             print(json.dumps([]) if given.json else "Nothing waits for you.")
             return 0
         if not runs:
-            return _no_run(as_json=given.json)
+            return _no_run(review, given)
         documents = []
         for run in runs:
             items = read_changes(review.manager, run)
             project = run.project.path
             if given.json:
-                documents.append({**_about(run), "changes": _documents(items, project)})
+                documents.append(_document([Report(run.id, tuple(items))], run, project))
             elif given.diff:
                 for line in diff.lines(items, review, run, colour=wants_colour(sys.stdout)):
                     sys.stdout.write(line)
             else:
-                print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)})")
+                print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)}{_where(run)})")
                 for line in listing(in_order(items), project, whole=True):
                     print(line)
                 for line in advice(Report(run.id, tuple(items))):
@@ -67,33 +78,65 @@ def act(given: argparse.Namespace) -> int:
     """`apply`, `discard` or `undo`: of a run, or of everything that waits."""
     _check(given)
     if given.action == "discard" and given.run and (project := _discard_gone(given)):
-        told = report_document(Report(given.run), project)
+        told = {**_document([], None, project), "run_id": given.run}
         print(json.dumps(told) if given.json else "What the run wrote is discarded.")
         return 0
     with _open() as review:
         runs = _runs(review, given)
         if not runs and not given.all:
-            return _no_run(as_json=given.json)
+            return _no_run(review, given)
         project = runs[0].project.path if runs else _project(given)
         chosen = full_paths(given.path, project)
-        done = [item for report in _reports(review, given, runs, chosen) for item in report.changes]
+        try:
+            reports = _reports(review, given, runs, chosen)
+        except KeyboardInterrupt:
+            _tell_left(runs)
+            raise
+        done = [item for report in reports for item in report.changes]
         word, wanted = _DONE[given.action]
         # A deletion that no longer waits, since what is in there was kept, is not missed.
         missed = [item for item in done if item.state not in (wanted, State.DISCARDED)]
-        # Without being named, what is in conflict was not even tried.
-        conflicts = given.action == "apply" and not chosen and _conflicts(review, runs)
+        left: list[Report] = []
+        if given.action == "apply":
+            # Without being named, what is in conflict was not even tried.
+            left = _left(review, runs, () if chosen else (State.CONFLICT,))
         if given.json:
-            about = {} if given.all else _about(runs[0])
-            print(json.dumps({**about, **report_document(Report("", tuple(done)), project)}))
+            print(json.dumps(_document(reports, None if given.all else runs[0], project)))
         else:
             count = sum(item.state is wanted for item in done)
             print(f"{count:,} {'change' if count == 1 else 'changes'} {word}.")
-            for line in listing(in_order(missed), project, whole=True):
+            # Of what waited below, somebody has to know that it waits again.
+            again = [] if given.all else [i for i in done if i.state is wanted and i.note]
+            for line in listing(in_order([*missed, *again]), project, whole=True):
                 print(line)
-            for report in conflicts or ():
+            if not left and any(item.state is State.CONFLICT for item in missed):
+                print(
+                    "Somebody changed it since, and that is untouched. To go on all the same, say"
+                )
+                print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
+            if not done and not given.all:
+                _tell_why(review, given, runs[0])
+            for report in left:
                 for line in advice(report):
                     print(line)
-        return 1 if missed or conflicts else 0
+        return 1 if missed or left else 0
+
+
+def _tell_left(runs: list[Run]) -> None:
+    paths = Paths.from_environ(os.environ)
+    if any(Journal.of_person(paths, run.id).exists() for run in runs):
+        complain("It was interrupted. The next ollmsandbox command finishes it.")
+
+
+def _tell_why(review: Review, given: argparse.Namespace, run: Run) -> None:
+    """There was nothing to do, and somebody thought that there was."""
+    counts = dict(_counts_of(review, run))
+    if given.action == "undo" and counts.keys() == {State.UNDONE.value}:
+        print(f"Run {run.id} is undone already. `ollmsandbox history` shows those before it.")
+    others = [other for other in review.waiting(run.project) if other.id != run.id]
+    if given.action != "undo" and given.run is None and others:
+        count = f"{len(others):,} earlier {'run waits' if len(others) == 1 else 'runs wait'}"
+        print(f"{count}: see `ollmsandbox changes --all`; then `{given.action} --all`.")
 
 
 def _discard_gone(given: argparse.Namespace) -> str:
@@ -111,10 +154,12 @@ def _reports(
     return [does(run, chosen) for run in runs]
 
 
-def _conflicts(review: Review, runs: list[Run]) -> list[Report]:
+def _left(review: Review, runs: list[Run], states: Collection[State]) -> list[Report]:
+    """What failed, and what else is in one of the states."""
     found = []
     for run in runs:
-        items = [i for i in read_changes(review.manager, run) if i.state is State.CONFLICT]
+        wanted = (State.FAILED, *states)
+        items = [item for item in read_changes(review.manager, run) if item.state in wanted]
         if items:
             found.append(Report(run.id, tuple(items)))
     return found
@@ -134,10 +179,13 @@ def history(given: argparse.Namespace) -> int:
         for run in runs:
             counts = ", ".join(f"{count:,} {state}" for state, count in _counts_of(review, run))
             command = plain(run.command)
-            print(f"{run.id}  {_when(run.started_at)}  {counts}")
+            where = f"  {plain(run.project.path)}" if given.all else ""
+            print(f"{run.id}  {_when(run.started_at)}  {counts}{where}")
             print(f"    {command if len(command) <= 100 else command[:99] + '…'}")
         if not runs:
             print("No command has changed anything yet.")
+            for line in _gone(review):
+                print(line)
     return 0
 
 
@@ -149,11 +197,16 @@ class _open:
 
         paths = Paths.from_environ(os.environ)
         care = take_care(paths)
+        self._review = Review(paths)
+        for report in care.finished:
+            tell(["What was cut off before has been finished:", *self._summary(report)])
         for notice in care.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         self._errors = care.errors
-        self._review = Review(paths)
         return self._review
+
+    def _summary(self, report: Report) -> Iterator[str]:
+        return summary(report, self._review.manager.run(report.run_id).project.path)
 
     def __exit__(self, _kind: object, raised: BaseException | None, _where: object) -> None:
         # What ended all is told by who catches it; once is enough.
@@ -197,29 +250,55 @@ def _runs(review: Review, given: argparse.Namespace) -> list[Run]:
     return [run] if run else []
 
 
-def _no_run(*, as_json: bool) -> int:
-    if as_json:
-        print(json.dumps({"run_id": None, "changes": []}))
+def _no_run(review: Review, given: argparse.Namespace) -> int:
+    if given.json:
+        print(json.dumps(_document([], None, _project(given))))
         return 0
+    remedy = "Go to the project, or see `ollmsandbox history --all`."
     raise OllmSandboxError(
         "No command has changed anything in this project yet.",
-        "Go to the project, or see `ollmsandbox history --all`.",
+        "\n".join([remedy, *_gone(review)]),
     )
 
 
-def _about(run: Run) -> dict[str, object]:
+def _gone(review: Review) -> Iterator[str]:
+    """Projects whose folder was moved: where somebody looks for their runs, there are none."""
+    manager = review.manager
+    projects = [one for one in manager.projects() if manager.missing(one) and manager.last_run(one)]
+    if projects:
+        yield "These projects are not where they were. If this folder is one of them, open the"
+        yield "window (`ollmsandbox`), and in the menu of the project say where it is now:"
+    for project in projects:
+        yield f"  {plain(project.path)}"
+
+
+def _where(run: Run) -> str:
+    """If it is not here, where its paths are."""
+    here = os.path.realpath(default_project(os.environ))
+    return "" if run.project.path == here else f", in {plain(run.project.path)}"
+
+
+def _document(reports: list[Report], run: Run | None, project: str) -> dict[str, object]:
+    """The same keys whatever happened. Of several runs, each change says which one it is of."""
+    items = [(item, report.run_id) for report in reports for item in report.changes]
+    told = report_document(Report("", tuple(item for item, _ in items)), project)
+    runs = {id(item): run_id for item, run_id in items}
+    changes = [
+        {"run_id": runs[id(item)], **document(item, project)}
+        for item in in_order(item for item, _ in items)
+    ]
+    return {**_about(run, project), **told, "changes": changes}
+
+
+def _about(run: Run | None, project: str = "") -> dict[str, object]:
     return {
-        "run_id": run.id,
-        "project": run.project.path,
-        "command": run.command,
-        "apply": run.mode,
-        "started": run.started_at,
-        "exit_code": run.exit_code,
+        "run_id": run.id if run else None,
+        "project": run.project.path if run else project,
+        "command": run.command if run else None,
+        "apply": run.mode if run else None,
+        "started": run.started_at if run else None,
+        "exit_code": run.exit_code if run else None,
     }
-
-
-def _documents(items: list[Recorded], project: str) -> list[dict[str, object]]:
-    return [document(item, project) for item in in_order(items)]
 
 
 def _counts_of(review: Review, run: Run) -> Iterator[tuple[str, int]]:

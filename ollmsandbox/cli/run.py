@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -15,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import OllmSandboxError, SandboxError
+from ..errors import OllmSandboxError, SandboxError, in_words
 from ..paths import Paths
 from ..sandbox.host import below
 from ..sandbox.starter_client import shared_starter
 from . import FAILED
 from .here import default_project
-from .standard import give_up, sentence
+from .standard import give_up
 
 if TYPE_CHECKING:
     from ..project.recorder import Report
@@ -46,6 +47,9 @@ _LEFT = {
 }
 
 
+_MAKE_ROOM = "There is no room left on the disk. Make some."
+
+
 def run(given: argparse.Namespace) -> int:
     # Nothing of what is loaded now is garbage; looking for it takes a while.
     gc.disable()
@@ -58,10 +62,13 @@ def run(given: argparse.Namespace) -> int:
         result: Result | None = run_bare(job.exec(_command(given)))
         error = ""
     except (OllmSandboxError, OSError) as caught:
+        told = job.explained(caught)
+        # What ended all is told by who catches it; once is enough.
+        job.errors = [one for one in job.errors if one != str(caught)]
         if not given.json:
             job.tell_changes()
-            raise
-        result, error = None, sentence(caught) if isinstance(caught, OSError) else str(caught)
+            raise told from caught
+        result, error = None, in_words(told)
     if given.json:
         print(json.dumps(_document(result, job, error)))
     else:
@@ -113,6 +120,8 @@ class _Run:
         self.notices: list[str] = []
         # Of what was left by earlier runs.
         self.errors: list[str] = []
+        # The command has ended, and what it changed could not be recorded.
+        self._is_left = False
 
     async def exec(self, command: str | Sequence[str]) -> Result:
         import asyncio
@@ -192,6 +201,10 @@ class _Run:
             except BrokenPipeError:
                 # Who read the output has gone; as a program does that SIGPIPE ends.
                 raise SystemExit(128 + signal.SIGPIPE) from None
+            except (OllmSandboxError, OSError):
+                with contextlib.suppress(FileNotFoundError):  # it was removed, as nobody needs it
+                    self._is_left = not bubble.overlay.is_untouched()
+                raise
             finally:
                 self.report = recorder.report
         if self._signal:
@@ -200,6 +213,17 @@ class _Run:
         if result.hint:
             self.notices.append(result.hint)
         return result
+
+    def explained(self, error: OllmSandboxError | OSError) -> OllmSandboxError | OSError:
+        """If the command has ended by then, what becomes of its work."""
+        if not self._is_left or self._given.apply == "never":
+            return error
+        return OllmSandboxError(
+            "The command has ended, but what it changed could not be recorded. It is kept.",
+            "{why}\nAs soon as that is mended, the next ollmsandbox command goes on with it: see "
+            "`ollmsandbox history`.",
+            why=_MAKE_ROOM if _is_full(error) else in_words(error),
+        )
 
     def tell_changes(self) -> None:
         """To the person; what is printed by the command stays apart from it."""
@@ -226,6 +250,17 @@ class _Run:
             self.notices += summary(report, self.project)
         self.notices += care.notices
         self.errors += care.errors
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Also as the database says it."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if "disk is full" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[Renamed]]:

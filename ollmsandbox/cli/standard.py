@@ -42,15 +42,6 @@ def wants_colour(*streams: TextIO) -> bool:
     )
 
 
-def sentence(error: OSError) -> str:
-    """For one that nobody else has put into words."""
-    what = error.strerror or str(error)
-    # It may also be the number of a descriptor.
-    if isinstance(error.filename, str | bytes):
-        return f"{os.fsdecode(error.filename)}: {what}."
-    return f"{what}."
-
-
 def complain(text: str) -> None:
     with contextlib.suppress(OSError):  # there is nobody to tell it to
         print(f"ollmsandbox: {text}", file=sys.stderr)

@@ -80,7 +80,7 @@ def listing(items: Sequence[Recorded], project: str, *, whole: bool = False) -> 
         of_kind = [item for item in items if item.change.kind is kind]
         most = len(of_kind) if whole or kind in _IN_FULL else _MOST
         # What a person should look at twice is never among the rest.
-        listed = [i for n, i in enumerate(of_kind) if n < most or i.note or _marks(i)]
+        listed = [i for n, i in enumerate(of_kind) if n < most or i.note or marks(i)]
         for item in listed:
             yield _line(item, project)
         if len(of_kind) > len(listed):
@@ -98,7 +98,7 @@ def _line(item: Recorded, project: str) -> str:
         name += f" (mode {change.old_mode or 0:04o} to {change.mode or 0:04o})"
     if change.kind is Kind.REPLACED and change.old_type:
         name += f" (was a {change.old_type.value})"
-    remarks = [*_marks(item)]
+    remarks = [*marks(item)]
     if item.state not in (State.APPLIED, State.PENDING):
         remarks.insert(0, item.state.value)
     if item.note:
@@ -106,7 +106,8 @@ def _line(item: Recorded, project: str) -> str:
     return f"  {change.kind.value:9} {name}" + (f"  [{'; '.join(remarks)}]" if remarks else "")
 
 
-def _marks(item: Recorded) -> list[str]:
+def marks(item: Recorded) -> list[str]:
+    """What a person should look at twice, in words."""
     flags = [flag for flag in item.change.flags if flag is not Flag.HELD]
     words = [_FLAGS[flag] for flag in flags]
     if item.is_held and item.state is State.PENDING:
@@ -145,8 +146,12 @@ def advice(report: Report) -> Iterator[str]:
     elif State.PENDING in states:
         yield f"See them with `ollmsandbox changes {run} --diff`; then `apply {run}` or"
         yield f"`discard {run}`, also with single paths."
-    if State.FAILED in states:
+    failed = [item for item in report.changes if item.state is State.FAILED]
+    if any(not item.is_lost for item in failed):
         yield f"What failed is kept; try again with `ollmsandbox apply {run}`."
+    if any(item.is_lost for item in failed):
+        yield "What is no longer kept cannot be applied. Take it off the list with"
+        yield f"`ollmsandbox discard {run} PATH`."
 
 
 def tell(lines: Iterable[str]) -> None:
