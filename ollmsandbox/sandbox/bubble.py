@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, make_folder
 from . import profile_file
 from .host import Host
-from .launch import SHELL, Programs, check_words, make_order, open_descriptors, scope_for
+from .launch import SHELL, Programs, check_words, make_order, open_descriptors
 from .output import readable
 from .overlay import Keeper, Overlay, Root
 from .places import find_project
@@ -27,7 +26,9 @@ from .probe import Capabilities, probe
 from .process import Running, Sinks
 from .profile import Profile
 from .result import Result, Stop
+from .scope import Hold, scope_for
 from .starter_client import shared_starter
+from .status import Status
 from .watch import watch
 
 if TYPE_CHECKING:
@@ -94,13 +95,8 @@ class Bubble:
         self._is_spent = False
         self._bwrap_pid = 0
         self._bwrap = -1
-        self._begun = False
-        self._first = -1
-        self._has_own_pids = False
-        self._exit: int | None = None
-        self._error = ""
-        self._status = -1
-        self._said = b""
+        self._hold: Hold | None = None
+        self._status = Status()
 
     @staticmethod
     def can_wrap(environ: Mapping[str, str] | None = None) -> bool:
@@ -175,7 +171,7 @@ class Bubble:
             if self.monitor is not None:
                 self.monitor.stop()
             # However it ended: what was written until then is somebody's work.
-            if self._first >= 0:
+            if self._status.first >= 0:
                 # Somebody still lives who could write. The next start looks again.
                 self.overlay.release()
             elif not self._is_set_aside():
@@ -215,7 +211,7 @@ class Bubble:
 
     async def _exec(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
         async with contextlib.AsyncExitStack() as closing:
-            stdout, stderr, status = self._start(argv, stdin, closing)
+            stdout, stderr = self._start(argv, stdin, closing)
             running = Running(
                 stdout=stdout,
                 stderr=stderr,
@@ -226,7 +222,6 @@ class Bubble:
             )
             closing.push_async_callback(running.close)
             self._running = running
-            self._status = status
             self.overlay.note_process(self._bwrap_pid)
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
@@ -243,6 +238,9 @@ class Bubble:
                 late.cancel()
                 await self._all_gone()
                 self._running = None
+            await self._hear_witness()
+            if self._status.kills and self._status.exit != 0:
+                running.note(Stop.MEMORY)
             await running.drain()
         return self._result(running, told=sinks.stderr is not None)
 
@@ -274,10 +272,11 @@ class Bubble:
 
     def _start(
         self, argv: Sequence[str], stdin: int | None, closing: contextlib.AsyncExitStack
-    ) -> tuple[int, int, int]:
-        """Start bwrap; returns our ends of its output, errors and status."""
+    ) -> tuple[int, int]:
+        """Start bwrap; returns our ends of its output and errors."""
+        programs = self._programs()
         order, arguments = make_order(
-            self.plan, argv, self._programs(), self._paths.runtime, first_descriptor=3
+            self.plan, argv, programs, self._paths.runtime, first_descriptor=3
         )
         ours, theirs = [], []
         with contextlib.ExitStack() as handed_over:
@@ -294,82 +293,63 @@ class Bubble:
             handed_over.callback(os.close, options)
             handed_over.callback(os.close, filter_)
             given = [stdin, theirs[0], theirs[1], options, filter_, theirs[2]]
+            if programs.scope:
+                self._hold = Hold()
+                closing.callback(self._hold.release)
+                handed_over.callback(os.close, self._hold.theirs)
+                given.insert(-1, self._hold.theirs)
             started = shared_starter().start(order, given)
             closing.callback(os.close, started.pidfd)
             self._bwrap_pid, self._bwrap = started.pid, started.pidfd
-            self._has_own_pids = "pid" in order.namespaces
-            os.set_blocking(ours[2], False)
-        return ours[0], ours[1], ours[2]
+            self._status.listen(ours[2], has_own_pids="pid" in order.namespaces)
+        return ours[0], ours[1]
 
-    def _read_status(self) -> None:
-        """bwrap tells its first process's id, and at the end how the command ended. All of it fits
-        into the pipe, so it is read when it is needed."""
-        with contextlib.suppress(BlockingIOError):
-            self._said += os.read(self._status, 1 << 16)
-        *lines, self._said = self._said.split(b"\n")
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                self._note(json.loads(line))
-
-    def _note(self, status: dict[str, object]) -> None:
-        code, pid, error = (status.get(key) for key in ("exit-code", "child-pid", "error"))
-        if isinstance(error, str):
-            self._error = error
-        if isinstance(code, int):
-            self._exit = code
-        if isinstance(pid, int) and not self._begun:
-            self._begun = True
-            if not self._has_own_pids:
-                self._hold_first(pid, status.get("pid-namespace"))
-
-    def _hold_first(self, pid: int, namespace: object) -> None:
-        """Where bwrap is not the first process of a PID namespace, hold on to the one that is."""
-        with contextlib.suppress(OSError):
-            pidfd = os.pidfd_open(pid)
-            # The number may be another process's by now, if this one was quick.
-            if os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace:
-                self._first = pidfd
-            else:
-                os.close(pidfd)
+    async def _hear_witness(self) -> None:
+        """The kernel may have ended something for the memory limit; only its group knows."""
+        if self._hold is not None:
+            self._hold.release()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_BREATH):
+                    await self._status.read_all()
 
     def _kill(self) -> None:
-        self._read_status()
+        self._status.read()
         # The first process of a namespace takes all others with it.
-        for pidfd in (self._first, self._bwrap):
+        for pidfd in (self._status.first, self._bwrap):
             if pidfd >= 0:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
     async def _all_gone(self) -> None:
         """Where bwrap ends with the command, what that left running dies a moment later."""
-        self._read_status()
-        if self._first < 0:
+        self._status.read()
+        if self._status.first < 0:
             return
         self._kill()
         try:
             async with asyncio.timeout(_LAST_BREATH):
-                await readable(self._first)
+                await readable(self._status.first)
         except TimeoutError as error:
             raise SandboxError(
                 N_("A process of the command does not end: it waits for a disk or a device."),
                 N_("What it changed is looked at when the program is started next."),
             ) from error
-        os.close(self._first)
-        self._first = -1
+        os.close(self._status.first)
+        self._status.first = -1
 
     def _give_up(self) -> None:
-        self._read_status()
-        if not self._begun:
+        self._status.read()
+        if not self._status.begun:
             self._kill()
 
     def _result(self, running: Running, *, told: bool) -> Result:
-        result = running.result(125 if self._exit is None else self._exit)
-        if self._exit is None and result.stop is None:
+        result = running.result(125 if self._status.exit is None else self._status.exit)
+        if self._status.exit is None and result.stop is None:
             # bwrap's own words went where the command's errors would have gone.
-            said = self._error or ("" if told else result.stderr.text.strip())
+            said = self._status.error or ("" if told else result.stderr.text.strip())
             what = (
                 N_("The sandbox broke off; what the command did until then is done.")
-                if self._begun and not said
+                if self._status.begun and not said
                 else N_("The sandbox could not be started; the command did not run.")
             )
             raise SandboxError(in_lines(Sentence(what), said), N_("See `ollmsandbox doctor`."))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from .. import N_
@@ -13,6 +13,7 @@ from . import layer, seccomp
 from .mounts import Layered, Overlaid, number_of
 from .plan import Plan
 from .records import record
+from .scope import witness
 from .starter_client import Order, memory_file
 
 SHELL = "/bin/sh"
@@ -46,8 +47,12 @@ def make_order(
             layer.prepare(runtime, mount.spec)
         if isinstance(mount, Overlaid) or (isinstance(mount, Layered) and not mount.in_place):
             layer.prepare_mount_point(runtime, mount.number)
-    options, filter_, status = first_descriptor, first_descriptor + 1, first_descriptor + 2
-    bwrap = [*programs.scope, programs.bwrap, "--args", str(options), "--"]
+    options, filter_, life = range(first_descriptor, first_descriptor + 3)
+    status = life + 1 if programs.scope else life
+    bwrap = [programs.bwrap, "--args", str(options), "--"]
+    if programs.scope:
+        before = witness(options=options, filter_=filter_, life=life, status=status)
+        bwrap = [*programs.scope, *before, *bwrap]
     arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
     limit = plan.limits.processes
     apart = "user" in programs.namespaces
@@ -71,17 +76,6 @@ def open_descriptors(plan: Plan, arguments: Sequence[str], cache_folder: Path) -
     """bwrap's options and the system-call filter."""
     filter_ = seccomp.open_filter(plan.rules, cache_folder)
     return memory_file("options", os.fsencode("\0".join(arguments) + "\0")), filter_
-
-
-def scope_for(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """systemd needs the session bus; what it starts must not know of it."""
-    names = [n for n in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR") if n in environ]
-    return (
-        *("/usr/bin/env", *(f"{name}={environ[name]}" for name in names)),
-        *(systemd_run, "--user", "--scope", "--quiet", "--collect"),
-        *("-p", f"MemoryMax={memory}", "-p", "MemorySwapMax=0", "--"),
-        *("/usr/bin/env", "-i"),
-    )
 
 
 def check_words(argv: Sequence[str]) -> None:

@@ -13,13 +13,13 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from .. import N_, trees
 from ..errors import SandboxError
-from ..paths import flush, make_folder
+from ..paths import flush, make_folder, write_atomically
 from .records import record
 
 _PREFIX = "overlay-"
@@ -71,12 +71,15 @@ class Overlay:
         self.roots = tuple(roots)
         self.about = dict(about or {})
         self.overlay_map = {f"overlay{n}": root.path for n, root in enumerate(roots, 1)}
+        self.project = roots[0].path if roots else ""
         # By root: the time its file system showed when the run began. What changed there later was
         # changed by somebody else.
         self.began: dict[str, int] = {}
         # How far the clock was from one that nobody can set.
         self.clock = 0
         self._lock = -1
+        # What waits and is mounted, locked so that nobody removes it from under the command.
+        self._below: list[int] = []
 
     @property
     def upper_folder(self) -> str:
@@ -106,6 +109,8 @@ class Overlay:
                 if root.pending:
                     self.began[_below(name)] = time_at(root.pending)
                     self.began[_newest(name)] = root.newest
+                    with contextlib.suppress(PermissionError):  # it is closed, as the project is
+                        self._below.append(_lock(root.pending, shared=True))
             self.clock = clock_offset()
             self._write_map()
         except OSError as error:
@@ -140,8 +145,10 @@ class Overlay:
             upper, below = self.upper(name), root.path
             if root.pending and os.path.isdir(root.pending):
                 below = root.pending
-            if os.listdir(upper):
-                return False
+            # One is enough to know: there may be very many.
+            with os.scandir(upper) as found:
+                if next(found, None) is not None:
+                    return False
             # One that is gone has no mode to compare with.
             with contextlib.suppress(FileNotFoundError):
                 if os.stat(upper).st_mode != _mode_for(os.stat(below)):
@@ -189,20 +196,51 @@ class Overlay:
             return False
         return True
 
+    def leave_below(self) -> None:
+        """All processes are dead: others may do with what waits what they like."""
+        while self._below:
+            os.close(self._below.pop())
+
     def release(self) -> None:
         """Leave it as it is, for the next start."""
+        self.leave_below()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
+    def part(self, roots: Collection[str]) -> Overlay:
+        """These of its roots alone. The lock stays where it is."""
+        from copy import copy  # few need it
+
+        part = copy(self)
+        part._lock = -1
+        part._below = []
+        part.roots = tuple(root for root in self.roots if root.path in roots)
+        part.overlay_map = {name: root for name, root in self.overlay_map.items() if root in roots}
+        return part
+
+    def keep_only(self, roots: Collection[str], *, anew: bool) -> None:
+        """With the others nothing is left to be done. What is left may be a run of its own."""
+        if anew:
+            self.run_id = f"{self.run_id.rpartition('-')[0]}-{os.urandom(4).hex()}"
+        part = self.part(roots)
+        self.roots, self.overlay_map = part.roots, part.overlay_map
+        write_atomically(Path(self.folder, _MAP), self._described(), durably=True)
+
     def _write_map(self) -> None:
+        self._write(_MAP, self._described())
+
+    def _described(self) -> str:
         document = {
+            "run": self.run_id,
+            "project": self.project,
+            "names": list(self.overlay_map),
             "roots": [[root.path, root.pending] for root in self.roots],
             "began": self.began,
             "clock": self.clock,
             "about": self.about,
         }
-        self._write(_MAP, json.dumps(document))
+        return json.dumps(document)
 
     def _write(self, name: str, text: str) -> None:
         # Plainly: a file object takes longer to make than this takes to write.
@@ -221,6 +259,11 @@ class Overlay:
             document = json.load(file)
         roots = [Root(path, pending) for path, pending in document["roots"]]
         overlay = cls(cache, roots, run_id, document["about"])
+        # An earlier version did not write these.
+        overlay.run_id = document.get("run", run_id)
+        overlay.project = document.get("project", overlay.project)
+        names = document.get("names", overlay.overlay_map)
+        overlay.overlay_map = {n: root.path for n, root in zip(names, roots, strict=True)}
         overlay.began = {str(name): int(at) for name, at in document["began"].items()}
         overlay.clock = int(document["clock"])
         overlay._lock = lock
@@ -293,10 +336,11 @@ def clock_offset() -> int:
     return offset
 
 
-def _lock(folder: str) -> int:
+def _lock(folder: str, *, shared: bool = False) -> int:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Who looks whether a layer is used has it for a moment.
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise

@@ -21,9 +21,9 @@ from ..errors import OllmSandboxError, Sentence
 from ..paths import Paths, make_folder, real_path, write_atomically
 from . import layer, remedies, seccomp
 from .host import MountPoint, below, mount_table
-from .launch import scope_for
 from .mounts import Layered, Overlaid, OverlayMount, OverlayWay
 from .records import record
+from .scope import scope_for
 from .starter_client import Order, shared_starter
 from .surroundings import find_program, find_surroundings, key_for, versions_of
 

@@ -53,9 +53,13 @@ class Running:
 
     def stop(self, why: Stop) -> None:
         """End the command now; the first reason is the one reported."""
+        self.note(why)
+        self._kill()
+
+    def note(self, why: Stop) -> None:
+        """The command is ended already, by somebody else."""
         if self._stop is None:
             self._stop = why
-        self._kill()
 
     async def wait(self, limits: asyncio.Task[Stop]) -> None:
         """Until the process is gone, whatever the limits find meanwhile."""
