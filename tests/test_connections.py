@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import stat
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from ollmsandbox.chat.providers.base import ModelInfo, ProviderError
 from ollmsandbox.chat.providers.connections import TOUR, Connection, ConnectionStore, Kind
 from ollmsandbox.chat.providers.find import Found, Usual, find_servers
 from ollmsandbox.chat.providers.keys import Place
+from ollmsandbox.chat.providers.locked import locked
 from ollmsandbox.chat.providers.tour import NAME
 
 pytestmark = pytest.mark.anybody
@@ -121,6 +123,35 @@ def test_removing_a_connection_removes_its_key(person: Person) -> None:
     assert KEY not in (person.paths.config / "keys.yaml").read_text()
     with pytest.raises(ProviderError, match="tour cannot be removed"):
         loop.run(store.remove("tour"))
+
+
+@pytest.mark.parametrize("way", ["removed", "renamed"])
+def test_what_was_begun_is_done_though_nobody_waits_for_it(person: Person, way: str) -> None:
+    """The dialog is closed while another program has the file."""
+    store = store_of(person)
+    put(store, WORK, KEY)
+    keys = person.paths.config / "keys.yaml"
+    assert "Work EU" in keys.read_text()
+
+    async def leave() -> None:
+        with locked(person.paths.config / "connections.yaml"):
+            work = (
+                store.remove("Work EU")
+                if way == "removed"
+                else store.change("Work EU", replace(WORK, name="office"))
+            )
+            begun: asyncio.Future[object] = asyncio.ensure_future(work)
+            await asyncio.wait({begun}, timeout=0.1)
+            begun.cancel()
+            await asyncio.wait({begun})
+            assert begun.cancelled()
+        end = time.monotonic() + 60
+        while "Work EU" in keys.read_text():
+            assert time.monotonic() < end
+            await asyncio.sleep(0.01)
+
+    loop.run(leave())
+    assert [one.name for one in store.all()] == ([] if way == "removed" else ["office"])
 
 
 def test_a_keyring_that_is_gone_does_not_stand_in_the_way(person: Person) -> None:
@@ -279,3 +310,34 @@ def test_servers_are_found_at_the_ports_named_and_nowhere_else() -> None:
 def test_one_that_stalls_is_left_alone() -> None:
     with Replay({"*": stream([b"{", Stall()])}) as stuck:
         assert loop.run(find_servers([Usual(stuck.port, "A")], patience=0.3)) == []
+
+
+@pytest.mark.parametrize("what", ["put", "remove"])
+def test_who_waits_for_another_program_holds_up_nothing_else(person: Person, what: str) -> None:
+    store = store_of(person)
+    put(store, HOME)
+    is_held, may_let_go = threading.Event(), threading.Event()
+    was_told: list[bool] = []
+
+    def hold() -> None:
+        with locked(person.paths.config / "connections.yaml"):
+            is_held.set()
+            was_told.append(may_let_go.wait(20))
+
+    async def change() -> None:
+        work = store.put(WORK) if what == "put" else store.remove("home")
+        changing = asyncio.ensure_future(work)
+        for _turn in range(10):
+            await asyncio.sleep(0)
+        assert not changing.done()
+        may_let_go.set()
+        await changing
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert is_held.wait(20)
+    loop.run(change())
+    other.join()
+    assert was_told == [True]
+    names = [one.name for one in store.all()]
+    assert names == (["home", "Work EU"] if what == "put" else [])

@@ -185,6 +185,33 @@ def test_a_database_that_cannot_be_written_is_said_once_and_the_turn_goes_on(
     assert [m.text for m in stored.messages] == ["first", "One.", "second", "Two."]
 
 
+def test_a_database_that_cannot_be_written_is_said_from_the_first_thing_on(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which model is used is noted before anything is said."""
+
+    async def first() -> str:
+        async with opened(person, ScriptedModel(["One."])) as scene:
+            await scene.conversation.say("first")
+            return scene.conversation.session_id
+
+    async def main(session_id: str) -> list[Notice]:
+        def refuse(*_: object) -> None:
+            raise OllmSandboxError("The disk is full.")
+
+        monkeypatch.setattr(History, "note_model", refuse)
+        async with opened(person, session_id=session_id) as scene:
+            scene.conversation.use_model(ScriptedModel(["Two."]))
+            await scene.listening.until(lambda: scene.listening.of(Notice))
+            assert (await scene.conversation.say("second")).end is End.DONE
+            assert not await scene.conversation.is_written()
+            monkeypatch.undo()
+            return scene.listening.of(Notice)
+
+    notices = loop.run(main(loop.run(first())))
+    assert ["The disk is full." in notice.text for notice in notices] == [True]
+
+
 def test_a_growing_answer_is_written_now_and_then_and_not_for_every_word(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

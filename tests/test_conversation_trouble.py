@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from scripted import FakeTool, ScriptedModel, Thinking, Usage, call
+from scripted import FakeTool, Listening, ScriptedModel, Thinking, Usage, call
 from turn_helper import echo, roles, run, talk
 
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import End, Notice, Said, Spent, TurnEnded, Withdrawn
+from ollmsandbox.chat.events import CallBegan, End, Notice, Said, Spent, TurnEnded, Withdrawn
 from ollmsandbox.chat.limits import Limits
-from ollmsandbox.chat.messages import Role
-from ollmsandbox.chat.providers.base import Finished, ProviderError
+from ollmsandbox.chat.messages import Message, Role, ToolSpec
+from ollmsandbox.chat.providers.base import Finished, Piece, ProviderError, Text
 
 pytestmark = pytest.mark.anybody
 
@@ -76,6 +77,37 @@ def test_a_mistake_in_a_provider_is_said_and_the_session_goes_on() -> None:
     assert first.end is End.FAILED
     assert "oops" in first.why
     assert second.end is End.DONE
+
+
+def test_a_mistake_in_the_middle_of_an_answer_keeps_what_was_said() -> None:
+    class Broken(ScriptedModel):
+        async def reply(
+            self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+        ) -> AsyncIterator[Piece]:
+            yield Text("Half a sen")
+            raise ZeroDivisionError("oops")
+
+    async def main() -> Message:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        conversation = Conversation(model=Broken())
+        assert (await conversation.say("Hello")).end is End.FAILED
+        return conversation.messages[-1]
+
+    last = run(main())
+    assert (last.text, last.partial) == ("Half a sen", True)
+
+
+def test_each_command_of_the_person_has_an_id_of_its_own() -> None:
+    async def main() -> list[str]:
+        tool = FakeTool("run_command", lambda *_: "done")
+        conversation = Conversation(model=None, tools=[tool])
+        listening = Listening()
+        conversation.listen(listening)
+        for command in ("make", "make test", "make"):
+            await conversation.run(command)
+        return [began.call.id for began in listening.of(CallBegan)]
+
+    assert len(set(run(main()))) == 3
 
 
 def test_an_answer_without_end_is_cut_off() -> None:

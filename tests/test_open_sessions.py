@@ -15,15 +15,17 @@ from scripted import ScriptedModel
 from ollmsandbox import loop
 from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.history import new_session_id
-from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.open_lock import OpenLock
-from ollmsandbox.chat.stored import Entry, SessionInfo
+from ollmsandbox.chat.stored import Entry, SessionInfo, StoredSession, repaired
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.model_choice import ModelChoice
 from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.stored_entries import entries_of
 
 pytestmark = pytest.mark.anybody
 
@@ -89,6 +91,24 @@ def test_one_in_which_something_happened_stays(house: House) -> None:
         await house.sessions.let_go(session)
         assert house.sessions.open_ones == [session]
         await house.sessions.close_all()
+
+    loop.run(talk())
+
+
+def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise OllmSandboxError("The disk is full.")
+
+    async def talk() -> None:
+        session = await house.sessions.open(house.stored())
+        session.conversation.use_model(ScriptedModel())
+        with monkeypatch.context() as full:
+            full.setattr("ollmsandbox.chat.history.History.write", fail)
+            await session.conversation.say("Hello")
+            await house.sessions.delete(session.id)
+        assert await house.titles() == []
 
     loop.run(talk())
 
@@ -271,3 +291,22 @@ def test_one_that_has_nothing_any_more_goes_from_the_list(house: House) -> None:
         await house.sessions.close(session.id)
 
     loop.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "shown"),
+    [
+        ("run_command", {"command": "make"}, "make"),
+        ("read_file", {"path": "a.txt"}, "a.txt"),
+        ("web_fetch", {"url": "https://example.org"}, "https://example.org"),
+        ("run_command", "no JSON", "run_command"),
+    ],
+)
+def test_a_call_that_was_cut_off_is_shown_with_what_it_was_about(
+    name: str, arguments: dict[str, object] | str, shown: str
+) -> None:
+    wish = Message(Role.ASSISTANT, "", calls=(ToolCall("1", name, arguments),), at=1.0)
+    info = SessionInfo("id", "A talk", "", "model", "server", 1.0, 1.0)
+    (entry,) = entries_of(StoredSession(info, tuple(repaired([Entry(0, wish)]))))
+    assert isinstance(entry, CallEntry)
+    assert entry.description == shown

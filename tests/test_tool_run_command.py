@@ -16,6 +16,7 @@ from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder
+from ollmsandbox.sandbox.profile import Limits
 from ollmsandbox.tools.base import Stream, ToolError
 from ollmsandbox.tools.run_command import RunCommand
 from ollmsandbox.tools.workbench import all_tools
@@ -61,11 +62,11 @@ def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
 def test_what_could_not_be_finished_is_finished_before_the_next_one(agent: Agent) -> None:
     file, paths = agent.person.project / "file", agent.person.paths
     file.write_text("old")
-    paths.backups.parent.mkdir(parents=True, exist_ok=True)
-    paths.backups.write_text("not a folder")
+    paths.versions.parent.mkdir(parents=True, exist_ok=True)
+    paths.versions.write_text("not a folder")
     assert "cannot be made" in agent.run("echo new > file").text
     assert [*paths.cache.glob("overlay-*")]
-    paths.backups.unlink()
+    paths.versions.unlink()
     assert agent.run("cat file").text == "new"
     assert not [*paths.cache.glob("overlay-*")]
     assert [copy.read_text() for copy in paths.backups.iterdir()] == ["old"]
@@ -192,7 +193,7 @@ def test_a_dry_run_keeps_nothing(person: Person) -> None:
 
 
 def test_the_time_limit_is_told(person: Person) -> None:
-    agent = Agent(person, timeout=0.3)
+    agent = Agent(person, own_limits=Limits(time=0.3))
     outcome = agent.run("echo begun; sleep 600")
     assert not outcome.ok
     assert "longer than the time limit" in outcome.text

@@ -17,6 +17,7 @@ from .stored import Entry, SessionInfo, StoredSession
 from .trail import Trail
 
 _PATIENCE = 5.0
+LOST = N_("The end of this session could not be written.")
 
 
 class Book:
@@ -30,9 +31,13 @@ class Book:
         self._project = self._connection = ""
         self._next = 0
         self._is_stored = False
+        # Something was said since it was opened. Which model is used can be chosen again.
+        self._has_words = False
         # Set by the conversation: what the person should know.
         self.tell: Callable[[str], None] = lambda _text: None
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Why nothing can be written, before there was a loop to say it on.
+        self._untold = ""
         self._clerk = Clerk(self._failed, self._thread_ends)
         self.trail = Trail(history, self._clerk)
 
@@ -49,7 +54,8 @@ class Book:
 
     def begin(self, text: str, model: str) -> None:
         """Before the first message of a session."""
-        self._loop = asyncio.get_running_loop()
+        self._note_loop()
+        self._has_words = True
         if self._is_stored and self._next:
             return
         self._is_stored = True
@@ -68,6 +74,7 @@ class Book:
     def note_model(self, model: str, connection: str) -> None:
         self._connection = connection
         if self._is_stored:
+            self._note_loop()
             self._clerk.put(lambda: self.history.note_model(self.session_id, model, connection))
 
     def write(self, entry: Entry) -> None:
@@ -82,14 +89,26 @@ class Book:
 
     async def is_written(self) -> bool:
         """Waits for what is on its way."""
-        return await self._clerk.flushed(_PATIENCE)
+        return await self._clerk.flushed(_PATIENCE) or not self._has_words
 
-    async def close(self) -> None:
-        if not await self._clerk.flushed(_PATIENCE):
-            self.tell(Sentence(N_("The end of this session could not be written.")))
+    async def close(self) -> bool:
+        """False if the end of it is lost."""
+        is_written = await self.is_written()
+        if not is_written:
+            self.tell(Sentence(LOST))
         self._clerk.close()
         await asyncio.to_thread(self._clerk.join, _PATIENCE)
         self._lock.release()
+        return is_written or not self.is_behind
+
+    def _note_loop(self) -> None:
+        """Where a loop runs: what goes wrong from now on is said on it, and what did before."""
+        with contextlib.suppress(RuntimeError):
+            self._loop = asyncio.get_running_loop()
+        if self._loop is not None:
+            why, self._untold = self._untold, ""
+            if why and self.is_behind:
+                self._failed(why)
 
     def _thread_ends(self) -> None:
         """Its connection to the database is its own."""
@@ -97,7 +116,9 @@ class Book:
 
     def _failed(self, why: str) -> None:
         loop = self._loop
-        if loop is not None:
+        if loop is None:
+            self._untold = why
+        else:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
                 notice = Sentence(N_("The session is not being written: {why}"), why=why)
                 loop.call_soon_threadsafe(self.tell, notice)

@@ -4,6 +4,7 @@ by it."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -30,8 +31,12 @@ def with_own_ids(reply: Message, earlier: Iterable[Message]) -> tuple[Message, f
 
 
 def new_call_id(earlier: Iterable[Message]) -> str:
-    """For a command of the person's own."""
-    return _unused(OWN, _used(earlier))
+    """For a command of the person's own. Drawn, not counted: no message keeps the id of such a
+    command, and those of before have their runs."""
+    used = _used(earlier)
+    while (drawn := f"{OWN}-{secrets.token_hex(4)}") in used:
+        continue
+    return drawn
 
 
 def _used(messages: Iterable[Message]) -> set[str]:

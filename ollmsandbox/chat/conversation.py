@@ -124,12 +124,12 @@ class Conversation:
         """All that was said is in the database; False if that does not work just now."""
         return self._book is None or await self._book.is_written()
 
-    async def close(self) -> None:
-        """Everything that goes on is ended, and what was changed and said is in its place."""
+    async def close(self) -> bool:
+        """Everything that goes on is ended, and what was changed and said is in its place; False
+        if the end of it could not be written."""
         await self.stop()
         await self._answers.settled()
-        if self._book is not None:
-            await self._book.close()
+        return self._book is None or await self._book.close()
 
     # --- turns ---------------------------------------------------------------------------------
 
@@ -221,7 +221,8 @@ class Conversation:
         growing = Growing(model.name, self._grew, lambda m: self._save(number, m))
         try:
             await self._child(self._replies.read(model, growing, self.messages))
-        except (asyncio.CancelledError, ProviderError):
+        except BaseException:
+            # Whatever it was: what the person has read is kept.
             growing.close()
             if growing.has_begun:
                 message = growing.message(partial=True)

@@ -85,12 +85,11 @@ class Desk:
         profile_name: str = profile_file.DEFAULT,
         ask_every_command: bool = False,
         allow_private: bool = False,
-        time_limit: float | None = None,
         limits: Limits = STANDARD,
         with_model: bool = True,
     ) -> Conversation:
         """A new session, or one that is stored: with its project, and its model unless another one
-        is named. Without a model that can be used it has none. `time_limit`: of a command."""
+        is named. Without a model that can be used it has none."""
         id_ = session_id or new_session_id()
         await asyncio.to_thread(_load)
         from ..permission.provider import Provider
@@ -126,7 +125,6 @@ class Desk:
                 profile_name=profile_name,
                 ask_every_command=ask_every_command,
                 allow_private=allow_private,
-                timeout=time_limit,
                 session_id=id_,
             ),
         )

@@ -185,7 +185,6 @@ class RunRequest(RequestBase):
             given.network,
             working_dir=given.working_dir or None,
             profile=bench.profile(),
-            timeout=bench.timeout,
             environ=bench.environ,
             keeper=recorder,
             live=watcher.changed if loop_has_glib() else None,
@@ -274,7 +273,6 @@ class RunRequest(RequestBase):
             network=network,
             working_dir=given.working_dir or None,
             profile=bench.profile(),
-            timeout=bench.timeout,
             environ=bench.environ,
         )
         return await self._run_with(runner, watcher)
@@ -311,7 +309,6 @@ class RunRequest(RequestBase):
             ask=ask,
             working_dir=given.working_dir or None,
             profile=bench.profile(),
-            timeout=bench.timeout,
             environ=bench.environ,
         )
         return await self._run_with(runner, watcher)

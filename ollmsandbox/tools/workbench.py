@@ -41,8 +41,7 @@ class Workbench:
     mode: Mode = Mode.AUTO
     profile_name: str = profile_file.DEFAULT
     ask_every_command: bool = False
-    timeout: float | None = None
-    # What the person set instead of the profile's.
+    # What the person set instead of the profile's, the time a command may take among it.
     own_limits: Limits = field(default_factory=Limits)
     # Whether web pages may come from this machine and its neighbours.
     allow_private: bool = False

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
@@ -34,6 +36,8 @@ __all__ = ["TOUR", "Connection", "ConnectionStore", "Kind", "Listing"]
 
 _MOST = 1 << 20
 
+T = TypeVar("T")
+
 
 class ConnectionStore:
     def __init__(
@@ -49,6 +53,7 @@ class ConnectionStore:
         self._keys = keys or Keys(paths, os.environ if environ is None else environ)
         # What the person should know.
         self.notices: list[str] = []
+        self._under_way: set[object] = set()
 
     def take_notices(self) -> list[str]:
         notices, self.notices = self.notices, []
@@ -82,7 +87,7 @@ class ConnectionStore:
     async def put(self, connection: Connection, *, key: str | None = None) -> Connection:
         """Added, or in the place of the one of that name. With a key it is stored; an empty one
         removes it; without, it stays as it was."""
-        return await self._put(connection.name, connection, key)
+        return await self._whole(self._put(connection.name, connection, key))
 
     async def change(
         self, before: str, connection: Connection, *, key: str | None = None
@@ -90,7 +95,15 @@ class ConnectionStore:
         """The one that had the name `before`, or a new one if that is empty. It may get another
         name, but none that another one has. The key as in `put`."""
         self._check_free(before, connection.name, self._read())
-        return await self._put(before, connection, key)
+        return await self._whole(self._put(before, connection, key))
+
+    async def _whole(self, work: Coroutine[object, object, T]) -> T:
+        """Done to its end though who asked for it is gone: a key would else be left behind."""
+        task = asyncio.ensure_future(work)
+        # The loop alone would not keep it.
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
 
     async def _put(self, before: str, connection: Connection, key: str | None) -> Connection:
         name = connection.name
@@ -105,6 +118,17 @@ class ConnectionStore:
         if key is not None:
             place = await self._keys.put(name, key) if key else Place.NONE
         connection = replace(connection, address=address, key=place)
+        # Another program may have the file for a while, and disks take their time.
+        await asyncio.to_thread(self._put_down, before, connection)
+        if is_renamed or place is not old_place:
+            await self._forget(before, old_place)
+        if key and address.startswith("http:") and not is_loopback(address):
+            notice = N_("The key goes to {address} unencrypted; https would hide it.")
+            self.notices.append(Sentence(notice, address=address))
+        return connection
+
+    def _put_down(self, before: str, connection: Connection) -> None:
+        name = connection.name
         with self._changing() as listing:
             self._check_free(before, name, listing)
             names = [c.name for c in listing.connections]
@@ -115,12 +139,6 @@ class ConnectionStore:
             # The only one was what the person began with; it stays so beside a second one.
             default = listing.default or (names[0] if len(names) == 1 else "")
             self._write(Listing(others, name if default and default == before else default))
-        if is_renamed or place is not old_place:
-            await self._forget(before, old_place)
-        if key and address.startswith("http:") and not is_loopback(address):
-            notice = N_("The key goes to {address} unencrypted; https would hide it.")
-            self.notices.append(Sentence(notice, address=address))
-        return connection
 
     def _check_free(self, before: str, name: str, listing: Listing) -> None:
         if name != before and name in [c.name for c in listing.connections]:
@@ -132,11 +150,18 @@ class ConnectionStore:
         connection = self.find(name)
         if connection.kind is Kind.TOUR:
             raise ProviderError(N_("The tour cannot be removed."))
+
+        async def remove() -> None:
+            await asyncio.to_thread(self._strike_out, name)
+            await self._forget(name, connection.key)
+
+        await self._whole(remove())
+
+    def _strike_out(self, name: str) -> None:
         with self._changing() as listing:
             rest = tuple(c for c in listing.connections if c.name != name)
             default = "" if listing.default == name else listing.default
             self._write(Listing(rest, default))
-        await self._forget(name, connection.key)
 
     def use(self, name: str, model: str | None = None) -> None:
         """To begin with, from now on; with this model of it."""
