@@ -171,7 +171,7 @@ async def open_long(application: Application, window: Window, beside: Neighbour)
         await asyncio.sleep(1)
         before = memory("Anonymous")
         with Heart(beside) as heart:
-            await window._show_session(id_)
+            await window._side.open_session(id_)
             await until(lambda: window.chat.session and window.chat.session.id == id_, "open")
             await asyncio.sleep(2)
         if measured:

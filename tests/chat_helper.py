@@ -196,9 +196,9 @@ def press_key(
 
 
 def allow(card: ChatPermission, answer: Answer = Answer.ALLOW) -> None:
-    """As soon as it can be pressed."""
+    """As soon as it can be pressed, and has not just come there."""
     button = card.button_for(answer)
-    spin_until(button.get_sensitive)
+    spin_until(lambda: button.get_sensitive() and card.is_at_rest)
     button.emit("clicked")
 
 

@@ -20,6 +20,9 @@ from screen_reader import Area, Node, Reader
 # Seconds: for a machine that has ten times as much to do; and when a person would try once more.
 PATIENCE = 180.0
 AGAIN = 30.0
+# Seconds that something stands still before it is pressed; and a question before it is allowed,
+# which counts only after a person could have seen which one is there.
+STILL, AT_REST = 0.2, 0.8
 CLOSING = "Stop and Close?"
 _BAD = ("WARNING", "CRITICAL", "ERROR", "Traceback", "Exception")
 # What it needs of the world around it: where the display and the buses are.
@@ -70,6 +73,15 @@ class Outside:
         """It can be seen, and used."""
         self.until(lambda: self._usable(self.read(), role, name), f"there is a {role} {name!r}")
 
+    def wait_at_rest(self, role: str, name: str) -> None:
+        """It can be used, and has been where it is for a while."""
+
+        def look() -> bool:
+            one = self._usable(self.read(), role, name)
+            return one is not None and self._stands_still(*one, AT_REST)
+
+        self.until(look, f"the {role} {name!r} is at rest")
+
     def wait_find_insensitive(self, role: str, name: str) -> None:
         """It can be seen, but not used."""
 
@@ -112,7 +124,7 @@ class Outside:
                 return
         self.until(then, what, seconds=0)
 
-    def click(self, role: str, name: str, then: Condition) -> None:
+    def click(self, role: str, name: str, then: Condition, still: float = STILL) -> None:
         """With the mouse, in its middle, once it is in sight and stands still."""
 
         def act() -> None:
@@ -124,7 +136,7 @@ class Outside:
                 if one is None or not self._in_sight(one[1], nodes):
                     # What came of it may have come late, and taken it away.
                     return bool(then())
-                if self._stands_still(*one):
+                if self._stands_still(*one, still):
                     found.append(one[1])
                 return bool(found)
 
@@ -135,8 +147,8 @@ class Outside:
 
         self.do(act, then, f"something came of a click on the {role} {name!r}")
 
-    def _stands_still(self, node: Node, area: Area) -> bool:
-        for _look in range(2):
+    def _stands_still(self, node: Node, area: Area, seconds: float) -> bool:
+        for _look in range(round(seconds / 0.1)):
             time.sleep(0.1)
             if self.reader.area(node) != area:
                 return False

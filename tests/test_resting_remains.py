@@ -17,6 +17,7 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rules import Rule
 from ollmsandbox.permission.store import RuleStore
+from ollmsandbox.sandbox.profile import Limits
 from ollmsandbox.tools.base import Stream
 from ollmsandbox.ui import tool_words
 from ollmsandbox.ui.entries import CallEntry, Entry, MessageEntry, NoticeEntry
@@ -123,9 +124,9 @@ def test_its_cards_say_what_they_said(sessions: Sessions, person: Person) -> Non
         await session.conversation.run("echo x > new; echo y > new2")
         bench = session.conversation.bench
         assert bench is not None
-        bench.timeout = 0.2
+        bench.own_limits = Limits(time=0.2)
         await session.conversation.run("sleep 600")
-        bench.timeout = None
+        bench.own_limits = Limits()
         await session.conversation.run("yes coloured | head -n 3000")
         before = [facts(entry) for entry in session if isinstance(entry, CallEntry)]
         assert "2 files changed" in before[0] and before[0][3]

@@ -12,13 +12,13 @@ import pytest
 from conftest import Person
 from gi.repository import Adw, Gtk
 from ui_helper import Screen, all_of, texts
-from window_helper import buttons, finish, press, running_loop, says, wait_until
+from window_helper import button, buttons, finish, press, running_loop, says, wait_until
 
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.ui import changes_view
-from ollmsandbox.ui.change_items import RunItem
+from ollmsandbox.ui.change_items import FileItem, RunItem
 from ollmsandbox.ui.change_page import ChangePage
 from ollmsandbox.ui.change_rows import FileRow, RunRow
 from ollmsandbox.ui.changes_view import ChangesView
@@ -114,6 +114,16 @@ def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
     assert pane.counts[-1] == 0
 
 
+def test_what_is_gone_stands_first(pane: Pane) -> None:
+    for name in ("b", "z"):
+        (pane.person.project / name).write_text("old")
+    run(pane.person, "echo 1 > a; echo new > b; rm z")
+    pane.show()
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 3)
+    rows = [item.recorded.change.path for item in pane.view.items if isinstance(item, FileItem)]
+    assert rows == ["z", "a", "b"]
+
+
 def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
     file = pane.person.project / "file"
     file.write_text("old\n")
@@ -143,6 +153,17 @@ def test_what_waits_is_counted_applied_or_discarded(pane: Pane) -> None:
     press(page, "Discard")
     wait_until(lambda: pane.counts[-1] == 0)
     assert not (pane.person.project / "two").exists()
+
+
+def test_what_several_runs_changed_waits_once(pane: Pane) -> None:
+    for text in ("one", "two"):
+        run(pane.person, f"echo {text} > file", Mode.REVIEW)
+    pane.show()
+    assert says(pane.view, "1 change waits")
+    press(pane.view, "Apply All")
+    wait_until(lambda: pane.counts[-1] == 0)
+    assert (pane.person.project / "file").read_text() == "two\n"
+    assert pane.told == ["1 change applied."]
 
 
 def test_a_text_is_shown_before_and_after(pane: Pane) -> None:
@@ -199,10 +220,27 @@ def test_one_part_of_what_waits_is_discarded_and_the_page_shows_the_rest(pane: P
     wait_until(lambda: "Change 1 of 1 · +1 \N{MINUS SIGN}1" in texts(page))
     wait_until(lambda: says(page, "changed 33\n"))
     wait_until(lambda: not says(page, "changed 3\n"))
+    # It is one file as before, and one row.
+    wait_until(lambda: pane.view._tasks.is_idle)
+    assert set(pane.counts) == {1}
+    assert [one.waiting for one in pane.view._found.runs] == [1, 0]
     wait_until(lambda: "Apply" in buttons(page.verbs))
     press(page.verbs, "Apply")
     wait_until(lambda: "changed 33\n" in file.read_text())
     assert "line 3\n" in file.read_text()
+
+
+@pytest.mark.parametrize("verb", ["apply", "discard"])
+def test_its_row_counts_the_lines_of_the_rest(pane: Pane, verb: str) -> None:
+    two_parts(pane, Mode.REVIEW)
+    pane.view.leave_file()
+    wait_until(lambda: says(pane.view.list_view, "+2"))
+    page = pane.open("text")
+    loaded(page).emit("hunk-action", 0, verb)
+    wait_until(lambda: "Change 1 of 1 · +1 \N{MINUS SIGN}1" in texts(page))
+    pane.view.leave_file()
+    wait_until(lambda: "+1" in texts(pane.view.list_view))
+    assert "+2" not in texts(pane.view.list_view)
 
 
 def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
@@ -379,6 +417,31 @@ def test_work_on_one_file_is_seen_to_be_under_way(pane: Pane) -> None:
     wait_until((pane.person.project / "new").exists)
     wait_until(lambda: not pane.view.progress.get_visible())
     assert shown == [True]
+
+
+def test_nothing_is_begun_while_something_is_changed(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("old\n")
+    run(pane.person, "echo new > file")
+    run(pane.person, "echo 1 > waits", Mode.REVIEW)
+    pane.show()
+    verbs = ("Undo", "Apply", "Apply All", "Discard All…")
+    wait_until(lambda: set(verbs) <= set(buttons(pane.view)))
+    with pane.view.progress.working():
+        assert not [verb for verb in verbs if button(pane.view, verb).get_sensitive()]
+        # Also what comes into the list meanwhile.
+        run(pane.person, "echo 2 > second")
+        pane.view.refresh()
+        wait_until(lambda: len(all_of(pane.view, RunRow)) == 3 and pane.view._tasks.is_idle)
+        undo = [one for one in all_of(pane.view, Gtk.Button) if "Undo" in texts(one)]
+        assert len(undo) == 2 and not any(one.get_sensitive() for one in undo)
+    assert all(one.get_sensitive() for one in undo)
+    # Where the keyboard is, it stays.
+    undo[1].grab_focus()
+    with pane.view.progress.working():
+        undo[1].emit("clicked")
+    assert pane.told == ["Something is being changed. Try again when that is over."]
+    assert file.read_text() == "new\n"
 
 
 def _commands(pane: Pane) -> list[str]:

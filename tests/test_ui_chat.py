@@ -44,7 +44,7 @@ pytestmark = pytest.mark.anybody
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission_card, "_PAUSE", 1)
+    monkeypatch.setattr(permission_card, "_PAUSE", 0)
     monkeypatch.setattr(permission_card, "_LOOK", 5)
 
 
@@ -277,6 +277,8 @@ def test_a_question_takes_no_focus_from_somebody_who_writes(place: Place) -> Non
 def test_answers_go_out_with_the_question_they_belong_to(place: Place) -> None:
     first, second = place.ask("make a"), place.ask("make b")
     place.settle()
+    place.view.show_call(second.call.id)
+    place.settle()
     allow(place.question(second), Answer.ALLOW_SESSION)
     place.question(first).button_for(Answer.DENY).emit("clicked")
     assert place.heard == [
@@ -292,6 +294,54 @@ def test_after_one_answer_the_next_question_has_the_focus(place: Place) -> None:
     place.chat.answer(first, Answer.DENY)
     place.view.focus_composer()
     spin_until(lambda: place.focus is deny[1])
+
+
+def test_a_question_that_has_the_keyboard_is_not_pushed_out_of_sight_by_more(place: Place) -> None:
+    place.fill()
+    place.view.focus_composer()
+    entries = [place.ask(f"make {name}") for name in "abcd"]
+    for entry in entries:
+        spin_until(partial(place.has_focus, place.question(entry).button_for(Answer.DENY)))
+        spin_until(partial(_is_whole, place.question(entry)))
+        place.chat.answer(entry, Answer.DENY)
+        place.view.focus_composer()
+    spin_until(lambda: place.view.column.at_end)
+
+
+def test_after_one_answer_a_click_that_was_meant_for_it_allows_nothing_else(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = place.ask("make a"), place.ask("make b")
+    place.settle()
+    one = place.question(second).button_for(Answer.ALLOW)
+    spin_until(one.get_sensitive)
+    monkeypatch.setattr(permission_card, "_PAUSE", 600_000)
+    place.chat.answer(first, Answer.ALLOW)
+    place.settle()
+    one.emit("clicked")
+    assert place.heard == []
+
+
+def test_the_bar_shows_which_way_a_question_is(place: Place) -> None:
+    entry = place.ask()
+    place.fill()
+    place.scroll_up()
+    place.fill()
+    bar = place.view.waiting
+    place.view.column.scroll_to_end()
+    spin_until(lambda: _arrow(bar) == "go-up-symbolic" and bar.get_reveal_child())
+    place.chat.answer(entry, Answer.DENY)
+    place.scroll_up()
+    place.ask("make b")
+    spin_until(lambda: _arrow(bar) == "go-down-symbolic" and bar.get_reveal_child())
+
+
+def _is_whole(widget: Gtk.Widget) -> bool:
+    return all(edges_in_sight(widget))
+
+
+def _arrow(bar: Gtk.Widget) -> str | None:
+    return all_of(bar, Gtk.Image)[-1].get_icon_name()
 
 
 def test_a_bar_leads_to_a_question_that_is_out_of_view(place: Place) -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
 import weakref
 from pathlib import Path
 
@@ -130,6 +132,22 @@ def test_what_was_sent_can_be_fetched_back(desk: Desk) -> None:
     assert not desk.key(Gdk.KEY_Down)
 
 
+def test_what_is_being_written_is_the_draft_also_while_one_looks_back(desk: Desk) -> None:
+    desk.composer.set_history(["first", "second"])
+    desk.write("being written")
+    assert desk.key(Gdk.KEY_Up)
+    assert (desk.composer.text, desk.composer.draft) == ("second", "being written")
+    desk.write("second, in other words")
+    assert desk.composer.draft == "second, in other words"
+
+
+def test_with_alt_the_arrows_are_for_somebody_else(desk: Desk) -> None:
+    desk.composer.set_history(["before"])
+    for key in (Gdk.KEY_Up, Gdk.KEY_Down):
+        assert not desk.key(key, Gdk.ModifierType.ALT_MASK)
+    assert desk.composer.text == ""
+
+
 def test_up_and_down_move_within_a_text_of_several_lines(desk: Desk) -> None:
     desk.composer.set_history(["before"])
     desk.write("one\ntwo")
@@ -176,3 +194,14 @@ def test_a_composer_is_freed(screen: Screen, tmp_path: Path) -> None:
     del desk
     gc.collect()
     spin_until(lambda: weak() is None)
+
+
+def test_a_dropped_file_whose_name_is_not_utf_8_is_named_for_a_shell(
+    desk: Desk, tmp_path: Path
+) -> None:
+    name = os.fsencode(tmp_path) + b"/caf\xe9 it's 100%\\"
+    Path(os.fsdecode(name)).write_text("found")
+    desk.composer.add_paths([os.fsdecode(name)])
+    command = f"cat {desk.composer.text}"
+    for shell in ("sh", "bash"):
+        assert subprocess.run([shell, "-c", command], capture_output=True).stdout == b"found"

@@ -4,15 +4,22 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from conftest import Person
-from gi.repository import Adw, Gtk
-from ui_helper import Screen, texts
-from window_helper import open_session, program, wait_until, window_of
+from gi.repository import Adw, Gio, Gtk
+from scripted import ScriptedModel
+from ui_helper import Screen, all_of, spin, texts
+from window_helper import finish, open_session, program, wait_until, window_of
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.ui.open_session import OpenSession
+from ollmsandbox.ui.sessions import Sessions
 
 pytestmark = pytest.mark.anybody
 
@@ -63,6 +70,31 @@ def test_asked_by_the_system_it_closes_without_a_question(
     assert FULL in capfd.readouterr().err
 
 
+def test_messages_that_cannot_be_written_are_a_question(
+    screen: Screen,
+    person: Person,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_args: object) -> None:
+        raise OllmSandboxError(FULL)
+
+    with program(person) as application:
+        window = window_of(application)
+        session = open_session(window, person.project)
+        session.conversation.use_model(ScriptedModel(["An answer."]))
+        monkeypatch.setattr("ollmsandbox.chat.history.History.write", fail)
+        finish(session.conversation.say("a question"))
+        for answer in ("cancel", "close"):
+            window.close()
+            wait_until(_questions)
+            assert any("would be lost" in text for text in texts(_questions()[0]))
+            _questions()[0].response(answer)
+            wait_until(lambda: not _questions())
+        wait_until(lambda: application.window is None)
+    assert "The end of this session could not be written." in capfd.readouterr().err
+
+
 def test_settings_and_sessions_that_fail_keep_no_window_open(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,5 +133,131 @@ def test_closing_twice_is_closing_once(screen: Screen, person: Person) -> None:
         assert len(closed) == 1
 
 
+def test_work_on_changes_is_a_question(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        open_session(window, person.project)
+        with window.changes.progress.working():
+            for answer in ("cancel", "close"):
+                window.close()
+                wait_until(_questions)
+                assert any("Changes are being made" in text for text in texts(_questions()[0]))
+                assert not window.is_closing
+                _questions()[0].response(answer)
+                wait_until(lambda: not _questions())
+            wait_until(lambda: application.window is None)
+
+
+@pytest.mark.parametrize("how", ["open", "activate"])
+def test_what_is_opened_while_it_closes_is_opened_in_the_next_one(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    may_end = asyncio.Event()
+    close_all = Sessions.close_all
+
+    async def slow(sessions: Sessions) -> None:
+        await may_end.wait()
+        await close_all(sessions)
+
+    with program(person) as application:
+        first = window_of(application)
+        open_session(first, person.project)
+        monkeypatch.setattr(Sessions, "close_all", slow)
+        first.close()
+        wait_until(lambda: first.is_closing)
+        other = person.home / "other"
+        other.mkdir()
+        if how == "open":
+            application.open([Gio.File.new_for_path(str(other))], "")
+        else:
+            application.activate()
+        may_end.set()
+        wait_until(lambda: application.window not in (None, first))
+        second = window_of(application)
+        if how == "open":
+            wait_until(lambda: second.chat.session is not None)
+            assert second.chat.session is not None
+            assert second.chat.session.project == str(other)
+        wait_until(lambda: second.is_ready)
+
+
+def test_what_is_asked_for_after_a_signal_opens_no_window(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = asyncio.Event()
+    close_all = Sessions.close_all
+
+    async def slow(sessions: Sessions) -> None:
+        await may_end.wait()
+        await close_all(sessions)
+
+    # It would end the tests, too.
+    monkeypatch.setattr("ollmsandbox.ui.leaving.leave_in_time", lambda *_args: None)
+    with program(person) as application:
+        first = window_of(application)
+        open_session(first, person.project)
+        monkeypatch.setattr(Sessions, "close_all", slow)
+        application._on_signal(signal.SIGTERM)
+        wait_until(lambda: first.is_closing)
+        application.activate()
+        may_end.set()
+        wait_until(lambda: application.window is not first)
+        assert application.window is None
+
+
+def test_a_disk_that_does_not_answer_is_a_question(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    monkeypatch.setattr("ollmsandbox.ui.ending.PATIENCE", 0.1)
+    with program(person) as application:
+        window = window_of(application)
+        open_session(window, person.project)
+        monkeypatch.setattr(
+            "ollmsandbox.chat.history.History.keep_draft", lambda *_args: may_go_on.wait()
+        )
+        window.chat.composer.text = "a long letter"
+        try:
+            window.close()
+            wait_until(_questions)
+            assert any("The disk does not answer." in text for text in texts(_questions()[0]))
+            _questions()[0].response("cancel")
+            wait_until(lambda: not _questions())
+            assert not window.is_closing
+        finally:
+            may_go_on.set()
+
+
 def _questions() -> list[Adw.MessageDialog]:
     return [one for one in Gtk.Window.list_toplevels() if isinstance(one, Adw.MessageDialog)]
+
+
+def test_a_menu_that_is_open_goes_with_the_window(screen: Screen, person: Person) -> None:
+    """Half a second later GTK would look for a hint in it, and complain."""
+    with program(person) as application:
+        window = window_of(application)
+        open_session(window, person.project)
+        menu = next(
+            one
+            for one in all_of(window, Gtk.MenuButton)
+            if one.get_mapped() and one.get_tooltip_text() == "Main Menu"
+        )
+        popover = menu.get_popover()
+        assert popover is not None
+        with _pointer_aside():
+            menu.popup()
+            wait_until(popover.get_mapped)
+            window.close_at_once()
+            wait_until(lambda: application.window is None)
+            assert not popover.get_mapped()
+            spin(0.8)
+
+
+@contextmanager
+def _pointer_aside() -> Iterator[None]:
+    """Beside all windows: whatever it does there, the menu hears of it."""
+    subprocess.run(["xdotool", "mousemove", "1599", "1199"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["xdotool", "mousemove", "800", "600"], check=True)

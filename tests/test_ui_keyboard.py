@@ -223,7 +223,7 @@ def test_a_project_that_was_moved_is_located(
         assert session_of(window).id == session.id
         wait_until(lambda: not says(window.sidebar, "The folder is not there"))
         finish(session_of(window).conversation.run("grep 1 a"))
-        card = card_that(window, lambda card: says(card, "Files: 1 added"))
+        card = card_that(window, lambda card: says(card, "Changes: 1 added"))
         press(card, "Undo")
         wait_until(lambda: not (new / "a").exists())
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 from gi.repository import Gtk
-from ui_helper import Screen, all_of, draw_frames, one_of, spin_until
+from ui_helper import Screen, all_of, draw_frames, one_of, spin_until, texts
 
 from ollmsandbox.ui.lazy_column import LazyColumn
 from ollmsandbox.ui.lazy_rows import Rows
@@ -443,3 +443,23 @@ def test_a_row_that_asks_for_another_height_in_the_middle_of_it_stays_in_sight(
         row.drawn = 0
         row.queue_draw()
     spin_until(lambda: all(row.drawn for row in seen_rows), 20)
+
+
+def test_a_row_that_cannot_be_made_holds_up_no_other(screen: Screen) -> None:
+    good, bad, later = Item("good"), Item("bad"), Item("later")
+
+    def row(item: Item) -> Gtk.Widget:
+        if item is bad:
+            raise ValueError("no such colour")
+        return Gtk.Button(label=item.name)
+
+    column: LazyColumn[Item] = LazyColumn(row)
+    column.set_items([bad, good])
+    screen.show(column, 400, 400)
+    spin_until(lambda: column.row_of(good))
+    column.append(later)
+    spin_until(lambda: column.row_of(later))
+    stand_in = column.row_of(bad)
+    assert stand_in is not None
+    assert texts(stand_in) == ["Something went wrong: no such colour"]
+    screen.expect_trouble("no such colour")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from conftest import Person
@@ -13,10 +14,11 @@ from ui_helper import Screen, all_of, texts
 from window_helper import finish, program, wait_until, window_of
 
 from ollmsandbox.sandbox.profile import Limits, Profile
+from ollmsandbox.ui import badge_controller, project_state
 from ollmsandbox.ui.command_limits import LIMITS, own_limits, sentences
 from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.preferences_limits import LimitsGroup
-from ollmsandbox.ui.project_state import limits_without_sandbox
+from ollmsandbox.ui.project_state import ProjectState, limits_without_sandbox
 from ollmsandbox.ui.settings import Settings
 from ollmsandbox.ui.window import Window
 
@@ -88,13 +90,13 @@ def test_what_would_let_no_command_run_cannot_be_set(
     assert settings.number("memory-limit") == 0
 
 
-def test_whatever_stands_in_the_file_is_brought_within_bounds(
+def test_what_stands_in_the_file_is_brought_within_bounds_or_not_taken(
     person: Person, settings: Settings
 ) -> None:
     file = person.paths.config / "preferences.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"memory-limit": 1, "process-limit": -5, "time-limit": 10**12}))
-    assert own_limits(Settings(person.paths)) == Limits(memory=64 * MIB, time=86400)
+    file.write_text(json.dumps({"memory-limit": 1, "process-limit": -5, "time-limit": 10**9}))
+    assert own_limits(Settings(person.paths)) == Limits(memory=64 * MIB)
 
 
 def test_the_person_s_own_limits_count_instead_of_the_profile_s() -> None:
@@ -139,6 +141,25 @@ def test_a_limit_is_shown_in_the_badge_and_holds_for_the_next_command(window: Wi
         )
     )
     assert "memory" in _last(window)
+
+
+def test_the_badge_looks_once_after_many_steps(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_until(lambda: window._badge._tasks.is_idle)
+    looked: list[Limits] = []
+
+    def look(*given: Any) -> ProjectState:
+        looked.append(given[-1])
+        return project_state.look(*given)
+
+    monkeypatch.setattr(badge_controller, "look", look)
+    for value in range(1, 51):
+        window._settings.set("temporary-limit", value)
+    popover = window.badge.get_popover()
+    assert popover is not None
+    wait_until(lambda: "50.0 MiB in each folder for temporary files" in said(popover))
+    assert [limits.tmp for limits in looked] == [50 * MIB]
 
 
 def _last(window: Window) -> str:

@@ -11,7 +11,7 @@ import weakref
 import pytest
 from chat_helper import allow, asked, press_key, scroll_to_end, with_network
 from gi.repository import Gdk, Gtk
-from ui_helper import Screen, all_of, draw_frames, spin_until, texts
+from ui_helper import Screen, all_of, draw_frames, spin, spin_until, texts
 
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
 from ollmsandbox.ui import permission_card, permission_words
@@ -26,7 +26,7 @@ LONG = "\n".join(f"echo step {number}" for number in range(60))
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The person thinks quickly, except where a test says otherwise."""
-    monkeypatch.setattr(permission_card, "_PAUSE", 1)
+    monkeypatch.setattr(permission_card, "_PAUSE", 0)
     monkeypatch.setattr(permission_card, "_LOOK", 5)
 
 
@@ -55,6 +55,19 @@ class Shown:
     def wait_for_hint(self) -> None:
         """The time for a click that was meant for something else is over."""
         spin_until(lambda: self.card.notes.get_visible_child_name() == "unseen")
+
+
+def counted_looks(card: ChatPermission, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """One for each time that it looks whether it is in sight."""
+    looks: list[bool] = []
+    look = card._look
+
+    def count(*_args: object) -> None:
+        look()
+        looks.append(True)
+
+    monkeypatch.setattr(card, "_look", count)
+    return looks
 
 
 def names(card: ChatPermission) -> list[str]:
@@ -215,6 +228,66 @@ def test_a_click_that_comes_at_once_allows_nothing(
     assert not shown.can_allow()
     shown.click(Answer.DENY)
     assert shown.answers == [Answer.DENY]
+
+
+@pytest.mark.parametrize("how", ["another page", "another window"])
+def test_a_click_that_comes_at_once_after_coming_back_allows_nothing(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    shown = Shown(screen, with_network())
+    spin_until(shown.can_allow)
+    monkeypatch.setattr(permission_card, "_PAUSE", 3_600_000)
+    if how == "another page":
+        shown.scroller.set_visible(False)
+        spin_until(lambda: not shown.card.get_mapped())
+        shown.scroller.set_visible(True)
+        spin_until(shown.card.get_mapped)
+    else:
+        spin_until(shown.window.is_active)
+        other = screen.show(Gtk.Label(label="elsewhere"))
+        spin_until(lambda: not shown.window.is_active())
+        other.destroy()
+        shown.window.present()
+        spin_until(shown.window.is_active)
+    shown.click(Answer.ALLOW)
+    assert not shown.answers
+
+
+def test_a_card_out_of_sight_looks_seldom_and_can_be_allowed_when_it_is_in_sight(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permission_card, "_LOOK_AWAY", 500)
+    card = ChatPermission(with_network())
+    looks = counted_looks(card, monkeypatch)
+    box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+    box.append(Gtk.Label(height_request=3000))
+    box.append(card)
+    scroller = Gtk.ScrolledWindow(child=box)
+    screen.show(scroller, 600, 400)
+    spin_until(lambda: card.notes.get_visible_child_name() == "unseen")
+    draw_frames(scroller, 3)
+    before = len(looks)
+    spin(0.3)
+    assert len(looks) < before + 10
+    scroll_to_end(scroller)
+    spin_until(card.button_for(Answer.ALLOW).get_sensitive)
+
+
+def test_what_lies_over_a_card_hides_it(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = ChatPermission(with_network())
+    looks = counted_looks(card, monkeypatch)
+    scroller = Gtk.ScrolledWindow(child=card)
+    overlay = Gtk.Overlay(child=scroller)
+    over = Gtk.Box(hexpand=True, vexpand=True)
+    overlay.add_overlay(over)
+    window = screen.show(overlay, 600, 600)
+    draw_frames(window, 3)
+    before = len(looks)
+    spin_until(lambda: len(looks) > before + 5)
+    allow = card.button_for(Answer.ALLOW)
+    assert not allow.get_sensitive()
+    over.set_visible(False)
+    spin_until(allow.get_sensitive)
 
 
 def test_a_card_that_was_never_shown_allows_nothing() -> None:

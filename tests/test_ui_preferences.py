@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
@@ -20,6 +21,7 @@ from ollmsandbox.chat.providers.connections import Connection, Kind
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
 from ollmsandbox.project.settings import KEEP_DAYS
+from ollmsandbox.ui import settings as kept
 from ollmsandbox.ui.asking import WindowAsker
 from ollmsandbox.ui.command_limits import LIMITS
 from ollmsandbox.ui.connection_dialog import ConnectionDialog
@@ -78,6 +80,65 @@ def test_without_a_schema_preferences_are_kept_in_a_file(
     assert (again.text("apply-mode"), again.number("time-limit")) == ("review", 30)
     (person.paths.config / "preferences.json").write_text("not json")
     assert Settings(person.paths).text("apply-mode") == "auto"
+
+
+@pytest.fixture
+def without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GSETTINGS_BACKEND", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("without_schema")
+def test_what_cannot_be_written_counts_until_the_end_and_is_told_once(person: Person) -> None:
+    file = person.paths.config / "preferences.json"
+    # Nobody can write there, not even root.
+    file.mkdir(parents=True)
+    settings = Settings(person.paths)
+    heard: list[str] = []
+    troubles: list[str] = []
+    settings.connect("changed", lambda _settings, key: heard.append(key))
+    settings.connect("trouble", lambda _settings, text: troubles.append(text))
+    settings.set("last-session", "one")
+    settings.set("time-limit", 30)
+    assert (settings.text("last-session"), settings.number("time-limit")) == ("one", 30)
+    assert heard == ["last-session", "time-limit"]
+    assert len(troubles) == 1
+    assert str(file) in troubles[0]
+    file.rmdir()
+    settings.set("time-limit", 31)
+    again = Settings(person.paths)
+    assert (again.text("last-session"), again.number("time-limit")) == ("one", 31)
+
+
+@pytest.mark.usefixtures("without_schema")
+def test_a_value_that_the_schema_would_refuse_is_not_taken_from_a_file(person: Person) -> None:
+    written = {
+        "apply-mode": "bogus",
+        "window-width": 3,
+        "window-height": 500,
+        "time-limit": -1,
+        "memory-limit": 10_000_000,
+        "notifications": False,
+    }
+    person.paths.config.mkdir(parents=True)
+    (person.paths.config / "preferences.json").write_text(json.dumps(written))
+    settings = Settings(person.paths)
+    for key in ("apply-mode", "window-width", "time-limit", "memory-limit"):
+        assert settings._get(key) == DEFAULTS[key]
+    assert settings.number("window-height") == 500
+    assert not settings.boolean("notifications")
+
+
+def test_choices_and_ranges_are_those_of_the_schema() -> None:
+    keys = ElementTree.parse(ROOT / "data" / f"{SCHEMA}.gschema.xml").iter("key")
+    for key in keys:
+        name = key.get("name", "")
+        choices = tuple(one.get("value") for one in key.iter("choice"))
+        assert choices == kept._CHOICES.get(name, ())
+        for given in key.iter("range"):
+            least, most = kept._RANGES.get(name, (0, kept._MOST))
+            assert least == int(given.get("min", "0"))
+            assert most == int(given.get("max", str(most)))
 
 
 def test_a_switch_changes_its_setting(room: Room) -> None:
@@ -226,6 +287,22 @@ def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
     dialog.close()
 
 
+def test_what_a_trial_said_counts_for_that_address_and_key_only(room: Room) -> None:
+    with Replay({"/v1/models": Reply([b'{"object": "list", "data": [{"id": "a"}]}'])}) as server:
+        connection = Connection("mine", Kind.OPENAI, server.address)
+        dialog = ConnectionDialog(room.window, room.desk.connections, connection)
+        dialog.present()
+        for change in (dialog.address, dialog.key):
+            press(dialog, "Test")
+            wait_until(lambda: says(dialog, "It works: 1 model."))
+            assert dialog.result.has_css_class("success")
+            change.set_text("another")
+            assert says(dialog, "Asks the server for its models.")
+            assert not dialog.result.has_css_class("success")
+            dialog.address.set_text(server.address)
+        dialog.close()
+
+
 def test_connections_are_listed_and_removed(room: Room) -> None:
     connection = Connection("Ollama", Kind.OLLAMA, "http://127.0.0.1:9")
     finish(room.desk.connections.put(connection))
@@ -295,3 +372,35 @@ def test_where_the_profile_cannot_be_read_its_limits_are_not_told(room: Room) ->
         assert not says(masks, ".ssh")
     finally:
         room.settings.set("profile", "standard")
+
+
+def test_projects_are_listed_one_by_one_when_somebody_looks(room: Room) -> None:
+    names = [f"project {number}" for number in range(5)]
+    for name in names:
+        (room.person.home / name).mkdir()
+        room.desk.manager.add_project(room.person.home / name)
+    preferences = room.preferences()
+    wait_until(lambda: preferences.is_idle)
+
+    def listed() -> list[str]:
+        titles = [row.get_title() for row in all_of(preferences.system, Adw.ComboRow)]
+        return sorted(title for title in titles if title in names)
+
+    assert not listed()
+    preferences.set_visible_page(preferences.system)
+    # What else is due comes in between.
+    counts: set[int] = set()
+
+    def is_whole() -> bool:
+        counts.add(len(listed()))
+        return listed() == names
+
+    wait_until(is_whole)
+    assert len(counts) > 2
+    # Two at once leave one list.
+    finish(asyncio.wait_for(_twice(preferences), 60))
+    assert listed() == names
+
+
+async def _twice(preferences: Preferences) -> None:
+    await asyncio.gather(preferences.system.refresh(), preferences.system.refresh())

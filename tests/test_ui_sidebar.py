@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from gi.repository import GLib, Gtk
@@ -12,7 +13,14 @@ from ui_helper import Screen, all_of, spin_until, texts
 
 from ollmsandbox.ui.model_chooser import ConnectionItem, Link, ModelChooser
 from ollmsandbox.ui.sidebar import Sidebar
-from ollmsandbox.ui.sidebar_rows import ProjectItem, ProjectRow, SessionItem, SessionRow
+from ollmsandbox.ui.sidebar_filling import NEWEST, rows_of
+from ollmsandbox.ui.sidebar_rows import (
+    OlderRow,
+    ProjectItem,
+    ProjectRow,
+    SessionItem,
+    SessionRow,
+)
 
 pytestmark = pytest.mark.anybody
 
@@ -147,6 +155,78 @@ def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:
     sidebar.show([replace(PARSER, sessions=(SessionItem("1", "fix the parser"),)), GONE])
     (left,) = all_of(sidebar, SessionRow)
     assert left.item.id == "1" and window.get_focus() is left
+
+
+def many(count: int, first: int = 0) -> ProjectItem:
+    numbers = range(first, first + count)
+    sessions = tuple(SessionItem(str(number), f"session {number}") for number in numbers)
+    return ProjectItem(f"/src/{first}", "parser", sessions=sessions)
+
+
+def listed(sidebar: Sidebar) -> list[str]:
+    return [row.item.id for row in all_of(sidebar, SessionRow)]
+
+
+def test_the_newest_sessions_are_listed_and_older_ones_when_asked_for(screen: Screen) -> None:
+    sidebar = Sidebar()
+    window = screen.show(sidebar, 300, 500)
+    sidebar.show([many(NEWEST + 5), GONE])
+    spin_until(lambda: all_of(sidebar, OlderRow) and len(all_of(sidebar, ProjectRow)) == 2)
+    assert listed(sidebar) == [str(number) for number in range(NEWEST)]
+    (older,) = all_of(sidebar, OlderRow)
+    older.grab_focus()
+    sidebar.listbox.emit("row-activated", older)
+    spin_until(lambda: not all_of(sidebar, OlderRow))
+    assert listed(sidebar) == [str(number) for number in range(NEWEST + 5)]
+    focused = window.get_focus()
+    assert isinstance(focused, SessionRow) and focused.item.id == str(NEWEST)
+
+
+def test_an_old_session_is_listed_if_it_is_shown_or_asks_something(screen: Screen) -> None:
+    sidebar = Sidebar()
+    screen.show(sidebar, 300, 500)
+    project = many(1000)
+    asks = replace(project.sessions[700], is_asking=True)
+    sidebar.show([replace(project, sessions=(*project.sessions[:700], asks))])
+    sidebar.select("600")
+    spin_until(lambda: all_of(sidebar, OlderRow))
+    assert listed(sidebar)[NEWEST:] == ["600", "700"]
+    chosen = sidebar.listbox.get_selected_row()
+    assert isinstance(chosen, SessionRow) and chosen.item.id == "600"
+
+
+def test_rows_come_and_go_a_few_in_each_turn_of_the_main_loop(screen: Screen) -> None:
+    sidebar = Sidebar()
+    screen.show(sidebar, 300, 500)
+    counts = [0]
+
+    def has(count: int) -> bool:
+        counts.append(len(rows_of(sidebar.listbox)))
+        return counts[-1] == count
+
+    sidebar.show([many(20, first=20 * number) for number in range(10)])
+    spin_until(lambda: has(210))
+    sidebar.show([GONE])
+    spin_until(lambda: has(1))
+    steps = [abs(after - before) for before, after in pairwise(counts)]
+    assert max(steps) <= 20, "each of them takes the window's time"
+
+
+def test_the_menu_of_a_session_is_made_when_it_is_opened(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    screen.show(sidebar, 300, 500)
+    wishes = heard(sidebar, "delete-session")
+    (menu,) = all_of(all_of(sidebar, SessionRow)[1], Gtk.MenuButton)
+    assert menu.get_popover() is None
+    menu.popup()
+    model = menu.get_menu_model()
+    assert model is not None
+    assert sidebar.activate_action(
+        "sidebar.delete-session", model.get_item_attribute_value(1, "target", None)
+    )
+    assert wishes == [("delete-session", "2")]
+    menu.popdown()
 
 
 READY = ConnectionItem("Ollama", Link.READY, ("qwen3:14b", "llama3"))

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anybody
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission_card, "_PAUSE", 1)
+    monkeypatch.setattr(permission_card, "_PAUSE", 0)
     monkeypatch.setattr(permission_card, "_LOOK", 5)
 
 
@@ -85,6 +85,23 @@ def test_a_failure_opens_by_itself(screen: Screen, chat: Chat) -> None:
     assert card.is_open
     assert card.mark.has_css_class("error")
     assert "Failed with status 2" in card.status.get_label()
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_card_is_as_open_as_it_was_left_when_one_comes_back_to_it(
+    screen: Screen, chat: Chat, code: int
+) -> None:
+    entry = chat.call("make test")
+    card = shown(screen, entry)
+    chat.start(entry)
+    chat.output(entry, b"so it is\n")
+    chat.end(entry, done(code))
+    for _time in range(2):
+        card.header.emit("clicked")
+        was_open = card.is_open
+        card.forget()
+        card = shown(screen, entry)
+        assert card.is_open is was_open
 
 
 def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> None:
@@ -278,7 +295,7 @@ def test_what_was_changed_can_be_undone_once(screen: Screen, chat: Chat) -> None
     assert card.changes.get_label() == "3 files changed"
     assert not card.change_list.get_visible()
     card.open()
-    assert card.change_list.get_label() == "~ a.c\n+ b.c\n- c.c"
+    assert card.change_list.get_label() == "- c.c\n~ a.c\n+ b.c"
     entry.note_states(frozenset({ChangeState.UNDONE}))
     assert card.undo_button.get_label() == "Undone"
     assert not card.undo_button.get_sensitive()
@@ -291,7 +308,7 @@ def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat)
     chat.start(entry)
     chat.end(entry, Outcome(STOPPED, ok=False))
     chat.talk.tell(Settled(entry.call.id, report("a.c", state=ChangeState.PENDING)))
-    assert card.changes.get_label() == "1 file changed; waits for your review"
+    assert card.changes.get_label() == "1 file changed; waiting for your review"
     assert not card.undo_button.get_visible()
     assert card.show_button.get_visible()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.apply import State
 from ollmsandbox.tools.workbench import Workbench
+from ollmsandbox.ui import output_files
 from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.output_files import OutputFiles, remove_old
 from ollmsandbox.ui.stored_entries import entries_of
+from ollmsandbox.ui.terminal_store import TerminalStore
 
 pytestmark = pytest.mark.anybody
 
@@ -69,6 +72,33 @@ def test_the_end_of_very_much_output_is_kept_in_memory(chat: Chat) -> None:
     assert entry.printed == 17 + 120 * 70_000
 
 
+def test_what_is_in_a_file_is_not_kept_in_memory_once_it_is_over(
+    chat: Chat, tmp_path: Path
+) -> None:
+    entry = chat.call()
+    entry.keep_output(OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new)
+    chat.start(entry)
+    chat.output(entry, b"line\n" * 200_000)
+    chat.end(entry, done(1))
+    assert not entry._kept
+    assert entry.outcome is not None and entry.outcome.result is not None
+    assert not entry.outcome.result.stdout.total
+    assert entry.kept_output() == b"line\n" * 200_000
+    # Of a command that was given up, and went on for a moment.
+    chat.output(entry, b"last words\n")
+    assert entry.kept_output() == b"line\n" * 200_000 + b"last words\n"
+
+
+def test_the_end_of_what_no_file_holds_stays_in_memory(chat: Chat, tmp_path: Path) -> None:
+    entry = chat.call()
+    entry.keep_output(lambda: TerminalStore(tmp_path / "output", ceiling=10_000))
+    chat.start(entry)
+    chat.output(entry, b"line\n" * 10_000)
+    chat.output(entry, b"the end\n")
+    chat.end(entry, done(1))
+    assert entry.kept_output().endswith(b"line\nthe end\n")
+
+
 def test_closing_a_session_removes_what_its_commands_printed(tmp_path: Path) -> None:
     paths = Paths.from_environ({"HOME": str(tmp_path)})
     provider = Provider(NobodyAsks(), RuleStore(paths), None)
@@ -101,6 +131,23 @@ def test_files_of_a_program_that_was_killed_go_after_a_day(tmp_path: Path) -> No
     remove_old(old.path.parent.parent)
     assert not old.path.parent.exists()
     assert new.path.exists()
+
+
+def test_nobody_waits_for_the_removal_of_old_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, ended = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    def slow(_base: Path) -> None:
+        in_time.append(may_end.wait(20))
+        ended.set()
+
+    monkeypatch.setattr(output_files, "remove_old", slow)
+    OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new().close()
+    may_end.set()
+    assert ended.wait(20)
+    assert in_time == [True]
 
 
 def test_files_of_a_session_that_is_open_stay_however_quiet_it_is(tmp_path: Path) -> None:
@@ -155,7 +202,7 @@ def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> 
     card = shown(screen, made)
     assert not card.is_open
     assert card.status.get_label() == "Command · Failed with status 2 · 1 min 1 s"
-    assert card.changes.get_label() == "Files: 1 deleted, 2 added"
+    assert card.changes.get_label() == "Changes: 1 deleted, 2 added"
     card.header.emit("clicked")
     assert printed(card).startswith("said\n")
     assert isinstance(own, CallEntry)

@@ -15,7 +15,7 @@ from gi.repository import Gtk
 from ui_helper import Screen, draw_frames
 
 from ollmsandbox.ui import usage
-from ollmsandbox.ui.tool_words import duration
+from ollmsandbox.ui.tool_words import clock, duration
 from ollmsandbox.ui.usage import Sample, Sampler, amount, watch
 from ollmsandbox.ui.usage_graph import POINTS, UsageGraph, curve_points
 
@@ -111,6 +111,18 @@ def test_numbers_are_written_as_the_person_writes_them(monkeypatch: pytest.Monke
     monkeypatch.setattr(usage, "_", lambda text: text.replace("B", "o"))
     assert [amount(n) for n in (7, 4_000_000, 12_345)] == ["7 o", "4,0 Mo", "12 ko"]
     assert duration(2.1) == "2,1 s"
+
+
+def test_what_takes_next_to_no_time_does_not_take_none() -> None:
+    assert [duration(n) for n in (0.0, 0.0004, 0.042, 0.1, 59.94)] == [
+        "1 ms",
+        "1 ms",
+        "42 ms",
+        "0.1 s",
+        "59.9 s",
+    ]
+    # What runs does not begin with thousandths, of which there would be one or two to be seen.
+    assert clock(0.042) == "0.0 s"
 
 
 def test_a_curve_begins_with_two_values_and_grows_from_the_right() -> None:

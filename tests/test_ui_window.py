@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from conftest import Person
 from gi.repository import Gtk
+from probe_helper import look
 from ui_helper import Screen, texts
 from window_helper import (
     allow_once,
@@ -25,6 +27,8 @@ from window_helper import (
 
 from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.sandbox_badge import SandboxBadge
+from ollmsandbox.ui.welcome import Welcome
+from ollmsandbox.ui.window import Window
 
 
 def test_the_first_start_says_that_it_is_safe_and_what_to_do(
@@ -36,6 +40,17 @@ def test_the_first_start_says_that_it_is_safe_and_what_to_do(
             assert says(window.welcome, text)
         wait_until(lambda: says(window.welcome, "Commands are sandboxed here."))
         wait_until(lambda: "Sandboxed, no network" in texts(window.badge))
+
+
+def test_what_is_missing_is_said_as_it_is_with_what_to_do(screen: Screen, person: Person) -> None:
+    person.environ["PATH"] = str(person.playground)
+    page = Welcome()
+    page.show_capabilities(look(person))
+    screen.show(page)
+    assert says(page, "bubblewrap is not installed.")
+    assert says(page, "Install ")
+    # With a sign of warning before it, that would be read as its opposite.
+    assert not says(page, "Bubblewrap is installed")
 
 
 def test_a_tour_is_taken_and_its_change_undone(screen: Screen, person: Person) -> None:
@@ -70,6 +85,7 @@ def test_a_command_of_ones_own_needs_no_model(screen: Screen, person: Person) ->
 def test_a_session_goes_on_after_a_restart(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, empty):
         window.open_project(str(person.project))
+        wait_until(lambda: window._tasks.is_idle)
         finish(session_of(window).conversation.run("echo hello from before > made"))
         # Where nothing had been said, nothing more was begun.
         assert session_of(window) is empty
@@ -91,6 +107,9 @@ def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> 
         wait_until(lambda: _popover_says(window.badge, str(person.project)))
         assert _popover_says(window.badge, "The network cannot be reached.")
         assert _popover_says(window.badge, "10 minutes")
+        # Once is enough, above them.
+        assert _popover_says(window.badge, "Hidden")
+        assert not _popover_says(window.badge, "Hidden:")
         application.settings.set("time-limit", 90)
         wait_until(lambda: _popover_says(window.badge, "90 seconds"))
         window.sidebar.emit("delete-session", session_of(window).id)
@@ -116,6 +135,19 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
         wait_until(lambda: "Sandboxed, no network" in texts(window.badge))
 
 
+def test_a_wide_window_says_what_the_button_for_changes_is(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, _session):
+        for width, is_told in ((1100, True), (700, False), (1100, True)):
+            window.set_default_size(width, 600)
+            wait_until(partial(_is_told, window, is_told))
+        window.flap.set_reveal_flap(True)
+        wait_until(lambda: not window.changes_word.get_visible())
+
+
+def _is_told(window: Window, wanted: bool) -> bool:
+    return window.changes_word.get_visible() is wanted
+
+
 def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()
@@ -132,9 +164,11 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         wait_until(lambda: says(window.sidebar, "The folder is not there"))
         # Where one would write, too, with what can be done about it.
         wait_until(lambda: says(window.chat.missing, f"The folder {gone} is not there."))
+        wait_until(lambda: "Commands cannot run" in texts(window.badge))
         gone.mkdir()
         finish(session_of(window).conversation.run("true"))
         wait_until(lambda: not window.chat.missing.get_reveal_child())
+        wait_until(lambda: "Sandboxed, no network" in texts(window.badge))
         # A link in its place leads elsewhere.
         gone.rmdir()
         gone.symlink_to(person.project)

@@ -14,11 +14,13 @@ from ui_helper import Screen, all_of, texts
 from window_helper import finish, press, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.apply import State
 from ollmsandbox.project.handmade import restore
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder
-from ollmsandbox.ui import change_page, change_work, changes_view, earlier_versions
+from ollmsandbox.ui import change_page, change_work, closing, earlier_versions
 from ollmsandbox.ui.change_page import ChangePage
+from ollmsandbox.ui.change_rows import RunRow
 from ollmsandbox.ui.change_work import act_on_part, look
 from ollmsandbox.ui.changes_view import ChangesView
 from ollmsandbox.ui.settings import Settings
@@ -87,6 +89,81 @@ def test_work_on_one_part_is_seen_and_not_begun_twice(
     assert slow.calls == 1
     text = (person.project / "text").read_text()
     assert "line 3\n" in text and "changed 33\n" in text
+
+
+def test_who_leaves_the_page_meanwhile_cuts_nothing_off(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(view._tasks, "_tell", told.append)
+    left = changed(view, person)
+    slow = Slow(act_on_part)
+    monkeypatch.setattr(change_page, "act_on_part", slow)
+    assert left.diff is not None
+    next(one for one in all_of(left.diff, Gtk.Button) if texts(one) == ["Undo"]).emit("clicked")
+    wait_until(lambda: slow.calls)
+    view.leave_file()
+    assert view.progress.get_visible()
+    # The same file once more: nothing can be begun there before that is over.
+    view.list_view.emit("activate", 1)
+    page = view.page
+    assert page is not None and page is not left
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    assert not any(one.is_sensitive() for one in buttons(page))
+    slow.may_go_on.set()
+    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
+    assert view.page is page
+    assert told == ["1 change undone."]
+    assert "line 3\n" in (person.project / "text").read_text()
+    # It says what became of it, and can be pressed again.
+    wait_until(lambda: page.diff is not None and "Redo" in texts(page.diff))
+    assert all(one.is_sensitive() for one in buttons(page))
+
+
+def test_a_second_click_on_a_run_begins_nothing(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(view, "_tell", told.append)
+    changed(view, person)
+    view.leave_file()
+    slow = Slow(change_work.act)
+    monkeypatch.setattr(change_work, "act", slow)
+    wait_until(lambda: [one for one in all_of(view, RunRow) if one.get_mapped()])
+    undo = [one for one in all_of(view.list_view, Gtk.Button) if texts(one) == ["Undo"]]
+    assert len(undo) == 1
+    for _click in range(2):
+        undo[0].emit("clicked")
+    wait_until(lambda: slow.calls)
+    slow.may_go_on.set()
+    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
+    assert slow.calls == 1
+    assert told == ["1 change undone."]
+
+
+def test_an_older_look_that_comes_back_later_is_not_shown(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = changed(view, person)
+    wait_until(lambda: view._tasks.is_idle)
+    may_come_back, looked = threading.Event(), threading.Event()
+
+    def slow(*given: object) -> object:
+        found = look(*given)  # type: ignore[arg-type]
+        looked.set()
+        assert may_come_back.wait(60)
+        return found
+
+    monkeypatch.setattr(change_page, "look", slow)
+    view.refresh()
+    wait_until(looked.is_set)
+    monkeypatch.setattr(change_page, "look", look)
+    press(page.verbs, "Undo")
+    wait_until(lambda: texts(page.verbs) == ["Redo"])
+    may_come_back.set()
+    wait_until(lambda: view._tasks.is_idle)
+    assert page.recorded.state is State.UNDONE
+    assert texts(page.verbs) == ["Redo"]
 
 
 def test_the_way_back_to_an_earlier_version_is_seen(
@@ -188,7 +265,7 @@ def test_all_is_discarded_where_it_was_asked_for(
         answers.append(asyncio.get_running_loop().create_future())
         return await answers[0]
 
-    monkeypatch.setattr(changes_view, "choose", choose)
+    monkeypatch.setattr(closing, "choose", choose)
     view.show_project(str(person.project))
     wait_until(lambda: view.count > 1)
     view.discard_all.emit("clicked")

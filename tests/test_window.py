@@ -26,6 +26,7 @@ def test_the_tour_is_taken_with_the_mouse_a_deletion_undone_and_nothing_is_witho
         sample = person.home / _TOUR
         assert (sample / "old-notes.txt").exists()
         assert "basket.items()" in (sample / "basket.py").read_text()
+        window.wait_at_rest("button", "Allow Once")
         window.click("button", "Allow Once", then=lambda: window.reads("Allowed once, "))
         window.until(lambda: not (sample / "old-notes.txt").exists(), "the file is deleted")
         window.wait_for("That was all.")

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from conftest import Person
-from outside import Outside, is_not, program
+from outside import AT_REST, Outside, is_not, program
 from replay import Replay, Reply, delta, document, finish, sse
 
 pytestmark = pytest.mark.anybody
@@ -25,7 +25,7 @@ def test_a_question_has_the_keyboard_escape_is_no_and_a_letter_is_its_button(
             window.press("Escape", then=lambda: window.reads("Denied, "))
             window.until(lambda: _is_asked(window, "touch b"), "the next one is asked")
             window.wait_focus("Deny")
-            window.wait_find("button", "Allow")
+            window.wait_at_rest("button", "Allow")
             window.press("alt+a", then=lambda: window.reads("Allowed once, "))
             window.wait_for("Round 1 is over.")
             window.close()
@@ -46,7 +46,8 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
                 ("Allow Always", "Allowed, now and always, "),
                 ("Deny Always", "Denied, now and always, "),
             ):
-                window.click("button", answer, then=partial(window.reads, verdict))
+                said = partial(window.reads, verdict)
+                window.click("button", answer, then=said, still=AT_REST)
             window.wait_for("Round 1 is over.")
             assert sorted(path.name for path in person.project.iterdir()) == ["b", "c", "d"]
             written = (person.paths.config / "permissions.yaml").read_text()

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from functools import partial
 
 import pytest
 from conftest import Person
 from outside import CLOSING, PATIENCE, is_not, program, start
+
+from ollmsandbox.project.journal import project_lock
 
 pytestmark = pytest.mark.anybody
 
@@ -47,6 +50,20 @@ def test_closing_while_a_command_runs_is_a_question(person: Person) -> None:
         window.wait_end()
     assert (person.project / "began").exists()
     assert not _processes("sleep 98761")
+
+
+def test_asked_by_the_system_it_ends_soon_and_loses_nothing(person: Person) -> None:
+    """Somebody else is at work in the project, so what the command made cannot be looked at."""
+    with program(person, f"{person.project}/") as window:
+        window.say("!touch began; echo it has; sleep 98762")
+        window.wait_for("Running")
+        window.wait_for("1 file changed")
+        with project_lock(person.paths, str(person.project)):
+            window.process.terminate()
+            assert window.process.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert not _processes("sleep 98762")
+    assert not (person.project / "began").exists()
+    assert "began" in person.cli("run", "-c", "ls").stdout
 
 
 def test_a_restart_continues_the_session(person: Person) -> None:

@@ -17,6 +17,7 @@ from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
 from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.sandbox.monitor import Event
 from ollmsandbox.sandbox.plan import Plan
+from ollmsandbox.sandbox.profile import Limits
 from ollmsandbox.tools.base import Outcome, Stream, Tool
 from ollmsandbox.tools.edit_file import EditFile
 from ollmsandbox.tools.read_file import ReadFile
@@ -85,7 +86,7 @@ class Agent:
         environ = {k: v for k, v in person.environ.items() if not k.lower().endswith("_proxy")}
         environ |= options.pop("environ", {})
         options.setdefault("project", str(person.project))
-        options.setdefault("timeout", 60)
+        options.setdefault("own_limits", Limits(time=60))
         self.bench = Workbench(
             paths=person.paths,
             environ=environ,

@@ -150,7 +150,7 @@ def allow_once(window: Window) -> ToolCard:
     card = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
     question = card.question
     assert question is not None
-    wait_until(lambda: button(question, "Allow Once").get_sensitive())
+    wait_until(lambda: button(question, "Allow Once").get_sensitive() and question.is_at_rest)
     press(question, "Allow Once")
     return card
 

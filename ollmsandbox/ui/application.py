@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from gettext import gettext as _
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
@@ -51,10 +51,17 @@ class Application(Adw.Application):
     __gtype_name__ = "OllmApplication"
 
     def __init__(self, environ: Mapping[str, str], application_id: str = SCHEMA) -> None:
+        """Raises where there is no place for its files: what GLib calls later cannot say so."""
+        paths = Paths.from_environ(environ)
         super().__init__(application_id=application_id, flags=Gio.ApplicationFlags.HANDLES_OPEN)
         self._environ = environ
+        self._paths = paths
         self._is_development = application_id == DEVELOPMENT
         self.window: Window | None = None
+        # What was asked for while the last one closed.
+        self._wishes: list[Callable[[Window], object]] = []
+        # The system has asked for the end, which comes in any case.
+        self._is_leaving = False
         self.asker = WindowAsker()
 
     def do_startup(self) -> None:
@@ -73,9 +80,8 @@ class Application(Adw.Application):
             display, provider, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION
         )
         _find_icons(display)
-        paths = Paths.from_environ(self._environ)
-        self.settings = Settings(paths)
-        self.desk = Desk(paths, self._environ, self.asker, _)
+        self.settings = Settings(self._paths)
+        self.desk = Desk(self._paths, self._environ, self.asker, _)
         self.choice = ModelChoice(self.desk.connections)
         self.sessions = Sessions(self.desk, self.choice, self.settings)
         quit_ = Gio.SimpleAction.new("quit", None)
@@ -96,20 +102,13 @@ class Application(Adw.Application):
             "settled", lambda _asker, request: self.withdraw_notification(request.id)
         )
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            GLib.unix_signal_add(GLib.PRIORITY_DEFAULT, number, self._on_signal)
+            GLib.unix_signal_add(GLib.PRIORITY_DEFAULT, number, self._on_signal, number)
 
     def do_activate(self) -> None:
-        self._present()
+        self._with_window(Window.present)
 
     def do_open(self, files: Sequence[Gio.File], _count: int, _hint: str) -> None:
-        window = self._present()
-        for file in files:
-            path = file.get_path()
-            if path is None or not os.path.isdir(path):
-                name = file.get_parse_name()
-                window.tell(_("{} is not a folder that can be opened.").format(name))
-            else:
-                window.open_project(path)
+        self._with_window(lambda window: _open(window, files))
 
     def do_shutdown(self) -> None:
         self.desk.close()
@@ -126,9 +125,26 @@ class Application(Adw.Application):
         self.window.present()
         return self.window
 
+    def _with_window(self, wish: Callable[[Window], object]) -> None:
+        """One that is closing takes up nothing any more; there is a new one afterwards."""
+        if self._is_leaving:
+            return
+        if self.window is None or not self.window.is_closing:
+            wish(self._present())
+            return
+        if not self._wishes:
+            self.hold()
+        self._wishes.append(wish)
+
     def _on_closed(self, _window: Window) -> None:
         self.window = None
-        self.quit()
+        wishes, self._wishes = self._wishes, []
+        for wish in wishes:
+            self._with_window(wish)
+        if wishes:
+            self.release()
+        else:
+            self.quit()
 
     def _quit(self) -> None:
         if self.window is None:
@@ -137,13 +153,23 @@ class Application(Adw.Application):
             # It asks first, if something would be cut off.
             self.window.close()
 
-    def _on_signal(self) -> bool:
-        """Nobody can be asked any more; what runs is ended in order."""
+    def _on_signal(self, number: int) -> bool:
+        """Nobody can be asked any more; what runs is ended in order, if that is soon."""
+        from .leaving import leave_in_time  # of no use to the first picture
+
+        self._is_leaving = True
+        leave_in_time(self.desk.paths, number)
+        self._drop_wishes()
         if self.window is not None:
             self.window.close_at_once()
         else:
             self.quit()
         return GLib.SOURCE_CONTINUE
+
+    def _drop_wishes(self) -> None:
+        if self._wishes:
+            self._wishes = []
+            self.release()
 
     def _announce(self, request: PermissionRequest) -> None:
         """Only if the person looks elsewhere."""
@@ -166,10 +192,21 @@ class Application(Adw.Application):
         return clock.get_frame_counter() if clock is not None else 0
 
     def _on_window_action(self, action: Gio.SimpleAction, _target: None) -> None:
-        self._present().activate_action(f"win.{action.get_name()}", None)
+        name = f"win.{action.get_name()}"
+        self._with_window(lambda window: window.activate_action(name, None))
 
     def _show_question(self, session_id: str, call_id: str) -> None:
-        self._present().show_question(session_id, call_id)
+        self._with_window(lambda window: window.show_question(session_id, call_id))
+
+
+def _open(window: Window, files: Sequence[Gio.File]) -> None:
+    for file in files:
+        path = file.get_path()
+        if path is None or not os.path.isdir(path):
+            name = file.get_parse_name()
+            window.tell(_("{} is not a folder that can be opened.").format(name))
+        else:
+            window.open_project(path)
 
 
 def _find_icons(display: Gdk.Display) -> None:

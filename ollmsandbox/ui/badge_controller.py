@@ -17,6 +17,9 @@ from .tasks import Tasks
 if TYPE_CHECKING:
     from .open_session import OpenSession
 
+# Seconds without a further step.
+_REST = 0.4
+
 
 class BadgeController:
     def __init__(self, badge: SandboxBadge, desk: Desk, settings: Settings, tasks: Tasks) -> None:
@@ -63,14 +66,25 @@ class BadgeController:
 
     def look_again(self, *_args: object) -> None:
         """At the plan of a command: it depends on preferences, too."""
+        self._begin(0.0)
+
+    def look_soon(self) -> None:
+        """Once, when the person has done with what is chosen step by step."""
+        self._begin(_REST)
+
+    def _begin(self, rest: float) -> None:
         if self._project is not None:
             self._looks += 1
-            self._tasks.start(self._look(self._project, self._looks))
+            self._tasks.start(self._look(self._project, self._looks, rest))
 
     def refresh(self) -> None:
         self._badge.show(wall_now(self._wall, self._session), self._sections)
 
-    async def _look(self, project: str, number: int) -> None:
+    async def _look(self, project: str, number: int, rest: float) -> None:
+        if rest:
+            await asyncio.sleep(rest)
+            if number != self._looks:
+                return
         given = (
             project,
             self._settings.text("profile"),

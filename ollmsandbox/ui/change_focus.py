@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from gi.repository import GLib, Gtk
 
 from .change_items import RunItem
 from .change_list import ChangeList
 from .change_rows import FileRow, RunRow
+
+R = TypeVar("R", FileRow, RunRow)
 
 
 def focus_once(row: RunRow, pane: type[Gtk.Widget], verbs: bool) -> None:
@@ -36,7 +39,7 @@ def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int
     view.activate_action("list.scroll-to-item", GLib.Variant.new_uint32(place))
 
     def focus() -> bool:
-        for row in _file_rows(view):
+        for row in rows_of(view, FileRow):
             around = row.get_parent()
             is_it = (row.item.run.id, row.item.recorded.number) == (run_id, number)
             if is_it and around is not None and view.get_mapped():
@@ -56,11 +59,12 @@ def _place_of(changes: ChangeList, run_id: str, number: int) -> int | None:
     return start + 1 + numbers.index(number) if number in numbers else start
 
 
-def _file_rows(view: Gtk.ListView) -> Iterator[FileRow]:
+def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
+    """Of this kind, those that are made."""
     around = view.get_first_child()
     while around is not None:
         row = around.get_first_child()
-        if isinstance(row, FileRow):
+        if isinstance(row, kind):
             yield row
         around = around.get_next_sibling()
 

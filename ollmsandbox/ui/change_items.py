@@ -12,7 +12,7 @@ from gi.repository import GObject
 
 from ..project import records
 from ..project.apply import Recorded, State
-from ..project.changes import Type
+from ..project.changes import Kind, Type
 from ..project.manager import ProjectManager
 from ..project.models import Project, Run
 
@@ -35,11 +35,17 @@ class RunData:
     def waiting(self) -> int:
         return sum(self.states[state] for state in WAITS)
 
+    def places(self, *states: State) -> set[tuple[str, str, bool]]:
+        """Of what is so: where it is. What lies aside is another version, to be chosen from."""
+        if not any(self.states[state] for state in states):
+            return set()
+        return {(i.change.root, i.change.path, i.is_aside) for i in self.items if i.state in states}
+
 
 @dataclass(frozen=True)
 class Found:
     runs: tuple[RunData, ...] = ()
-    # How many changes wait, whatever is listed.
+    # How many changes wait, whatever is listed: what several runs changed waits once.
     waiting: int = 0
     # And how many of these can be applied together, without a choice for each.
     ready: int = 0
@@ -64,14 +70,19 @@ def load(
     return Found(
         # Counted here, where it holds up nobody.
         tuple(sorted(runs, key=lambda run: not run.waiting)),
-        sum(data[id_].waiting for id_ in waiting),
-        sum(data[id_].waiting - data[id_].states[State.CONFLICT] for id_ in waiting),
+        _count((data[id_] for id_ in waiting), *WAITS),
+        _count((data[id_] for id_ in waiting), State.PENDING, State.FAILED),
         len(newest) > limit,
     )
 
 
 def count_waiting(manager: ProjectManager, project: Project) -> int:
-    return sum(_read(manager, run).waiting for run in manager.runs(project, -1, only_waiting=True))
+    runs = manager.runs(project, -1, only_waiting=True)
+    return _count((_read(manager, run) for run in runs), *WAITS)
+
+
+def _count(runs: Iterable[RunData], *states: State) -> int:
+    return len(set().union(*(run.places(*states) for run in runs)))
 
 
 def _read(manager: ProjectManager, run: Run) -> RunData:
@@ -79,11 +90,17 @@ def _read(manager: ProjectManager, run: Run) -> RunData:
 
 
 def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
-    """In the order of a file manager, and folders only where nothing in them tells of them."""
+    """In the order of a file manager, what is gone before all else; and folders only where nothing
+    in them tells of them."""
     items = records.read_changes(manager, run)
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
-    return sorted(shown, key=lambda item: (not item.is_held, item.change.path))
+    return sorted(shown, key=_order)
+
+
+def _order(item: Recorded) -> tuple[bool, bool, str]:
+    is_lost = item.change.kind in (Kind.DELETED, Kind.REPLACED)
+    return not item.is_held, not is_lost, item.change.path
 
 
 class RunItem(GObject.Object):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from gettext import gettext as _
 
@@ -19,7 +18,6 @@ from ..project.manager import ProjectManager
 from . import change_words as words
 from .change_items import RunData
 from .change_work import Shown, act_on_part, look
-from .diff_header import hold
 from .diff_model import Hunk
 from .diff_view import DiffView
 from .earlier_versions import EarlierVersions
@@ -31,7 +29,7 @@ from .signals import signals
 from .tasks import Tasks
 from .template import template
 from .weakly import weakly
-from .work_bar import WorkBar
+from .work_bar import WorkBar, hold
 
 # Milliseconds.
 _PATIENCE = 200
@@ -72,6 +70,8 @@ class ChangePage(Gtk.Box):
         self._texts: tuple[str, str] | None = None
         # With which the person did something just now: they go on there.
         self._part: int | None = None
+        # How many looks were begun.
+        self._looks = 0
         # Not through the template, which would keep the page alive for ever.
         self.back_button.connect("clicked", weakly(self._on_back))
         self.diff: DiffView | None = None
@@ -95,10 +95,20 @@ class ChangePage(Gtk.Box):
         self.back_button.grab_focus()
 
     async def look(self) -> None:
-        """At how it stands now."""
+        """At how it stands now. The newest look counts: an older one may come back later."""
+        self._looks += 1
+        number = self._looks
         # Large ones take a while; what is there already stays to be seen meanwhile.
         with self._progress.during(patience=_PATIENCE) if self._shown is None else nullcontext():
             shown = await asyncio.to_thread(look, self._manager, self.run, self.recorded.number)
+        if number != self._looks:
+            return
+        try:
+            self._show_found(shown)
+        finally:
+            self._part = None
+
+    def _show_found(self, shown: Shown | None) -> None:
         if shown is None:
             self.emit("back")
             return
@@ -199,15 +209,8 @@ class ChangePage(Gtk.Box):
                 )
             self._tasks.tell(words.done(verb, done.count, list(done.problems)))
             self._part = index
-            if done.rest is not None:
-                run_id, number = done.rest
-                self.run = replace(self.run, id=run_id)
-                self.recorded = self.recorded._replace(number=number)
             self.emit("changed")
-            try:
-                await self.look()
-            finally:
-                self._part = None
+            await self.look()
 
         self._tasks.start(work()).add_done_callback(lambda _task: at_work.close())
 

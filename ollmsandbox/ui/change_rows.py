@@ -13,10 +13,14 @@ from ..project.changes import Kind
 from . import change_words as words
 from .change_items import FileItem, RunItem
 from .lines import Lines
+from .plain_text import without_hyphens
+from .work_bar import hold
 
 Act = Callable[[str, RunItem], None]
 Fold = Callable[[RunItem], None]
 _MOST_READ = 200
+# For what one should look at twice.
+_MOST_LINES = 4
 _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warning"}
 
 
@@ -80,6 +84,10 @@ class RunRow(Gtk.Box):
         self._buttons = buttons
         self.set_tooltip_text(visible_line(run.command)[:500])
 
+    def hold(self, is_held: bool) -> None:
+        for button in self._buttons:
+            hold(button, is_held)
+
     def focus(self, *, verbs: bool) -> None:
         (self._buttons[0] if verbs and self._buttons else self.arrow).grab_focus()
 
@@ -105,10 +113,16 @@ class FileRow(Gtk.Box):
         text.append(_line(name or "."))
         told = words.about(recorded)
         self.name = f"{path}. {told}"
-        below = _line(f"{folder} · {told}" if folder else told)
+        # A path may be as long as it likes: what is told comes before it.
+        below = _line(f"{told} · {folder}/" if folder else told)
         below.add_css_class("caption")
         waits = recorded.state in (State.CONFLICT, State.FAILED) or words.marks(recorded)
         below.add_css_class("warning" if waits else "dim-label")
+        if waits:
+            below.set_wrap(True)
+            below.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+            below.set_lines(_MOST_LINES)
+            without_hyphens(below)
         text.append(below)
         self.append(text)
         self._text = text
@@ -124,7 +138,7 @@ class FileRow(Gtk.Box):
 
 
 def _tell_path(row: FileRow, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Tooltip) -> bool:
-    tooltip.set_text(visible_line(row.item.recorded.change.path))
+    tooltip.set_text(row.name)
     return True
 
 

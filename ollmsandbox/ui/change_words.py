@@ -95,10 +95,11 @@ def run_about(run: RunData) -> str:
     return " · ".join(parts)
 
 
-def done(action: str, count: int, problems: list[str]) -> str:
+def done(verb: str, count: int, problems: list[str]) -> str:
     """What is told after a verb."""
     if problems:
         return problems[0]
+    action = {"take": "apply", "keep": "discard"}.get(verb, verb)
     words = {
         "apply": ngettext("{} change applied.", "{} changes applied.", count),
         "redo": ngettext("{} change applied again.", "{} changes applied again.", count),
@@ -106,6 +107,20 @@ def done(action: str, count: int, problems: list[str]) -> str:
         "undo": ngettext("{} change undone.", "{} changes undone.", count),
     }
     return words[action].format(count)
+
+
+def empty(*, is_filtered: bool) -> tuple[str, str, str]:
+    """An icon, a title and a sentence, where no run is listed."""
+    if is_filtered:
+        sentence = _("No command has this in it, and no path that one changed.")
+        return "edit-find-symbolic", _("Nothing Found"), sentence
+    sentence = _("What commands change in the project is listed here.")
+    return "document-edit-symbolic", _("No Changes Yet"), sentence
+
+
+def held() -> str:
+    """Why nothing is begun just now."""
+    return _("Something is being changed. Try again when that is over.")
 
 
 def verbs(states: set[State]) -> list[tuple[str, str]]:

@@ -42,8 +42,6 @@ class Done:
     count: int
     # Why something was not done, in sentences.
     problems: tuple[str, ...] = ()
-    # The run for which the rest of a change waits from now on, and its number there.
-    rest: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,7 @@ def act_on_part(manager: ProjectManager, verb: str, shown: Shown, run: RunData, 
         text = _("{path} was changed in the meantime.").format(path=shown.recorded.change.path)
         return Done(0, (text,))
     report = does(manager, row, shown.recorded, chosen)
-    rest = [(report.run_id, i.number) for i in report.changes if i.state is State.PENDING]
-    notes = tuple(note(item.note) for item in report.changes if item.note)
-    return Done(1, notes, rest[0] if rest else None)
+    return Done(1, tuple(note(item.note) for item in report.changes if item.note))
 
 
 def _inside(hunk: Hunk, parts: Iterable[Part]) -> list[Part]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
-from gettext import gettext as _
+from contextlib import closing
 from gettext import ngettext
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,11 @@ from gi.repository import Adw, GLib, GObject, Gtk
 from ..project.manager import ProjectManager
 from ..project.review import Review
 from . import change_words as words
-from .change_focus import focus_file, focus_once, name_around
+from .change_focus import focus_file, focus_once, name_around, rows_of
 from .change_items import FileItem, Found, RunData, RunItem, load
 from .change_list import ChangeList
 from .change_rows import FileRow, RunRow
-from .dialogs import Choice, choose
+from .closing import may_discard_all
 from .lines import Lines
 from .newest import Newest
 from .settings import Settings
@@ -27,7 +26,7 @@ from .signals import signals
 from .tasks import Tasks
 from .template import template
 from .weakly import weakly
-from .work_bar import WorkBar
+from .work_bar import WorkBar, hold
 
 if TYPE_CHECKING:
     from .change_page import ChangePage
@@ -78,6 +77,8 @@ class ChangesView(Gtk.Box):
         self._focus_run: tuple[str, bool] | None = None
         self._open_runs: set[str] = set()
         self._seen: set[str] = set()
+        # What is being done with changes.
+        self._begun: set[tuple[str, str, tuple[str, ...]]] = set()
         self._loading: asyncio.Task[object] | None = None
         self._newest = Newest()
         self._found = Found()
@@ -108,9 +109,7 @@ class ChangesView(Gtk.Box):
         if project != self._project:
             self._project = project
             self._most = _PIECE
-            self._asked = set()
-            self._open_runs = set()
-            self._seen = set()
+            self._asked, self._open_runs, self._seen = set(), set(), set()
             self.filter.set_text("")
             self.show_list()
         self.refresh()
@@ -182,7 +181,10 @@ class ChangesView(Gtk.Box):
         if not is_same or self._wanted_run:
             self._list.show(runs, self._open_runs)
         await self._grow()
-        self._show_empty(is_filtered=bool(text))
+        icon, title, sentence = words.empty(is_filtered=bool(text))
+        self.empty.set_icon_name(icon)
+        self.empty.set_title(title)
+        self.empty.set_description(sentence)
         self.lists.set_visible_child_name("runs" if runs else "empty")
         self._go_to_wanted()
         # One that is not there gets it no more, whenever it comes back.
@@ -210,21 +212,11 @@ class ChangesView(Gtk.Box):
             target = GLib.Variant.new_uint32(place)
             self.list_view.activate_action("list.scroll-to-item", target)
 
-    def _show_empty(self, *, is_filtered: bool) -> None:
-        self.empty.set_icon_name("edit-find-symbolic" if is_filtered else "document-edit-symbolic")
-        self.empty.set_title(_("Nothing Found") if is_filtered else _("No Changes Yet"))
-        self.empty.set_description(
-            _("No command has this in it, and no path that one changed.")
-            if is_filtered
-            else _("What commands change in the project is listed here.")
-        )
-
     def _show_waiting(self) -> None:
         # All of it, whatever is listed: the buttons are for all of it, too.
         count = self._found.waiting
         self.waiting_box.set_visible(count > 0)
-        # Where the person changed the file, too, they decide about each.
-        self.apply_all.set_sensitive(self._found.ready > 0)
+        self._hold_all()
         text = ngettext("{} change waits", "{} changes wait", count)
         self.waiting.set_label(text.format(count))
         self.emit("count-changed", count)
@@ -234,6 +226,7 @@ class ChangesView(Gtk.Box):
         row: RunRow | FileRow
         if isinstance(shown, RunItem):
             row = RunRow(shown, weakly(self._act_on_run), weakly(self._fold))
+            row.hold(self.progress.is_working)
             if self._focus_run is not None and shown.data.id == self._focus_run[0]:
                 row.connect("map", focus_once, ChangesView, self._focus_run[1])
                 self._focus_run = None
@@ -324,53 +317,68 @@ class ChangesView(Gtk.Box):
         if page is not None:
             focus_file(self.list_view, self._list, page.run.id, page.recorded.number)
 
-    def _on_page_changed(self, _page: ChangePage) -> None:
+    def _on_page_changed(self, page: ChangePage) -> None:
+        if self._counts is not None:
+            self._counts.forget(page.run.id, page.recorded.number)
         self.refresh()
         self.emit("acted")
 
     def _on_page_act(self, page: ChangePage, verb: str) -> None:
         change = page.recorded.change
-        full = f"{change.root}/{change.path}"
-        self._do(verb, partial(self._act, verb, page.run, full))
+        self._do(verb, page.run, f"{change.root}/{change.path}")
 
     # --- verbs -----------------------------------------------------------------------------------
 
     def _act_on_run(self, verb: str, item: RunItem) -> None:
-        self._focus_run = (item.data.id, True)
-        self._do(verb, partial(self._act, verb, item.data))
+        if self._do(verb, item.data):
+            self._focus_run = (item.data.id, True)
 
     def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
         if self.page is not None:
             self.page.hold(is_working)
+        for row in rows_of(self.list_view, RunRow):
+            row.hold(is_working)
+        self._hold_all()
+
+    def _hold_all(self) -> None:
+        hold(self.discard_all, self.progress.is_working)
+        hold(self.apply_all, self.progress.is_working)
+        if not self._found.ready:
+            # Where the person changed the file, too, they decide about each.
+            self.apply_all.set_sensitive(False)
 
     def _act(self, verb: str, run: RunData | str, *paths: str) -> Done:
         """Or on all that waits in the project of this path."""
         from .change_work import act, act_on_all
 
-        review = Review(self._manager.paths)
-        try:
+        with closing(Review(self._manager.paths)) as review:
             if isinstance(run, str):
                 return act_on_all(review, verb, run)
             return act(review, verb, run, paths)
-        finally:
-            review.close()
 
-    def _do(self, verb: str, work: Callable[[], Done]) -> None:
-        """Shows that it is at work, and tells what came of it."""
+    def _do(self, verb: str, run: RunData | str, *paths: str) -> bool:
+        """Shows that it is at work, and tells what came of it. False if it was not begun."""
+        wish = (verb, run if isinstance(run, str) else run.id, paths)
+        if self.progress.is_working:
+            if wish not in self._begun:  # else it is a second click
+                self._tell(words.held())
+            return False
         at_work = self.progress.working()
+        self._begun.add(wish)
+        at_work.callback(self._begun.clear)
 
         async def do() -> None:
             with at_work:
-                done = await asyncio.to_thread(work)
-            told = {"take": "apply", "keep": "discard"}.get(verb, verb)
-            self._tell(words.done(told, done.count, list(done.problems)))
+                done = await asyncio.to_thread(self._act, verb, run, *paths)
+            self._tell(words.done(verb, done.count, list(done.problems)))
             self.refresh()
             self.emit("acted")
 
         self._tasks.start(do()).add_done_callback(lambda _task: at_work.close())
+        return True
 
     def _on_apply_all(self, _button: Gtk.Button) -> None:
-        self._do("apply", partial(self._act, "apply", self._project or ""))
+        self._do("apply", self._project or "")
 
     def _on_discard_all(self, _button: Gtk.Button) -> None:
         # Another one may be shown before there is an answer.
@@ -379,17 +387,8 @@ class ChangesView(Gtk.Box):
         async def discard() -> None:
             window = self.get_root()
             assert isinstance(window, Gtk.Window)
-            answer = await choose(
-                window,
-                _("Discard All That Waits?"),
-                _("The project stays as it is. What was discarded can be applied file by file."),
-                (
-                    Choice("cancel", _("_Cancel")),
-                    Choice("discard", _("_Discard"), is_destructive=True),
-                ),
-            )
-            if answer == "discard":
-                self._do("discard", partial(self._act, "discard", project))
+            if await may_discard_all(window):
+                self._do("discard", project)
 
         self._tasks.start(discard())
 

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from gettext import gettext as _
+from typing import TYPE_CHECKING
 
-from gi.repository import Gtk
+from gi.repository import GLib, Gtk
 
 from ..chat.history import History
+from ..errors import OllmSandboxError
 from ..permission.request import Answer
-from ..project.manager import is_missing
 from ..project.review import Review
+from . import change_words
 from .asking import WindowAsker
 from .changes_view import ChangesView
 from .chat_view import ChatView
@@ -22,6 +25,12 @@ from .note_words import note
 from .sessions import Sessions
 from .tasks import Tasks
 from .weakly import weakly
+
+if TYPE_CHECKING:
+    from .open_session import OpenSession
+
+# Milliseconds without a key.
+REST = 2000
 
 
 class ChatController:
@@ -44,6 +53,8 @@ class ChatController:
         self._history = history
         self._sessions = sessions
         self._tasks = tasks
+        self._is_looking = self._is_stale = False
+        self._undoing: set[str] = set()
         heard: tuple[tuple[str, Callable[..., object]], ...] = (
             ("send", self._on_send),
             ("run", self._on_run),
@@ -57,6 +68,8 @@ class ChatController:
         for name, method in heard:
             view.connect(name, weakly(method))
         changes.connect("acted", weakly(self._on_acted))
+        self._rest = 0
+        view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
 
     def stop(self, *_args: object) -> None:
         if self._view.session is not None:
@@ -70,39 +83,81 @@ class ChatController:
 
     def keep_draft(self) -> asyncio.Task[None] | None:
         """What is written and not sent; None if it is kept already."""
-        session, text = self._view.session, self._view.composer.text
+        session, text = self._view.session, self._view.composer.draft
         if session is None or text == session.kept_draft:
             return None
         return self._sessions.keep_draft(session, text)
 
+    def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
+        """Kept when the person rests: nobody knows when the machine goes off."""
+        if self._rest:
+            GLib.source_remove(self._rest)
+        self._rest = GLib.timeout_add(REST, weakly(self._on_rest))
+
+    def _on_rest(self) -> bool:
+        self._rest = 0
+        if (keeping := self.keep_draft()) is not None:
+            self._tasks.watch(keeping)
+        return GLib.SOURCE_REMOVE
+
     def look_for_folder(self) -> None:
-        """Somebody may have moved the project away, or put it back."""
-        session = self._view.session
-        folder = session.project if session is not None else None
+        """Somebody may have moved the project away, or put it back. Called again meanwhile, it
+        looks once more."""
+        self._is_stale = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._tasks.start(self._look_for_folder())
 
-        async def look() -> None:
-            is_gone = folder is not None and await asyncio.to_thread(is_missing, folder)
-            if self._view.session is session:
-                self._view.missing.show_folder(folder or "" if is_gone else "")
-
-        self._tasks.start(look())
+    async def _look_for_folder(self) -> None:
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                session = self._view.session
+                folder = (session.project if session is not None else None) or ""
+                is_gone = bool(folder) and await asyncio.to_thread(
+                    self._sessions.folders.is_missing, folder
+                )
+                if self._view.session is session:
+                    self._view.missing.show_folder(folder if is_gone else "")
+        finally:
+            self._is_looking = False
 
     def _on_send(self, _view: ChatView, text: str) -> None:
-        if self._view.session is not None:
-            self._tasks.start(self._view.session.conversation.say(text))
+        if (session := self._view.session) is not None:
+            self._tasks.start(self._try(session.conversation.say(text), session, text))
 
     def _on_run(self, _view: ChatView, command: str) -> None:
-        if self._view.session is not None:
-            self._tasks.start(self._view.session.conversation.run(command))
+        if (session := self._view.session) is not None:
+            self._tasks.start(self._try(session.conversation.run(command), session, f"!{command}"))
+
+    async def _try(
+        self, turn: Coroutine[object, object, object], session: OpenSession, text: str
+    ) -> None:
+        """What is refused is not lost."""
+        try:
+            await turn
+        except OllmSandboxError:
+            if self._view.session is session and not self._view.composer.text:
+                self._view.composer.text = text
+            raise
 
     def _on_answer(self, view: ChatView, request_id: str, answer: Answer) -> None:
         self._asker.answer(request_id, answer)
         view.focus_composer()
 
     def _on_undo(self, _view: ChatView, run_id: str) -> None:
-        self._tasks.start(self._undo(run_id))
+        progress = self._changes.progress
+        if progress.is_working:
+            if run_id not in self._undoing:  # else it is a second click
+                self._tasks.tell(change_words.held())
+            return
+        at_work = progress.working()
+        self._undoing.add(run_id)
+        at_work.callback(self._undoing.clear)
+        task = self._tasks.start(self._undo(run_id, at_work))
+        task.add_done_callback(lambda _task: at_work.close())
 
-    async def _undo(self, run_id: str) -> None:
+    async def _undo(self, run_id: str, at_work: ExitStack) -> None:
         def undo() -> str:
             review = Review(self._history.manager.paths)
             try:
@@ -112,7 +167,8 @@ class ChatController:
             finally:
                 review.close()
 
-        problem = await asyncio.to_thread(undo)
+        with at_work:
+            problem = await asyncio.to_thread(undo)
         self._tasks.tell(problem or _("Undone. The changes can be applied again."))
         self._changes.refresh()
         await self._look_up_states()

@@ -13,11 +13,13 @@ from ..chat.messages import Role
 from ..permission.request import Answer
 from ..sandbox.probe import Capabilities
 from .accessible import name_buttons
+from .call_steps import CallSteps
 from .composer import Composer
 from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
 from .lazy_column import LazyColumn
 from .missing_bar import MissingBar
 from .notice_row import NoticeRow
+from .question_focus import QuestionFocus
 from .settings import Settings
 from .signals import signals
 from .waiting_bar import WaitingBar
@@ -55,9 +57,6 @@ class ChatView(Gtk.Box):
         self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
         # Calls that are under way.
         self._watched: dict[CallEntry, int] = {}
-        self._asking: set[CallEntry] = set()
-        # A question that gets the focus as soon as its card is there.
-        self._to_focus: CallEntry | None = None
         self._empty = Adw.StatusPage(
             icon_name="user-available-symbolic",
             title=_("What Shall Be Done?"),
@@ -100,6 +99,8 @@ class ChatView(Gtk.Box):
         self.composer.connect("run", weakly(self._pass_on), "run")
         self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
+        self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
+        CallSteps(self.column, self.composer, weakly(self._go_to)).add_keys(self)
         self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
         for name in ("caption", "dim-label"):
             self._why_not.add_css_class(name)
@@ -152,8 +153,8 @@ class ChatView(Gtk.Box):
         self.column.set_items(entries)
         for entry in entries:
             self._watch(entry)
-        self.composer.text = session.draft
         self.composer.set_history(_history(entries))
+        self.composer.text = session.draft
         self._on_state(session)
         self._show_page()
         self.column.scroll_to_end()
@@ -168,6 +169,12 @@ class ChatView(Gtk.Box):
     def focus_composer(self, *_args: object) -> None:
         self.composer.focus()
 
+    @property
+    def focused_call(self) -> str:
+        """Whose question has the keyboard, if one has it."""
+        entry = self._questions.focused
+        return entry.call.id if entry is not None else ""
+
     def show_call(self, call_id: str) -> None:
         """Its card is brought into view, and a question there gets the focus."""
         entry = self.session.entry_of(call_id) if self.session else None
@@ -177,7 +184,19 @@ class ChatView(Gtk.Box):
         card = self._card(entry)
         if card is None:
             return
+        # Each after the focus, which scrolls, too, to where that was before.
         if card.question is not None and card.question.is_open:
+            card.question.focus_deny()
+            self.column.show_whole(entry)
+        else:
+            card.header.grab_focus()
+            self.column.scroll_to(entry)
+
+    def _go_to(self, entry: CallEntry) -> None:
+        card = self._card(entry)
+        if card is None or not self.column.is_in_view(entry):
+            self.show_call(entry.call.id)
+        elif card.question is not None and card.question.is_open:
             card.question.focus_deny()
         else:
             card.header.grab_focus()
@@ -212,13 +231,12 @@ class ChatView(Gtk.Box):
         self._handlers = []
         for entry in tuple(self._watched):
             self._unwatch(entry)
-        self._to_focus = None
-        self._asking.clear()
+        self._questions.forget()
         self.column.set_items([])
 
     def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
         if self.session is not None:
-            self.session.draft = self.composer.text
+            self.session.draft = self.composer.draft
 
     def _listen(
         self, source: Gio.ListStore | OpenSession, name: str, method: Callable[..., object]
@@ -257,43 +275,8 @@ class ChatView(Gtk.Box):
         if entry.stage is Stage.DONE:
             self.column.unpin(entry)
             self._unwatch(entry)
-        if entry.stage is Stage.ASKING:
-            self._asking.add(entry)
-            if self._to_focus is None and self.column.at_end and self._may_take_focus():
-                self._to_focus = entry
-        elif entry in self._asking:
-            self._asking.remove(entry)
-            self._to_focus = self._next_question()
-        if self._to_focus is not None:
-            # Its card may be there already, and nothing else move.
-            self.column.look_again()
+        self._questions.note(entry)
         self._on_scrolled()
-
-    def _next_question(self) -> CallEntry | None:
-        asking = self.session.asking() if self.session else []
-        return next((entry for entry in asking if self.column.is_in_view(entry)), None)
-
-    def _may_take_focus(self) -> bool:
-        """Not from somebody who is writing, or does something else by keyboard."""
-        root = self.get_root()
-        focus = root.get_focus() if root is not None else None
-        # What only scrolls has the focus as long as nobody has chosen anything.
-        is_free = (
-            focus is None
-            or focus.is_ancestor(self.composer)
-            or (isinstance(focus, Gtk.ScrolledWindow) and focus.is_ancestor(self))
-        )
-        return is_free and not self.composer.text
-
-    def _focus_question(self) -> None:
-        """Once its card is there: it is made in the next frame."""
-        entry = self._to_focus
-        card = self._card(entry) if entry is not None else None
-        if card is None or card.question is None or not card.get_mapped():
-            return
-        self._to_focus = None
-        if card.question.is_open and self._may_take_focus():
-            card.question.focus_deny()
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
         row = self.column.row_of(entry)
@@ -303,7 +286,7 @@ class ChatView(Gtk.Box):
         self.composer.set_busy(session.is_busy)
 
     def _on_looked(self, _column: LazyColumn) -> None:
-        self._focus_question()
+        self._questions.look()
         self._on_scrolled()
 
     def _on_scrolled(self, *_args: object) -> None:
@@ -313,7 +296,8 @@ class ChatView(Gtk.Box):
             for entry in (self.session.asking() if self.session else ())
             if not self.column.is_in_view(entry)
         ]
-        self.waiting.show_count(len(hidden))
+        is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
+        self.waiting.show_count(len(hidden), is_below=is_below)
 
     def _on_dropped(self, _column: LazyColumn, entry: Entry, row: Gtk.Widget) -> None:
         if isinstance(row, Adw.Clamp) and isinstance(entry, MessageEntry | CallEntry):

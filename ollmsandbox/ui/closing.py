@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from gi.repository import Gtk
 
 from .dialogs import Choice, choose
-from .sessions import Sessions
 
 if TYPE_CHECKING:
     from .open_session import OpenSession
+    from .sessions import Sessions
 
 
 async def may_close(window: Gtk.Window, sessions: Sequence[OpenSession]) -> bool:
@@ -39,6 +39,19 @@ async def may_close(window: Gtk.Window, sessions: Sequence[OpenSession]) -> bool
     return answer == "close"
 
 
+async def may_leave_work(window: Gtk.Window) -> bool:
+    answer = await choose(
+        window,
+        _("Close Before That Is Over?"),
+        _(
+            "Changes are being made in the project. They are finished in any case, but what came "
+            "of them is told only here."
+        ),
+        (Choice("cancel", _("_Keep Open")), Choice("close", _("_Close"))),
+    )
+    return answer == "close"
+
+
 async def may_lose_draft(window: Gtk.Window, why: str) -> bool:
     answer = await choose(
         window,
@@ -50,6 +63,35 @@ async def may_lose_draft(window: Gtk.Window, why: str) -> bool:
         ),
     )
     return answer == "close"
+
+
+async def may_lose_words(window: Gtk.Window) -> bool:
+    answer = await choose(
+        window,
+        _("Close Without the Last Messages?"),
+        _(
+            "What was said last cannot be written just now, and would be lost. Keep the window "
+            "open, and close it when the disk has room and no other program holds the database."
+        ),
+        (
+            Choice("cancel", _("_Keep Open")),
+            Choice("close", _("_Close"), is_destructive=True),
+        ),
+    )
+    return answer == "close"
+
+
+async def may_discard_all(window: Gtk.Window) -> bool:
+    answer = await choose(
+        window,
+        _("Discard All That Waits?"),
+        _("The project stays as it is. What was discarded can be applied file by file."),
+        (
+            Choice("cancel", _("_Cancel")),
+            Choice("discard", _("_Discard"), is_destructive=True),
+        ),
+    )
+    return answer == "discard"
 
 
 async def may_delete(window: Gtk.Window, sessions: Sessions, session_id: str) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 
 from gi.repository import Gdk, GLib, Gtk
@@ -14,6 +15,7 @@ from .weakly import weakly
 
 _ENTER = (Gdk.KEY_Return, Gdk.KEY_KP_Enter, Gdk.KEY_ISO_Enter)
 _MOST_KEPT = 100
+_HELD = Gdk.ModifierType.CONTROL_MASK | Gdk.ModifierType.SHIFT_MASK | Gdk.ModifierType.ALT_MASK
 
 
 @Gtk.Template(filename=template("composer"))
@@ -73,10 +75,23 @@ class Composer(Gtk.Box):
         self._buffer.set_text(text)
         self._buffer.place_cursor(self._buffer.get_end_iter())
 
+    @property
+    def draft(self) -> str:
+        """What is being written, also while something older is looked at in its place."""
+        is_leafing = self._place < len(self._history) and self.text == self._history[self._place]
+        return self._unsent if is_leafing else self.text
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nobody writes here: nothing is written, or about to be, or waits behind the history."""
+        waits = self._unsent if self._place < len(self._history) else ""
+        return not (self.text or self._is_composing or waits)
+
     def set_history(self, texts: list[str]) -> None:
         """What was sent before, the oldest first."""
         self._history = texts[-_MOST_KEPT:]
         self._place = len(self._history)
+        self._unsent = ""
 
     def set_can_send(self, why_not: str) -> None:
         """Commands can be run even if there is nobody to send a message to."""
@@ -102,7 +117,7 @@ class Composer(Gtk.Box):
         """Paths at the cursor, apart from what stands around them."""
         if not paths:
             return
-        words = " ".join(shlex.quote(path) for path in paths)
+        words = " ".join(_quoted(path) for path in paths)
         self._buffer.delete_selection(False, True)
         place = self._buffer.get_iter_at_mark(self._buffer.get_insert())
         before = place.copy()
@@ -152,7 +167,7 @@ class Composer(Gtk.Box):
     ) -> bool:
         if self._is_composing:
             return False
-        held = state & (Gdk.ModifierType.CONTROL_MASK | Gdk.ModifierType.SHIFT_MASK)
+        held = state & _HELD
         if key in _ENTER:
             with_enter = self._settings.boolean("send-with-enter")
             sends = not held if with_enter else bool(held & Gdk.ModifierType.CONTROL_MASK)
@@ -202,3 +217,19 @@ class Composer(Gtk.Box):
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")
         self.focus()
+
+
+def _quoted(path: str) -> str:
+    """For any shell. A name need not be UTF-8, and what is written here has to be."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        spelled = "".join(map(_spelled, os.fsencode(path)))
+        return f"\"$(printf '{spelled}')\""
+    return shlex.quote(path)
+
+
+def _spelled(byte: int) -> str:
+    letter = chr(byte)
+    plain = letter.isascii() and letter.isprintable() and letter not in "'\\%"
+    return letter if plain else f"\\{byte:03o}"

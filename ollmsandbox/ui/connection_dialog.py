@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from gettext import gettext as _
 from gettext import ngettext
@@ -54,6 +55,8 @@ class ConnectionDialog(Adw.Window):
         # The name that it is known by.
         self.before = "" if is_new else connection.name
         self._tasks = Tasks(self._show_problem)
+        self._test_task: asyncio.Task[object] | None = None
+        self._is_saving = False
         self.kind.set_selected(_KINDS.index(connection.kind))
         self._proposed = self._free_name(connection.name or _NAMES[connection.kind])
         self.name.set_text(self.before or self._proposed)
@@ -61,6 +64,9 @@ class ConnectionDialog(Adw.Window):
         self.kind.connect("notify::selected", weakly(self._on_kind))
         for row in (self.name, self.address):
             row.connect("changed", weakly(self._on_changed))
+        for row in (self.address, self.key):
+            row.connect("changed", weakly(self._forget_result))
+        self.kind.connect("notify::selected", weakly(self._forget_result))
         for row in (self.name, self.address, self.key):
             row.connect("entry-activated", weakly(self._on_enter))
         escape = Gtk.ShortcutTrigger.parse_string("Escape")
@@ -71,6 +77,7 @@ class ConnectionDialog(Adw.Window):
         self.save_button.connect("clicked", weakly(self._on_save))
         self.test_button.connect("clicked", weakly(self._on_test))
         self.connect("close-request", weakly(self._on_close))
+        self._untried = self.result.get_subtitle() or ""
         self._on_changed(None)
         self.address.grab_focus()
 
@@ -95,9 +102,22 @@ class ConnectionDialog(Adw.Window):
         """None: nothing was typed, so the one there is stays."""
         return self.key.get_text() or None
 
-    def _show_problem(self, text: str) -> None:
+    def _show_result(self, text: str, style: str = "") -> None:
         self.result.set_subtitle(GLib.markup_escape_text(text))
-        self.result.add_css_class("error")
+        for name in ("success", "error"):
+            self.result.remove_css_class(name)
+        if style:
+            self.result.add_css_class(style)
+
+    def _show_problem(self, text: str) -> None:
+        self._show_result(text, "error")
+
+    def _forget_result(self, *_args: object) -> None:
+        """It was about another server, or another key."""
+        if self._test_task is not None:
+            self._test_task.cancel()
+            self._test_task = None
+        self._show_result(self._untried)
 
     def _on_kind(self, *_args: object) -> None:
         kind = _KINDS[self.kind.get_selected()]
@@ -108,8 +128,7 @@ class ConnectionDialog(Adw.Window):
             self.name.set_text(self._proposed)
 
     async def _test(self) -> None:
-        self.result.remove_css_class("error")
-        self.result.set_subtitle(_("Asking…"))
+        self._show_result(_("Asking…"))
         had_focus = self.test_button.has_focus()
         self.test_button.set_sensitive(False)
         try:
@@ -119,30 +138,37 @@ class ConnectionDialog(Adw.Window):
             models = await server.models()
             count = len(models)
             text = ngettext("It works: {} model.", "It works: {} models.", count).format(count)
-            self.result.set_subtitle(text if count else _("It answers, but has no models."))
+            self._show_result(
+                text if count else _("It answers, but has no models."), "success" if count else ""
+            )
         finally:
-            self.test_button.set_sensitive(True)
+            self._show_whether_whole()
             # Unless the person went elsewhere meanwhile.
             if had_focus and self.get_focus() is None:
                 self.test_button.grab_focus()
 
     async def _save(self) -> None:
+        self._is_saving = True
         self.save_button.set_sensitive(False)
         try:
             saved = await self._store.change(self.before, self._given(), key=self._new_key())
             self.emit("saved", saved)
             self.close()
         except OllmSandboxError:
-            self.save_button.set_sensitive(True)
+            self._is_saving = False
+            self._show_whether_whole()
             raise
 
     def _on_changed(self, _row: Adw.EntryRow | None) -> None:
+        self._show_whether_whole()
+
+    def _show_whether_whole(self) -> None:
         whole = bool(self.name.get_text().strip() and self.address.get_text().strip())
-        self.save_button.set_sensitive(whole)
+        self.save_button.set_sensitive(whole and not self._is_saving)
         self.test_button.set_sensitive(whole)
 
     def _on_test(self, _button: Gtk.Button) -> None:
-        self._tasks.start(self._test())
+        self._test_task = self._tasks.start(self._test())
 
     def _on_save(self, _button: Gtk.Button) -> None:
         self._tasks.start(self._save())

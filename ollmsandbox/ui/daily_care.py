@@ -9,8 +9,8 @@ from gettext import gettext as _
 
 from gi.repository import GLib
 
-from ..paths import Paths
 from ..project.care import take_care
+from ..project.manager import ProjectManager
 from ..project.recorder import DAILY
 from .output_files import remove_old
 from .tasks import Tasks
@@ -18,9 +18,9 @@ from .weakly import weakly
 
 
 class DailyCare:
-    def __init__(self, paths: Paths, tasks: Tasks, done: Callable[[], object]) -> None:
-        """`done` is called when files may be other than before."""
-        self._paths = paths
+    def __init__(self, manager: ProjectManager, tasks: Tasks, done: Callable[[], object]) -> None:
+        """`manager` is the window's; `done` is called when files may be other than before."""
+        self._manager = manager
         self._tasks = tasks
         self._done = done
         self._begin()
@@ -34,10 +34,18 @@ class DailyCare:
         return GLib.SOURCE_CONTINUE
 
     async def _care(self) -> None:
-        care = await asyncio.to_thread(take_care, self._paths)
-        await asyncio.to_thread(remove_old, self._paths.cache / "output")
-        for text in (*care.notices, *care.errors):
+        paths = self._manager.paths
+        care = await asyncio.to_thread(take_care, paths)
+        await asyncio.to_thread(remove_old, paths.cache / "output")
+        # Who opens a damaged database first hears that it was set aside: the care, or the window.
+        notices = await asyncio.to_thread(self._take_notices)
+        for text in (*notices, *care.notices, *care.errors):
             self._tasks.tell(text)
         for report in care.finished:
             self._tasks.tell(_("A run that was cut off is finished now: {}.").format(report.run_id))
         self._done()
+
+    def _take_notices(self) -> list[str]:
+        notices = list(self._manager.notices)
+        self._manager.notices.clear()
+        return notices

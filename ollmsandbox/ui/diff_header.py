@@ -10,6 +10,7 @@ from gettext import ngettext
 from gi.repository import Gtk
 
 from .diff_model import Fold, Hunk
+from .work_bar import hold
 
 # Its name and its label. Without a name it is not to be pressed, and only says how it is.
 Action = tuple[str, str]
@@ -88,11 +89,6 @@ class Verbs:
         description = _("{action}, change {number}").format(action=label, number=number)
         button.update_property([Gtk.AccessibleProperty.LABEL], [description])
         return button
-
-
-def hold(button: Gtk.Button, is_held: bool) -> None:
-    """Where the keyboard is, it stays: switched off, the button would send it elsewhere."""
-    button.set_sensitive(not is_held or button.is_focus())
 
 
 def add_line(row: Gtk.Box, hunk: Hunk, *, is_last: bool) -> None:

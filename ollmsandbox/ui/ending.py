@@ -6,16 +6,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from gettext import gettext as _
 
 from gi.repository import Gtk
 
 from ..errors import OllmSandboxError
 from .asking import WindowAsker
-from .closing import may_close, may_lose_draft
+from .closing import may_close, may_leave_work, may_lose_draft, may_lose_words
+from .popovers import close_popovers
 from .sessions import Sessions
 from .settings import Settings
 from .spoken import spoken
 from .tasks import Tasks
+from .work_bar import WorkBar
+
+# Seconds: longer than a database waits for another program.
+PATIENCE = 20.0
 
 
 class Ending:
@@ -27,6 +33,7 @@ class Ending:
         sessions: Sessions,
         asker: WindowAsker,
         settings: Settings,
+        changing: WorkBar,
         keep_draft: Callable[[], asyncio.Task[None] | None],
         leave: Callable[[], object],
     ) -> None:
@@ -34,6 +41,7 @@ class Ending:
         self._sessions = sessions
         self._asker = asker
         self._settings = settings
+        self._changing = changing
         self._begin_keeping = keep_draft
         self._leave = leave
         # Nobody sees any more what the window could tell.
@@ -62,11 +70,22 @@ class Ending:
     async def _may_end(self) -> bool:
         if not await may_close(self._window, self._sessions.open_ones):
             return False
+        if self._changing.is_working and not await may_leave_work(self._window):
+            return False
         try:
             await self._keep_drafts()
         except (OllmSandboxError, OSError, RuntimeError, ValueError) as error:
-            return await may_lose_draft(self._window, spoken(str(error)))
-        return True
+            if not await may_lose_draft(self._window, spoken(str(error))):
+                return False
+        return await self._is_written() or await may_lose_words(self._window)
+
+    async def _is_written(self) -> bool:
+        talks = [session.conversation for session in self._sessions.open_ones]
+        writing = asyncio.gather(*(talk.is_written() for talk in talks))
+        try:
+            return all(await asyncio.wait_for(writing, PATIENCE))
+        except TimeoutError:
+            return False
 
     async def _end(self) -> None:
         """Questions are denied, commands end, what they changed is put in order."""
@@ -75,7 +94,8 @@ class Ending:
         self.is_begun = True
         try:
             # What goes wrong in one is told, and keeps none of the others from its turn.
-            for step in (self._keep_size, self._keep_drafts, self._end_sessions):
+            steps = (self._keep_size, self._keep_drafts, self._end_sessions, self._close_popovers)
+            for step in steps:
                 await asyncio.wait({self._tasks.start(step())})
         finally:
             self._leave()
@@ -89,12 +109,22 @@ class Ending:
             self._settings.set("window-height", max(height, 294))
 
     async def _keep_drafts(self) -> None:
+        """Raises where the disk takes longer than anybody waits: nobody is to be kept here."""
+        try:
+            await asyncio.wait_for(self._keep_each(), PATIENCE)
+        except TimeoutError:
+            raise OllmSandboxError(_("The disk does not answer.")) from None
+
+    async def _keep_each(self) -> None:
         """Of the session that is shown; and of others where it failed when they were left."""
         if (keeping := self._begin_keeping()) is not None:
             await keeping
         for session in self._sessions.open_ones:
             if session.draft != session.kept_draft:
                 await self._sessions.keep_draft(session, session.draft)
+
+    async def _close_popovers(self) -> None:
+        await close_popovers(self._window)
 
     async def _end_sessions(self) -> None:
         self._asker.deny_all()

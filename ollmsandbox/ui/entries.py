@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from gettext import gettext as _
@@ -63,6 +63,8 @@ class MessageEntry(Entry):
         self.at = at or time.time()
         self.is_growing = role is Role.ASSISTANT
         self.partial = False
+        # Whether the person unfolded what was thought.
+        self.is_open = False
         # The same speaker as before, in the same turn: named once.
         self.continues = False
         self._text: list[str] = []
@@ -172,6 +174,7 @@ class CallEntry(Entry):
         self.last_changed = ""
         self._kept: deque[bytearray] = deque()
         self._size = 0
+        self._is_in_file = False
         # All that was printed, whether it is kept or not.
         self.printed = 0
         self.run_id = ""
@@ -179,6 +182,8 @@ class CallEntry(Entry):
         self.states: frozenset[State] | None = None
         # All of the output, where it is much.
         self.output_file: Path | None = None
+        # Whether its card is open, where the person chose that.
+        self.is_open: bool | None = None
         # What the file does not hold, for the person.
         self.output_note = ""
         self._store: TerminalStore | None = None
@@ -201,16 +206,18 @@ class CallEntry(Entry):
         return self.outcome.report if self.outcome else None
 
     def kept_output(self) -> bytes:
-        if not self._kept and self.output_file is not None:
-            return end_of(self.output_file, _KEPT)
-        return b"".join(self._kept)
+        before = b""
+        if self.output_file is not None and (self._is_in_file or not self._kept):
+            before = end_of(self.output_file, _KEPT)
+        return before + b"".join(self._kept)
 
     def rest(self) -> None:
-        """It is over, and nobody looks at it for a while. What is in a file need not be kept."""
+        """It is over. What is in a file need not be kept."""
         if self.output_file is None:
             return
         self._kept.clear()
         self._size = 0
+        self._is_in_file = True
         if self.outcome is not None and self.outcome.result is not None:
             result = replace(self.outcome.result, stdout=Capture(), stderr=Capture())
             self.outcome = replace(self.outcome, result=result)
@@ -268,6 +275,8 @@ class CallEntry(Entry):
             self.verdict = outcome.verdict
         self._end_questions()
         self.close_output()
+        if not self.output_note:
+            self.rest()
         self.ended_at = time.time()
         self.stage = Stage.DONE
         self.emit("changed")
@@ -327,13 +336,20 @@ class CallEntry(Entry):
     def stored(cls, call: ToolCall, text: str, record: CallRecord | None) -> CallEntry:
         entry = cls(
             call,
-            record.description if record and record.description else call.name,
+            record.description if record and record.description else _wish(call),
             own=record is not None and record.own,
         )
         entry.stored_text, entry.record = text, record
         entry.run_id = record.run_id if record else ""
         entry.stage = Stage.DONE
         return entry
+
+
+def _wish(call: ToolCall) -> str:
+    """What a call was about that was cut off before anybody wrote that down."""
+    arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
+    about = (arguments.get(name) for name in ("command", "path", "url"))
+    return next((text for text in about if isinstance(text, str) and text.strip()), call.name)
 
 
 class NoticeEntry(Entry):

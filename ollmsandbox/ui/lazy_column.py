@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from gettext import gettext as _
 from typing import Generic, TypeVar
 
-from gi.repository import Adw, GLib, GObject, Gtk
+from gi.repository import Adw, GLib, GObject, Gtk, Pango
 
+from ..permission.visible import visible_words
 from .lazy_layout import LazyLayout
 from .lazy_rows import Row
+from .spoken import spoken
 from .turns import FrameByFrame
 from .weakly import weakly
 
@@ -118,6 +122,12 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         self._layout.hold(row)
         self._look_soon()
 
+    def show_whole(self, item: T) -> None:
+        """As much of it as there is room for; its end, where that is not all."""
+        row = self._layout.rows.of(item)
+        self._layout.hold(row, max(0, self._layout.rows.height(row) - self._layout.get_height()))
+        self._look_soon()
+
     @property
     def is_settled(self) -> bool:
         """Whether all is made that is in view, or near it."""
@@ -129,6 +139,16 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         bottom = top + self._layout.rows.height(row)
         seen = min(bottom, self._layout.get_height()) - max(top, 0)
         return row.widget is not None and seen >= min(_IN_VIEW, bottom - top)
+
+    def is_above(self, item: T) -> bool:
+        """Its upper edge is over the upper edge."""
+        return self._layout.rows.top_of(self._layout.rows.of(item)) < self._layout.value
+
+    def is_cut_off(self, item: T) -> bool:
+        """At the upper edge, although there would be room for more of it."""
+        row = self._layout.rows.of(item)
+        bottom = self._layout.rows.top_of(row) + self._layout.rows.height(row) - self._layout.value
+        return self.is_above(item) and bottom < self._layout.get_height() - 1
 
     def look_again(self) -> None:
         """Before the next frame, `scrolled` is told in any case."""
@@ -152,9 +172,12 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         if self._is_behind and self._frames.waits(self._layout):
             return self._look_later()
         end = time.monotonic() + _SLICE
-        more = self._build_missing(end) or self._drop_far(end) or self._layout.fit_rows(end)
+        try:
+            more = self._build_missing(end) or self._drop_far(end) or self._layout.fit_rows(end)
+        finally:
+            # Whatever failed, there is a next time.
+            self._source = 0
         self._is_behind = more
-        self._source = 0
         if more:
             self._look_later()
         if self.at_end != self._layout.following:
@@ -193,7 +216,12 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         return False
 
     def _build(self, row: Row[T, Gtk.Widget]) -> None:
-        child = self._make_row(row.item)
+        try:
+            child = self._make_row(row.item)
+        except Exception as error:  # noqa: BLE001 - one row must not hold up the others
+            # A mistake of ours: seen on the console, and by the tests. The others are shown.
+            sys.excepthook(type(error), error, error.__traceback__)
+            child = _stand_in(error)
         if child is None:  # whoever makes them is gone
             return
         row.widget = Adw.Bin(child=child, accessible_role=Gtk.AccessibleRole.LIST_ITEM)
@@ -216,6 +244,11 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
             self.emit("row-dropped", row.item, child)
 
     # --- the focus -------------------------------------------------------------------------------
+
+    @property
+    def focused_item(self) -> T | None:
+        """The one that the keyboard is in."""
+        return next((row.item for row in self._layout.rows.rows if self._has_focus(row)), None)
 
     def _on_map(self, _layout: Gtk.Widget) -> None:
         self._root = self.get_root()
@@ -257,3 +290,11 @@ class LazyColumn(Gtk.ScrolledWindow, Generic[T]):
         # At the end, the next layout follows to what was added there.
         elif bottom > page and top >= 0 and not self._layout.following:
             adjustment.set_value(adjustment.get_value() + min(top, bottom - page))
+
+
+def _stand_in(error: Exception) -> Gtk.Widget:
+    text = _("Something went wrong: {why}").format(why=visible_words(spoken(str(error))))
+    label = Gtk.Label(label=text, xalign=0, wrap=True, margin_start=12, margin_end=12)
+    label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+    label.add_css_class("dim-label")
+    return label

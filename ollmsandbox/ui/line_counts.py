@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from ..errors import OllmSandboxError
 from ..project.apply import Recorded, State
 from ..project.changes import Type
+from ..project.common_lines import matching_blocks
 from ..project.manager import ProjectManager
 from ..project.versions import Version, Versions
 from .change_items import FileItem
 from .change_rows import FileRow
-from .diff_lines import matching_blocks
 from .diff_model import decode
 from .in_sight import scrolled_around
 from .tasks import Tasks
@@ -55,6 +55,11 @@ class LineCounts:
         else:
             self._wanted[key] = weakref.ref(row)
             self.look()
+
+    def forget(self, run_id: str, number: int) -> None:
+        """A part of it is done with."""
+        for state in State:
+            self._known.pop((run_id, number, state), None)
 
     def look(self) -> None:
         """Others may be in sight now."""

@@ -96,7 +96,9 @@ class MessageRow(Gtk.Box):
             view.add_css_class("thinking")
             view.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
             self._thoughts = view.get_buffer()
-            self._thinking = Gtk.Expander(label=_("Thinking"), child=view)
+            is_open = self.entry.is_open
+            self._thinking = Gtk.Expander(label=_("Thinking"), child=view, expanded=is_open)
+            self._thinking.connect("notify::expanded", weakly(self._on_unfolded))
             # The Tab key would lead into it even while it is folded, and is in no window.
             self._thinking.bind_property(
                 "expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE
@@ -105,6 +107,9 @@ class MessageRow(Gtk.Box):
             self._thinking.add_css_class("dim-label")
             self.insert_child_after(self._thinking, self.get_first_child())
         self._thoughts.insert(self._thoughts.get_end_iter(), text)
+
+    def _on_unfolded(self, thinking: Gtk.Expander, _property: GObject.ParamSpec) -> None:
+        self.entry.is_open = thinking.get_expanded()
 
     def _on_grew(self, _entry: MessageEntry, text: str) -> None:
         if self._body is not None:

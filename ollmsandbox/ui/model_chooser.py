@@ -11,7 +11,7 @@ from gettext import gettext as _
 from gi.repository import Gtk, Pango
 
 from .accessible import name_buttons
-from .model_words import shown_model
+from .model_words import is_tour, shown_model
 from .signals import signals
 from .weakly import weakly
 
@@ -107,6 +107,8 @@ class ModelChooser(Gtk.MenuButton):
 
     @property
     def _link(self) -> Link:
+        if is_tour(self._current[1]):
+            return Link.READY
         for connection in self._connections:
             if connection.name == self._current[0]:
                 return connection.link
@@ -114,14 +116,16 @@ class ModelChooser(Gtk.MenuButton):
 
     def _fill(self) -> None:
         connection, model = self._current
-        text = f"{connection}, {model}" if model else _("No model chosen")
+        # Without an answer it is not known which models there are, but whose they would be.
+        known = model or (connection if self._link is Link.FAILED else "")
+        text = f"{connection}, {model}" if model else known or _("No model chosen")
         if model.casefold().startswith(connection.casefold()):
             text = shown_model(model) or text
         self._label.set_label(text)
         self._icon.set_from_icon_name(_ICONS[self._link])
         for name in ("success", "warning"):
             self._icon.remove_css_class(name)
-        if model and self._link in (Link.READY, Link.FAILED):
+        if known and self._link in (Link.READY, Link.FAILED):
             self._icon.add_css_class("success" if self._link is Link.READY else "warning")
         state = {
             Link.READY: _("connected"),
@@ -129,7 +133,7 @@ class ModelChooser(Gtk.MenuButton):
             Link.LOOKING: _("looking"),
             Link.UNKNOWN: "",
         }[self._link]
-        name = _("Model: {}").format(f"{text}, {state}" if state and model else text)
+        name = _("Model: {}").format(f"{text}, {state}" if state and known else text)
         self.set_tooltip_text(name)
         self.update_property([Gtk.AccessibleProperty.LABEL], [name])
         self._fill_list()

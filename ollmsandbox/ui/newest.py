@@ -17,6 +17,9 @@ class Newest:
 
     def __init__(self) -> None:
         self._number = 0
+        # Who waits takes no thread: there are few, and work that hangs would take them all.
+        self._turn = asyncio.Lock()
+        # It goes on where nobody waits for it any more.
         self._alone = threading.Lock()
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -29,4 +32,7 @@ class Newest:
                     raise asyncio.CancelledError
                 return work()
 
-        return await asyncio.to_thread(in_turn)
+        async with self._turn:
+            if number != self._number:
+                raise asyncio.CancelledError
+            return await asyncio.to_thread(in_turn)

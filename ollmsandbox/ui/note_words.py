@@ -14,7 +14,9 @@ WHOLE = (
     N_("It is neither a file nor a link now."),
     N_("It was changed again since, and this version is not kept."),
     N_("It was changed in the meantime."),
+    N_("It was made again as it was. Another command changed it, and that version waits."),
     N_("It was removed in the meantime."),
+    N_("The folder that it belongs to is gone."),
     N_("The other version is no longer kept."),
     N_("There is a folder now."),
     N_("There is something at its place now."),
@@ -24,6 +26,8 @@ WHOLE = (
 _WITH_END = (
     # Translators: {} is a run's id, such as 20260131-120000-abc.
     N_("A later run changed it, too: {}."),
+    # Translators: {} is a run's id, such as 20260131-120000-abc.
+    N_("An earlier run's version waits again: {}."),
     # Translators: {} is what the system says, such as "Permission denied".
     N_("It cannot be read: {}."),
 )

@@ -12,9 +12,11 @@ from gettext import gettext as _
 from gi.repository import Gio, GObject
 
 from ..chat import events
+from ..chat.book import LOST
 from ..chat.conversation import Conversation
 from ..chat.events import End, Event, State
 from ..chat.messages import Message, Role
+from ..errors import OllmSandboxError
 from ..permission.provider import Provider
 from ..project.apply import State as ChangeState
 from . import tool_words
@@ -134,14 +136,17 @@ class OpenSession(GObject.Object):
         return found
 
     async def close(self) -> None:
+        """Raises, when all is done, if the end of what was said is lost."""
         self._silence()
         if self.keeping is not None:
             await asyncio.wait({self.keeping})
-        await self.conversation.close()
+        is_written = await self.conversation.close()
         for entry in self._calls.values():
             entry.close_output()
         if self._outputs is not None:
             await asyncio.to_thread(self._outputs.remove)
+        if not is_written:
+            raise OllmSandboxError(LOST)
 
     def _hear(self, event: Event) -> None:
         self.is_used = True

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TextIO
@@ -31,7 +32,8 @@ class OutputFiles:
         """Raises OSError."""
         if self._folder is None or not self._folder.is_dir():
             make_folder(self._base)
-            remove_old(self._base)
+            # The window does not wait for it, nor does the program's end: there is a next time.
+            threading.Thread(target=remove_old, args=(self._base,), daemon=True).start()
             self._folder = Path(tempfile.mkdtemp(prefix="session-", dir=self._base))
             self._release()
             self._lock = (self._folder / _LOCK).open("w")

@@ -15,6 +15,8 @@ from .weakly import weakly
 
 # Narrower than that, the badge has no room for words.
 _NARROW = 560
+# From here on there is room for what its icon means, too, beside a title.
+_WIDE = 1000
 
 
 class Panes:
@@ -42,6 +44,7 @@ class Panes:
             (sidebar.search, "Down", self._go_to_sessions),
         ):
             _add_key(widget, keys, weakly(does))
+        flap.connect("notify::reveal-progress", weakly(self._on_revealed))
         # In there, the key is theirs.
         changes.filter.connect("stop-search", weakly(self._leave_changes))
         sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
@@ -50,7 +53,7 @@ class Panes:
         """One step: from a file to all changes, from these to the chat, from it to the sessions."""
         if self._is_in(self._changes) and self._changes.page is not None:
             self._changes.leave_file()
-        elif self._flap.get_reveal_flap() and self._flap.get_folded():
+        elif self.is_chat_covered:
             self.toggle_changes()
         else:
             self._leaflet.set_visible_child_name("sidebar")
@@ -58,10 +61,23 @@ class Panes:
 
     def compose(self, *_args: object) -> None:
         """To where one writes, whatever covers it."""
-        self._leaflet.set_visible_child_name("content")
-        if self._flap.get_reveal_flap() and self._flap.get_folded():
-            self._flap.set_reveal_flap(False)
+        self.uncover_chat()
         self._chat.focus_composer()
+
+    @property
+    def is_chat_covered(self) -> bool:
+        """By the changes: there is room for one of them only."""
+        return self._flap.get_reveal_flap() and self._flap.get_folded()
+
+    def uncover_chat(self) -> None:
+        self._leaflet.set_visible_child_name("content")
+        if self.is_chat_covered:
+            self._flap.set_reveal_flap(False)
+
+    def _on_revealed(self, flap: Adw.Flap, _property: object) -> None:
+        """A question that waited for that gets the keyboard."""
+        if not flap.get_reveal_progress():
+            self._chat.column.look_again()
 
     def toggle_changes(self, *_args: object) -> None:
         # From the side pane, where that is a page: those that are open behind it are not closed.
@@ -130,8 +146,14 @@ class Edges:
     """What depends on how wide the window is, and on what is open in it."""
 
     def __init__(
-        self, window: Gtk.Window, flap: Adw.Flap, header: Adw.HeaderBar, badge: SandboxBadge
+        self,
+        window: Gtk.Window,
+        flap: Adw.Flap,
+        header: Adw.HeaderBar,
+        badge: SandboxBadge,
+        changes_word: Gtk.Label,
     ) -> None:
+        self._changes_word = changes_word
         self._flap = flap
         self._header = header
         self._badge = badge
@@ -158,4 +180,5 @@ class Edges:
         window = self._flap.get_root()
         width = window.get_default_size()[0] if isinstance(window, Gtk.Window) else 0
         self._badge.set_narrow(is_open or 0 < width < _NARROW)
+        self._changes_word.set_visible(not is_open and width >= _WIDE)
         return GLib.SOURCE_REMOVE

@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
-from gi.repository import Gdk, GLib, Gtk, Pango
+from collections.abc import Callable
+
+from gi.repository import Gdk, GLib, GObject, Gtk, Pango
 
 from ..permission.request import Answer, PermissionRequest, Verdict
 from ..permission.visible import visible, visible_words
 from ..tools.asking import every_time
 from . import permission_words as words
 from .accessible import name_buttons
-from .in_sight import edges_in_sight, scrolled_around
+from .in_sight import (
+    edges_in_sight,
+    is_covered,
+    is_in_reach,
+    place_in_window,
+    scrolled_around,
+)
 from .lines import Lines
 from .plain_text import set_plain, without_hyphens
 from .signals import signals
@@ -21,6 +29,8 @@ from .weakly import weakly
 _PAUSE = 400
 # Milliseconds between two looks at what is in sight, as long as that matters.
 _LOOK = 100
+# And for what is out of sight.
+_LOOK_AWAY = 1500
 # With each look.
 _LINES = 2000
 
@@ -57,8 +67,12 @@ class ChatPermission(Gtk.Box):
         self._is_look_due = False
         # Of the command, whose height is known; and for which width it is.
         self._known_lines = self._known_width = 0
-        self._timers: list[int] = []
-        self._around: tuple[Gtk.Adjustment, int] | None = None
+        self._pausing = self._looking = 0
+        # Where its buttons were in the last frame; and from when on a yes counts there.
+        self._place: tuple[int, ...] | None = None
+        self._rests_at = 0
+        # What is listened to while it is to be seen.
+        self._handlers: list[tuple[GObject.Object, int]] = []
         self._by_answer: dict[Answer, Gtk.Button] = {}
         self._fill()
         name_buttons(self)
@@ -83,6 +97,17 @@ class ChatPermission(Gtk.Box):
         if isinstance(window, Gtk.Window):
             # What the Enter key would do now is to be seen.
             window.set_focus_visible(True)
+
+    def wait_a_moment(self) -> None:
+        """It may have come to where something else was. Its buttons stay as they are: if they were
+        switched off, the keyboard would go from one to another."""
+        self._rests_at = GLib.get_monotonic_time() + 1000 * _PAUSE
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whoever presses a button has had the time to see which one is there."""
+        self._note_place()
+        return GLib.get_monotonic_time() >= self._rests_at
 
     def button_for(self, answer: Answer) -> Gtk.Button:
         return self._by_answer[answer]
@@ -156,6 +181,8 @@ class ChatPermission(Gtk.Box):
     def _look_now(self) -> bool:
         self._is_look_due = False
         self._look()
+        # And soon again: what was scrolled is only about to get its place.
+        self._keep_looking(_LOOK)
         return GLib.SOURCE_REMOVE
 
     def _look(self, *_args: object) -> None:
@@ -203,37 +230,62 @@ class ChatPermission(Gtk.Box):
     def _on_map(self, *_args: object) -> None:
         if self._is_answered:
             return
-        around = scrolled_around(self)
-        if around is not None and self._around is None:
-            adjustment = around.get_vadjustment()
-            self._around = adjustment, adjustment.connect("value-changed", weakly(self._look_soon))
-        if not self._timers:
-            self._timers = [
-                GLib.timeout_add(_PAUSE, weakly(self._on_time)),
-                # A window that is made larger, or a row above that shrinks, tells nobody.
-                GLib.timeout_add(_LOOK, weakly(self._look_again)),
-            ]
+        around, window = scrolled_around(self), self.get_root()
+        if around is not None:
+            for signal in ("changed", "value-changed"):
+                self._listen(around.get_vadjustment(), signal, self._look_soon)
+        if isinstance(window, Gtk.Window):
+            self._listen(window, "notify::is-active", self._on_active)
+        if (clock := self.get_frame_clock()) is not None:
+            # Nothing moves without a frame, and this asks for none.
+            self._listen(clock, "after-paint", self._note_place)
+        self._place = None
+        self._had_time = False
+        self._show_whether_it_can_be_allowed()
+        self._pausing = GLib.timeout_add(_PAUSE, weakly(self._on_time))
+        self._keep_looking(_LOOK)
 
     def _on_unmap(self, *_args: object) -> None:
-        for timer in self._timers:
-            GLib.source_remove(timer)
-        self._timers = []
-        if self._around is not None:
-            adjustment, handler = self._around
-            adjustment.disconnect(handler)
-            self._around = None
+        for timer in (self._pausing, self._looking):
+            if timer:
+                GLib.source_remove(timer)
+        self._pausing = self._looking = 0
+        for source, handler in self._handlers:
+            source.disconnect(handler)
+        self._handlers = []
+
+    def _listen(self, source: GObject.Object, signal: str, method: Callable[..., object]) -> None:
+        self._handlers.append((source, source.connect(signal, weakly(method))))
+
+    def _on_active(self, _window: Gtk.Window, _property: object) -> None:
+        """The click that brings the window to the front was meant for that."""
+        self.wait_a_moment()
+
+    def _note_place(self, *_args: object) -> None:
+        """What grows above or below it moves it, and another to where it was."""
+        if self._place != (place := place_in_window(self.buttons)):
+            self._place = place
+            self.wait_a_moment()
 
     def _on_time(self) -> bool:
         self._had_time = True
-        self._timers = self._timers[1:]
+        self._pausing = 0
         self._look()
         return GLib.SOURCE_REMOVE
 
+    def _keep_looking(self, pause: int) -> None:
+        """A row above that shrinks, or a page over it that goes away, tells nobody. To scroll does,
+        and many may be scrolled out of sight."""
+        if self._looking:
+            GLib.source_remove(self._looking)
+            self._looking = 0
+        if self.get_mapped() and not self._is_answered and not self._can_allow:
+            self._looking = GLib.timeout_add(pause, weakly(self._look_again))
+
     def _look_again(self) -> bool:
+        self._looking = 0
         self._look()
-        if not self._can_allow:
-            return GLib.SOURCE_CONTINUE
-        self._timers = self._timers[:-1]
+        self._keep_looking(_LOOK if is_in_reach(self) else _LOOK_AWAY)
         return GLib.SOURCE_REMOVE
 
     # --- answers ---------------------------------------------------------------------------------
@@ -255,8 +307,12 @@ class ChatPermission(Gtk.Box):
         return Gdk.EVENT_PROPAGATE
 
     def _on_clicked(self, button: Gtk.Button, answer: Answer) -> None:
-        # Its letter works from anywhere in the window, also when it is scrolled out of sight.
+        # Its letter works from anywhere in the window, also when it is scrolled out of sight, or
+        # another page lies over it.
         if answer.allows and not (self._can_allow and all(edges_in_sight(button))):
-            self.focus_deny()
+            if not is_covered(self):
+                self.focus_deny()
+            return
+        if answer.allows and not self.is_at_rest:
             return
         self._answer(answer)

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from gettext import gettext as _
 
-from gi.repository import Adw, Gdk, GLib, Gtk
+from gi.repository import Adw, Gdk, Gtk
 
 from ..chat.desk import Desk
-from ..permission.visible import visible_words
 from .focus_keeper import FocusKeeper
 from .preferences_connections import ConnectionsPage
 from .preferences_general import GeneralPage
@@ -18,6 +17,7 @@ from .preferences_system import SystemPage
 from .settings import Settings
 from .signals import signals
 from .tasks import Tasks
+from .toasts import Toasts
 from .weakly import weakly
 
 
@@ -33,6 +33,7 @@ class Preferences(Adw.PreferencesWindow):
         # Wide enough for the names of all pages beside each other.
         self.set_default_size(700, 640)
         self.set_title(_("Preferences"))
+        self._toasts = Toasts(weakly(self._add_toast))
         tasks = self._tasks = Tasks(weakly(self.tell))
         self.general = GeneralPage(settings)
         self.connections = ConnectionsPage(desk.connections, tasks)
@@ -54,8 +55,10 @@ class Preferences(Adw.PreferencesWindow):
         return self._tasks.is_idle
 
     def tell(self, text: str) -> None:
-        shown = visible_words(text.replace("\n", " "))
-        self.add_toast(Adw.Toast(title=GLib.markup_escape_text(shown)))
+        self._toasts.tell(text)
+
+    def _add_toast(self, toast: Adw.Toast) -> None:
+        self.add_toast(toast)
 
     def show_connections(self) -> None:
         self.set_visible_page(self.connections)

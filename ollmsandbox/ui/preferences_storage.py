@@ -9,7 +9,7 @@ from gettext import gettext as _
 from gettext import ngettext
 from pathlib import Path
 
-from gi.repository import Adw, Gdk, GLib, Gtk
+from gi.repository import Adw, GLib
 
 from .. import N_
 from ..errors import OllmSandboxError
@@ -19,6 +19,7 @@ from ..project.settings import KEEP_DAYS, KEEP_MIB, Number
 from ..trees import empty, measure
 from . import preferences_rows as rows
 from .dialogs import Choice, choose
+from .links import show
 from .tasks import Tasks
 from .weakly import weakly
 
@@ -86,7 +87,7 @@ class StoragePage(Adw.PreferencesPage):
 
     def _open(self) -> None:
         make_folder(self._folder)
-        Gtk.show_uri(rows.window_of(self), self._folder.as_uri(), Gdk.CURRENT_TIME)
+        self._tasks.start(show(rows.window_of(self), self._folder.as_uri()))
 
     def _clear(self) -> None:
         async def clear() -> None:

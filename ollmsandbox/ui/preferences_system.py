@@ -28,6 +28,9 @@ from .system_words import status_words, step_words, tier_words
 from .tasks import Tasks
 from .weakly import weakly
 
+# Seconds between two rows, in which a frame is drawn.
+_PAUSE = 0.01
+
 
 class SystemPage(Adw.PreferencesPage):
     __gtype_name__ = "OllmSystemPage"
@@ -51,6 +54,9 @@ class SystemPage(Adw.PreferencesPage):
         # The handler that asks before the window goes.
         self._closing = 0
         self._project_rows: list[Gtk.Widget] = []
+        # What is to be listed as soon as somebody looks; and how often that was begun.
+        self._to_list: tuple[list[tuple[str, str, System]], bool] | None = None
+        self._listings = 0
         self._alpine = Adw.PreferencesGroup(
             title=_("Alpine"),
             description=_(
@@ -101,6 +107,7 @@ class SystemPage(Adw.PreferencesPage):
         self.add(self._alpine)
         self._projects = Adw.PreferencesGroup(title=_("Projects"))
         self.add(self._projects)
+        self.connect("map", weakly(self._on_map))
         self._trouble.set_visible(False)
         self._show_busy(busy=False, is_installed=False)
         tasks.start(self._begin_with_settings())
@@ -274,13 +281,34 @@ class SystemPage(Adw.PreferencesPage):
             if can_use
             else _("They use this machine's programs. Once Alpine is installed, it can be chosen.")
         )
+        self._to_list = found, can_use
+        if self.get_mapped():
+            await self._list_projects()
+
+    def _on_map(self, _page: Gtk.Widget) -> None:
+        self._tasks.start(self._list_projects())
+
+    async def _list_projects(self) -> None:
+        """One by one: each row takes longer than a frame. The newest list counts."""
+        if self._to_list is None:
+            return
+        (found, can_use), self._to_list = self._to_list, None
+        self._listings += 1
+        number = self._listings
         for row in self._project_rows:
             self._projects.remove(row)
-        self._project_rows = [self._project_row(*one, can_use=can_use) for one in found]
+        self._project_rows = []
         if not found:
-            self._project_rows = [rows.action(_("No projects yet."))]
-        for row in self._project_rows:
-            self._projects.add(row)
+            self._add_project_row(rows.action(_("No projects yet.")))
+        for one in found:
+            self._add_project_row(self._project_row(*one, can_use=can_use))
+            await asyncio.sleep(_PAUSE)
+            if number != self._listings:
+                return
+
+    def _add_project_row(self, row: Gtk.Widget) -> None:
+        self._project_rows.append(row)
+        self._projects.add(row)
 
     def _project_row(self, path: str, name: str, system: System, *, can_use: bool) -> Gtk.Widget:
         row = Adw.ComboRow()
@@ -288,6 +316,10 @@ class SystemPage(Adw.PreferencesPage):
         row.set_use_markup(False)
         row.set_title(name)
         row.set_subtitle(visible_line(os.path.dirname(path)))
+        # Or a long one would leave no room for what is chosen.
+        row.set_title_lines(1)
+        row.set_subtitle_lines(1)
+        row.set_tooltip_text(visible_line(path))
         row.set_model(Gtk.StringList.new([_("This Machine"), "Alpine"]))
         row.set_selected(1 if system is System.ALPINE else 0)
         row.set_sensitive(can_use or system is System.ALPINE)

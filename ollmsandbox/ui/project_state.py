@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from gettext import gettext as _
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
+from ..permission.visible import visible_line
 from ..project.recorder import Recorder
 from ..project.system import System, system_of
 from ..sandbox import profile_file
@@ -84,11 +86,10 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
     hidden: list[str] = []
     rest: list[str] = []
     for mount in plan.mounts:
-        of_its_kind = rest
-        if isinstance(mount, Overlaid | Writable):
-            of_its_kind = writes
-        elif isinstance(mount, Hidden | Layered | Pieced):
-            of_its_kind = hidden
+        if isinstance(mount, Hidden | Layered | Pieced):
+            hidden += _paths(mount)
+            continue
+        of_its_kind = writes if isinstance(mount, Overlaid | Writable) else rest
         of_its_kind += filter(None, [mount.describe()])
     return tuple(
         section
@@ -101,6 +102,18 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
         )
         if section.sentences
     )
+
+
+def _paths(mount: Hidden | Layered | Pieced) -> list[str]:
+    """One below the other: that they are hidden stands above them. Only those that are there."""
+    if isinstance(mount, Hidden):
+        return [visible_line(mount.path)]
+    if isinstance(mount, Layered):
+        folder, names = mount.spec.folder, mount.spec.hidden
+    else:
+        folder, names = mount.folder, mount.hidden
+    paths = [f"{folder}/{name}" for name in names]
+    return [visible_line(path) for path in paths if os.path.lexists(path)]
 
 
 def limits_without_sandbox(profile: Profile) -> Section:

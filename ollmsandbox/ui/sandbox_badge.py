@@ -11,6 +11,7 @@ from gettext import gettext as _
 from gi.repository import Gtk, Pango
 
 from ..permission.visible import visible_words
+from .plain_text import without_hyphens
 
 
 class Wall(Enum):
@@ -119,7 +120,9 @@ def _shown(section: Section) -> Gtk.Widget:
     heading = Gtk.Label(label=section.title, xalign=0, css_classes=["heading"])
     box.append(heading)
     for sentence in map(visible_words, section.sentences):
-        box.append(
-            Gtk.Label(label=sentence, xalign=0, wrap=True, max_width_chars=48, selectable=False)
-        )
+        told = Gtk.Label(label=sentence, xalign=0, wrap=True, max_width_chars=48, selectable=False)
+        # Or a long path would make it as wide as itself.
+        told.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        without_hyphens(told)
+        box.append(told)
     return box

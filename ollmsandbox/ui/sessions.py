@@ -21,6 +21,7 @@ from ..project.models import Project
 from ..project.recorder import Mode
 from .change_items import count_waiting
 from .command_limits import own_limits
+from .folder_looks import FolderLooks
 from .model_choice import ModelChoice
 from .remains import Remains
 from .resting import Resting
@@ -48,6 +49,7 @@ class Sessions(GObject.Object):
         self._desk = desk
         self._choice = choice
         self._settings = settings
+        self.folders = FolderLooks()
         self._open: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Future[OpenSession]] = {}
         self._closing: dict[str, asyncio.Future[None]] = {}
@@ -76,7 +78,7 @@ class Sessions(GObject.Object):
         """Or one in which nothing was said yet."""
         if project is not None:
             # As it will be known by.
-            project = real_path(project)
+            project = await asyncio.to_thread(real_path, project)
         for session in self.open_ones:
             has_draft = session.kept_draft or session.draft.strip()
             is_empty = not session.entries.get_n_items() and not has_draft
@@ -92,14 +94,17 @@ class Sessions(GObject.Object):
         if session_id in self._opening:
             await asyncio.wait({self._opening[session_id]})
         session = self._open.get(session_id)
-        if session is not None:
-            await self._close(session)
-            self.emit("changed")
-        elif session_id in self._closing:
-            await asyncio.wait({self._closing[session_id]})
-        remains = self._remains.pop(session_id, None)
-        if remains is not None:
-            await asyncio.to_thread(remains.remove)
+        try:
+            if session is not None:
+                await self._close(session)
+            elif session_id in self._closing:
+                await asyncio.wait({self._closing[session_id]})
+        finally:
+            if session is not None:
+                self.emit("changed")
+            remains = self._remains.pop(session_id, None)
+            if remains is not None:
+                await asyncio.to_thread(remains.remove)
 
     async def let_go(self, session: OpenSession) -> None:
         """It is not shown any more. What is stored as it stands need not stay open; nor need the
@@ -135,7 +140,14 @@ class Sessions(GObject.Object):
             task.result()
 
     async def delete(self, session_id: str) -> None:
-        await self.close(session_id)
+        try:
+            await self.close(session_id)
+        except OllmSandboxError as error:
+            from ..chat.book import LOST  # of no use to the first picture
+
+            # Closed it is, and what was said last is not wanted any more.
+            if error.message != LOST:
+                raise
         await asyncio.to_thread(self._desk.history.delete, session_id)
         self.emit("changed")
 
@@ -342,7 +354,7 @@ class Sessions(GObject.Object):
         for project in manager.projects(with_removed=bool(search)):
             sessions = by_project.get(project.path, [])
             if sessions or not search:
-                missing = manager.missing(project)
+                missing = self.folders.is_missing(project.path)
                 found.append(
                     ProjectItem(project.path, project.name, missing, _shown(sessions, states))
                 )
@@ -362,6 +374,6 @@ def _make(
 
 def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:
     return tuple(
-        SessionItem(info.id, info.title or _("New session"), *states.get(info.id, (False, False)))
+        SessionItem(info.id, info.title or _("New Session"), *states.get(info.id, (False, False)))
         for info in sessions
     )

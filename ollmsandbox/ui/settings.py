@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
+from gettext import gettext as _
 from pathlib import Path
 
 from gi.repository import Gio, GObject
@@ -40,18 +41,30 @@ DEFAULTS: dict[str, Value] = {
 }
 
 
+# As in the schema: what else may be written in a file that anybody can edit.
+_CHOICES: dict[str, tuple[str, ...]] = {"apply-mode": ("auto", "review")}
+_MOST = 999_999
+_RANGES: dict[str, tuple[int, int]] = {
+    "window-width": (360, _MOST),
+    "window-height": (294, _MOST),
+    "time-limit": (0, 86400),
+}
+
+
 class Settings(GObject.Object):
     """The same whether the schema is there or not."""
 
     __gtype_name__ = "OllmSettings"
 
-    __gsignals__ = signals({"changed": (str,)})
+    # A value is other; and, once, why none can be kept for the next time.
+    __gsignals__ = signals({"changed": (str,), "trouble": (str,)})
 
     def __init__(self, paths: Paths) -> None:
         super().__init__()
         schema = _find_schema() if _has_backend(os.environ) else None
         self._file = paths.config / "preferences.json"
         self._kept: dict[str, Value] = {}
+        self._is_told = False
         self._settings: Gio.Settings | None = None
         if schema is not None:
             self._settings = Gio.Settings.new_full(schema, None, None)
@@ -75,7 +88,7 @@ class Settings(GObject.Object):
             return
         if self._settings is None:
             self._kept[key] = value
-            write_atomically(self._file, json.dumps(self._kept, indent=2))
+            self._write()
             self.emit("changed", key)
         elif isinstance(value, bool):
             self._settings.set_boolean(key, value)
@@ -83,6 +96,17 @@ class Settings(GObject.Object):
             self._settings.set_int(key, value)
         else:
             self._settings.set_string(key, value)
+
+    def _write(self) -> None:
+        try:
+            write_atomically(self._file, json.dumps(self._kept, indent=2))
+            self._is_told = False
+        except OSError as error:
+            # They count until the program ends, and nothing else has to stop for it.
+            if not self._is_told:
+                self._is_told = True
+                text = _("Preferences cannot be kept for the next time: {file}: {why}")
+                self.emit("trouble", text.format(file=self._file, why=error.strerror))
 
     def _get(self, key: str) -> Value:
         if self._settings is None:
@@ -122,5 +146,12 @@ def _read(file: Path) -> dict[str, Value]:
     return {
         key: value
         for key, value in found.items()
-        if key in DEFAULTS and type(value) is type(DEFAULTS[key])
+        if key in DEFAULTS and type(value) is type(DEFAULTS[key]) and _is_possible(key, value)
     }
+
+
+def _is_possible(key: str, value: Value) -> bool:
+    if isinstance(value, int) and not isinstance(value, bool):
+        least, most = _RANGES.get(key, (0, _MOST))
+        return least <= value <= most
+    return value in _CHOICES.get(key, (value,))

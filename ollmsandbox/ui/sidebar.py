@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from gi.repository import Gdk, Gio, GLib, Gtk
 
-from .sidebar_rows import ProjectItem, ProjectRow, SessionItem, SessionRow
+from .sidebar_filling import NEWEST, fill, rows_of, wanted
+from .sidebar_rows import OlderRow, ProjectItem, ProjectRow, SessionRow
 from .signals import signals
 from .template import template
 from .weakly import weakly
+
+# Rows in one turn of the main loop, and the time that the window has between two, in milliseconds.
+_AT_ONCE = 8
+_PAUSE = 10
 
 
 @Gtk.Template(filename=template("sidebar"))
@@ -43,6 +49,11 @@ class Sidebar(Gtk.Box):
         super().__init__()
         self._items: tuple[ProjectItem, ...] = ()
         self._selected = ""
+        # By project: how many of its sessions are listed, where more were wished for.
+        self._most: dict[str, int] = {}
+        # What is still to be done for the rows.
+        self._filling: Iterator[None] | None = None
+        self._is_awaited = False
         actions = Gio.SimpleActionGroup()
         for name, target in (
             ("new-session", "ay"),
@@ -75,24 +86,17 @@ class Sidebar(Gtk.Box):
         self._fill()
 
     def select(self, session_id: str) -> None:
+        if session_id == self._selected:
+            # A click chooses its row, whatever comes of it.
+            self._mark_selected()
+            return
         self._selected = session_id
-        for row in self._rows():
-            if isinstance(row, SessionRow) and row.item.id == session_id:
-                self.listbox.select_row(row)
-                return
-        self.listbox.unselect_all()
+        self._fill()
 
     def focus(self) -> None:
         """For the keyboard: to the session that is shown, or to what stands first."""
         row = self.listbox.get_selected_row() or self.listbox.get_row_at_index(0)
         (row or self.add_button).grab_focus()
-
-    def _rows(self) -> Sequence[ProjectRow | SessionRow]:
-        rows: list[ProjectRow | SessionRow] = []
-        while (row := self.listbox.get_row_at_index(len(rows))) is not None:
-            assert isinstance(row, ProjectRow | SessionRow)
-            rows.append(row)
-        return rows
 
     def _focused_row(self) -> Gtk.ListBoxRow | None:
         window = self.get_root()
@@ -102,38 +106,49 @@ class Sidebar(Gtk.Box):
         return row if is_here else None
 
     def _fill(self) -> None:
-        focused = self._focused_row()
-        place = focused.get_index() if focused is not None else 0
-        self._show_rows()
         empty = "nothing" if self.searched else "empty"
         self.pages.set_visible_child_name("list" if self._items else empty)
         self.search.set_visible(bool(self._items) or bool(self.searched))
-        self.select(self._selected)
+        items = wanted(self._items, self._most, self._selected)
+        self._filling = fill(self.listbox, items)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """The rows that can be made in one go."""
+        if self._filling is None:
+            return
+        focused = self._focused_row()
+        place = focused.get_index() if focused is not None else 0
+        if len(list(islice(self._filling, _AT_ONCE))) < _AT_ONCE:
+            self._filling = None
+        elif not self._is_awaited:
+            self._is_awaited = True
+            GLib.timeout_add(_PAUSE, weakly(self._on_awaited))
+        self._mark_selected()
         if focused is not None and self._focused_row() is not focused:
             # It was moved, or is gone.
-            rows = self._rows()
-            if focused not in rows and rows:
-                focused = rows[min(place, len(rows) - 1)]
-            focused.grab_focus()
+            self._focus_row(focused.get_index() if focused.get_parent() else place)
 
-    def _show_rows(self) -> None:
-        """Those that stay are the same ones: the keyboard may be there, or a menu open."""
-        wanted: list[ProjectItem | SessionItem] = []
-        for project in self._items:
-            wanted += (project, *project.sessions)
-        there = {row.item.key: row for row in self._rows()}
-        for key in there.keys() - {item.key for item in wanted}:
-            self.listbox.remove(there.pop(key))
-        for place, item in enumerate(wanted):
-            row = there.get(item.key)
-            if row is None:
-                row = ProjectRow(item) if isinstance(item, ProjectItem) else SessionRow(item)
-                self.listbox.insert(row, place)
-            elif row.get_index() != place:
-                self.listbox.remove(row)
-                self.listbox.insert(row, place)
-            if isinstance(item, SessionItem) and isinstance(row, SessionRow) and item != row.item:
-                row.show_item(item)
+    def _on_awaited(self) -> bool:
+        self._is_awaited = False
+        self._go_on()
+        return GLib.SOURCE_REMOVE
+
+    def _mark_selected(self) -> None:
+        chosen = self.listbox.get_selected_row()
+        if isinstance(chosen, SessionRow) and chosen.item.id == self._selected:
+            return
+        for row in rows_of(self.listbox):
+            if isinstance(row, SessionRow) and row.item.id == self._selected:
+                self.listbox.select_row(row)
+                return
+        self.listbox.unselect_all()
+
+    def _focus_row(self, place: int) -> None:
+        """Or the last one."""
+        rows = rows_of(self.listbox)
+        if rows:
+            rows[min(place, len(rows) - 1)].grab_focus()
 
     def _on_action(self, action: Gio.SimpleAction, target: GLib.Variant) -> None:
         is_path = target.is_of_type(GLib.VariantType.new("ay"))
@@ -146,6 +161,17 @@ class Sidebar(Gtk.Box):
         elif isinstance(row, ProjectRow) and row.item.path:
             wish = "locate-project" if row.item.is_missing else "new-session"
             self.emit(wish, row.item.path)
+        elif isinstance(row, OlderRow):
+            self._show_older(row)
+
+    def _show_older(self, row: OlderRow) -> None:
+        path, place = row.item.path, row.get_index()
+        had_focus = self._focused_row() is row
+        self._most[path] = self._most.get(path, NEWEST) + NEWEST
+        self._fill()
+        if had_focus:
+            # To the first that was not there before.
+            self._focus_row(place)
 
     def _on_key(self, _keys: Gtk.EventControllerKey, key: int, *_more: object) -> bool:
         """What its menu offers, for the session that has the keyboard."""
@@ -157,6 +183,7 @@ class Sidebar(Gtk.Box):
         return Gdk.EVENT_STOP
 
     def _on_search(self, _entry: Gtk.SearchEntry) -> None:
+        self._most.clear()
         self.emit("search", self.searched)
 
     def _on_add(self, _button: Gtk.Button) -> None:

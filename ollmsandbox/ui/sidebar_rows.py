@@ -41,6 +41,18 @@ class ProjectItem:
         return ("project", self.path, self.name, self.is_missing)
 
 
+@dataclass(frozen=True)
+class OlderItem:
+    """What stands for the sessions of a project that are not listed."""
+
+    path: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        return ("older", self.path, self.name)
+
+
 class ProjectRow(Gtk.ListBoxRow):
     __gtype_name__ = "OllmProjectRow"
 
@@ -100,15 +112,10 @@ class SessionRow(Gtk.ListBoxRow):
         self._works = Gtk.Spinner()
         self._works.set_tooltip_text(_("Working"))
         box.append(self._works)
-        menu = Gio.Menu()
-        for label, action in (
-            (_("Re_name…"), "sidebar.rename-session"),
-            (_("_Delete"), "sidebar.delete-session"),
-        ):
-            entry = Gio.MenuItem.new(label, None)
-            entry.set_action_and_target_value(action, GLib.Variant.new_string(item.id))
-            menu.append_item(entry)
-        self._menu = _menu_button(menu, "")
+        self._menu = _menu_button(None, "")
+        # It takes as long as all the rest of the row, and few are ever opened.
+        target = GLib.Variant.new_string(item.id)
+        self._menu.set_create_popup_func(lambda button: _add_menu(button, target))
         box.append(self._menu)
         self.set_child(box)
         self.show_item(item)
@@ -126,6 +133,25 @@ class SessionRow(Gtk.ListBoxRow):
         self.update_property([Gtk.AccessibleProperty.LABEL], [item.title])
 
 
+class OlderRow(Gtk.ListBoxRow):
+    __gtype_name__ = "OllmOlderRow"
+
+    def __init__(self, item: OlderItem) -> None:
+        super().__init__(selectable=False)
+        self.item = item
+        words = _line(_("Show Older"))
+        words.set_margin_start(18)
+        words.add_css_class("dim-label")
+        self.set_child(words)
+        name = _("Show older sessions of {}").format(item.name)
+        self.set_tooltip_text(name)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [name])
+
+
+Item = ProjectItem | SessionItem | OlderItem
+Row = ProjectRow | SessionRow | OlderRow
+
+
 def _line(text: str) -> Gtk.Label:
     return Gtk.Label(label=text, xalign=0, ellipsize=Pango.EllipsizeMode.END)
 
@@ -135,7 +161,20 @@ def _path(path: str) -> GLib.Variant:
     return GLib.Variant.new_bytestring(os.fsencode(path))
 
 
-def _menu_button(menu: Gio.Menu, name: str) -> Gtk.MenuButton:
+def _add_menu(button: Gtk.MenuButton, target: GLib.Variant) -> None:
+    if button.get_popover() is None:
+        menu = Gio.Menu()
+        for label, action in (
+            (_("Re_name…"), "sidebar.rename-session"),
+            (_("_Delete"), "sidebar.delete-session"),
+        ):
+            entry = Gio.MenuItem.new(label, None)
+            entry.set_action_and_target_value(action, target)
+            menu.append_item(entry)
+        button.set_menu_model(menu)
+
+
+def _menu_button(menu: Gio.Menu | None, name: str) -> Gtk.MenuButton:
     button = Gtk.MenuButton(
         icon_name="view-more-symbolic", menu_model=menu, valign=Gtk.Align.CENTER
     )

@@ -11,6 +11,7 @@ from gi.repository import Gdk, GLib, Gtk
 from ..permission.request import Answer
 from ..permission.visible import visible
 from . import tool_words as words
+from .cut_off import tell_when_cut_off
 from .entries import CallEntry, Stage
 from .lines import Lines
 from .permission_card import ChatPermission
@@ -79,6 +80,7 @@ class ToolCard(Gtk.Box):
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
         without_hyphens(self.whole, self.changes, self.change_list)
+        tell_when_cut_off(self.title, self.status)
         # Commands and paths are written from left to right everywhere.
         for label in (self.whole, self.change_list):
             label.set_direction(Gtk.TextDirection.LTR)
@@ -157,7 +159,7 @@ class ToolCard(Gtk.Box):
         self.spinner.set_spinning(is_running)
         self._show_mark()
         if is_running:
-            self.open()
+            self.open(is_open=entry.is_open is not False)
             self._begin_clock()
         elif entry.stage is Stage.DONE:
             self._end_clock()
@@ -167,15 +169,17 @@ class ToolCard(Gtk.Box):
                 self.output.finish()
             self._show_note()
             if words.is_stopped(entry):
-                return  # as open as it was: whoever stopped it was looking
+                # As open as it was: whoever stopped it was looking.
+                entry.is_open = self.is_open if entry.is_open is None else entry.is_open
             fresh = entry.outcome is not None
-            self.open(is_open=fresh and not words.succeeded(entry) and not words.is_denied(entry))
+            failed = fresh and not words.succeeded(entry) and not words.is_denied(entry)
+            self.open(is_open=failed if entry.is_open is None else entry.is_open)
 
     def _show_status(self) -> None:
         entry = self.entry
         parts = [words.tool(entry), words.status(entry)]
         if entry.stage is Stage.RUNNING:
-            parts.append(words.duration(time.time() - entry.began_at))
+            parts.append(words.clock(time.time() - entry.began_at))
         elif (took := words.seconds(entry)) is not None:
             parts.append(words.duration(took))
         text = " · ".join(parts)
@@ -214,7 +218,7 @@ class ToolCard(Gtk.Box):
         listed: list[str] = []
         if report is not None:
             text = words.changed(report, entry.states)
-            listed = [words.change_line(item) for item in report.changes[:_MOST_LISTED]]
+            listed = list(map(words.change_line, words.first_changes(report, _MOST_LISTED)))
             if len(report.changes) > _MOST_LISTED:
                 listed.append(_("and {} more").format(len(report.changes) - _MOST_LISTED))
             self.undo_button.set_visible(words.can_undo(entry))
@@ -295,7 +299,9 @@ class ToolCard(Gtk.Box):
         self.emit("open-output", self.entry)
 
     def _on_header(self, _button: Gtk.Button) -> None:
-        self.open(is_open=not self.is_open)
+        # It holds for the cards that are made for this call later, too.
+        self.entry.is_open = not self.is_open
+        self.open(is_open=self.entry.is_open)
 
     def _on_stop(self, _button: Gtk.Button) -> None:
         self.emit("stop")

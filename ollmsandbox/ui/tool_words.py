@@ -9,6 +9,7 @@ import re
 import signal
 from gettext import gettext as _
 from gettext import ngettext
+from itertools import chain, islice
 
 from ..chat.answers import STOPPED
 from ..permission.visible import visible_line
@@ -25,6 +26,8 @@ _COUNT = re.compile(r"([\d,]+) (added|modified|deleted|replaced)")
 # Longer than a label can be laid out in a moment.
 _MOST_SHOWN = 10_000
 _MOST_IN_TITLE = 500
+# Seconds, of which one decimal would say next to nothing.
+_BRIEF = 0.1
 _WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 
 
@@ -67,6 +70,15 @@ def mark(entry: CallEntry) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
+    """How long it took."""
+    if seconds < _BRIEF:
+        # Translators: {} is a number of milliseconds.
+        return _("{} ms").format(max(1, round(seconds * 1000)))
+    return clock(seconds)
+
+
+def clock(seconds: float) -> str:
+    """How long it has taken so far."""
     if seconds < 60:
         return _("{} s").format(locale.format_string("%.1f", seconds))
     minutes, rest = divmod(int(seconds), 60)
@@ -184,7 +196,10 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
             one if conflicts == 1 else _("; {} wait: you changed them meanwhile").format(conflicts)
         )
     if waiting == count:
-        return text + _("; waits for your review")
+        # One after the other, they may be applied since.
+        is_begun = states is not None and bool(states - set(_WAITS))
+        some = _("; some still wait for your review")
+        return text + (some if is_begun else _("; waiting for your review"))
     if waiting:
         return text + ngettext("; {} waits for your yes", "; {} wait for your yes", waiting).format(
             waiting
@@ -199,7 +214,7 @@ def stored_changes(entry: CallEntry) -> str:
         return ""
     counts = _COUNT.findall(found[-1])
     told = [_counted(Kind(kind), int(number.replace(",", ""))) for number, kind in counts]
-    return _("Files: {}").format(", ".join(told))
+    return _("Changes: {}").format(", ".join(told))
 
 
 def _counted(kind: Kind, count: int) -> str:
@@ -209,6 +224,14 @@ def _counted(kind: Kind, count: int) -> str:
         Kind.DELETED: ngettext("{count:,} deleted", "{count:,} deleted", count),
         Kind.REPLACED: ngettext("{count:,} replaced", "{count:,} replaced", count),
     }[kind].format(count=count)
+
+
+def first_changes(report: Report, count: int) -> list[Recorded]:
+    """So many of them. What is gone, or something else now, stands before all else."""
+    taken = (Kind.DELETED, Kind.REPLACED)
+    lost = (item for item in report.changes if item.change.kind in taken)
+    rest = (item for item in report.changes if item.change.kind not in taken)
+    return list(islice(chain(lost, rest), count))
 
 
 def change_line(item: Recorded) -> str:

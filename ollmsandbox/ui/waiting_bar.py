@@ -22,21 +22,23 @@ class WaitingBar(Gtk.Revealer):
         content = Gtk.Box(spacing=9)
         content.append(Gtk.Image.new_from_icon_name("security-medium-symbolic"))
         content.append(self._label)
-        content.append(Gtk.Image.new_from_icon_name("go-up-symbolic"))
+        self._arrow = Gtk.Image.new_from_icon_name("go-up-symbolic")
+        content.append(self._arrow)
         self._button = Gtk.Button(child=content)
         self._button.add_css_class("waiting-bar")
         self._button.connect("clicked", weakly(self._on_clicked))
         self.set_child(self._button)
         self.show_count(0)
 
-    def show_count(self, count: int) -> None:
-        """How many questions wait where they cannot be seen."""
+    def show_count(self, count: int, *, is_below: bool = False) -> None:
+        """How many questions wait where they cannot be seen, and where the first of them is."""
         text = ngettext(
             "A question waits for your answer", "{} questions wait for your answer", count
         ).format(count)
         # While it moves out of sight it says what it said.
         if count or not self._label.get_label():
             self._label.set_label(text)
+            self._arrow.set_from_icon_name("go-down-symbolic" if is_below else "go-up-symbolic")
             self._button.update_property([Gtk.AccessibleProperty.LABEL], [text])
         self.set_reveal_child(count > 0)
 

@@ -110,8 +110,8 @@ def _promises() -> tuple[str, ...]:
 
 
 def _miss(finding: Finding) -> Gtk.ListBoxRow:
-    text = " ".join(filter(None, (finding.cause, finding.remedy)))
-    return _row(finding.title, text, ok=False)
+    """Its title is what is not so here: what is wrong stands in its place."""
+    return _row(finding.cause or finding.title, finding.remedy, ok=False)
 
 
 def _row(title: str, subtitle: str, *, ok: bool) -> Adw.ActionRow:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from gettext import gettext as _
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gio, GLib, GObject, Gsk, Gtk
+from gi.repository import Adw, Gio, GObject, Gsk, Gtk
 
 from ..chat.desk import Desk
 from ..permission.request import PermissionRequest
-from ..permission.visible import visible_line, visible_words
+from ..permission.visible import visible_line
 from ..sandbox.probe import probe
 from .about import about
 from .asking import WindowAsker
@@ -21,6 +21,7 @@ from .badge_controller import BadgeController
 from .changes_view import ChangesView
 from .chat_controller import ChatController
 from .chat_view import ChatView
+from .cut_off import tell_when_cut_off
 from .daily_care import DailyCare
 from .ending import Ending
 from .focus_keeper import FocusKeeper
@@ -29,6 +30,7 @@ from .model_choice import ModelChoice
 from .model_chooser import ModelChooser
 from .model_controller import ModelController
 from .panes import Edges, Panes
+from .question_finder import QuestionFinder
 from .sandbox_badge import SandboxBadge
 from .session_dialogs import export_session
 from .sessions import Sessions
@@ -39,6 +41,7 @@ from .sidebar_controller import SidebarController
 from .signals import signals
 from .tasks import Tasks
 from .template import template
+from .toasts import Toasts
 from .tour import begin_tour
 from .weakly import weakly
 from .welcome import Welcome
@@ -66,6 +69,7 @@ class Window(Adw.ApplicationWindow):
     badge_place: Adw.Bin = Gtk.Template.Child()
     changes_place: Adw.Bin = Gtk.Template.Child()
     changes_button: Gtk.ToggleButton = Gtk.Template.Child()
+    changes_word: Gtk.Label = Gtk.Template.Child()
     changes_count: Gtk.Label = Gtk.Template.Child()
 
     def __init__(
@@ -82,6 +86,7 @@ class Window(Adw.ApplicationWindow):
         self._sessions = sessions
         self._asker = asker
         self._settings = settings
+        self._toasts = Toasts(self.toasts.add_toast)
         self._tasks = Tasks(self.tell)
         self._session: OpenSession | None = None
         # Unless something else is asked for before.
@@ -102,6 +107,7 @@ class Window(Adw.ApplicationWindow):
             (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
             *self._models.handlers,
             (settings, settings.connect("changed", weakly(self._on_setting_changed))),
+            (settings, settings.connect("trouble", weakly(self._toasts.pass_on))),
         ]
         self._focus_keeper = FocusKeeper(self)
         self._care: DailyCare | None = None
@@ -111,22 +117,20 @@ class Window(Adw.ApplicationWindow):
     # --- for the application ---------------------------------------------------------------------
 
     def tell(self, text: str) -> None:
-        """A sentence that stays until it was read, if it is a long one."""
-        # There may be the name of a file in it, which is not always a text.
-        shown = visible_words(text.replace("\n", " "))
-        toast = Adw.Toast(title=GLib.markup_escape_text(shown))
-        toast.set_timeout(0 if len(text) > 80 else 4)
-        self.toasts.add_toast(toast)
+        self._toasts.tell(text)
 
     def open_project(self, path: str) -> None:
         self._tasks.start(self._open(path))
 
     def shows_question(self, request: PermissionRequest) -> bool:
-        shown = self._session is not None and self._session.id == request.session_id
-        return shown and self.is_active()
+        return self._questions.is_shown(request)
 
     def show_question(self, session_id: str, call_id: str) -> None:
-        self._tasks.start(self._show_session(session_id, call_id))
+        self._tasks.start(self._questions.show(session_id, call_id))
+
+    @property
+    def is_closing(self) -> bool:
+        return self._ending.is_begun
 
     def close_at_once(self) -> None:
         self._ending.begin()
@@ -157,6 +161,7 @@ class Window(Adw.ApplicationWindow):
         self.chat.missing.connect("open-other", weakly(self._on_open_project))
         self.chat.missing.connect("remove", weakly(self._side.remove_shown))
         self.chat.missing.connect("locate", weakly(self._side.locate_shown))
+        self.chat.missing.connect("notify::reveal-child", weakly(self._badge.look_again))
         self.pages.add_named(self.chat, "chat")
         self._models = ModelController(
             self.model_chooser, choice, self.chat, self._sessions, self._tasks
@@ -178,16 +183,21 @@ class Window(Adw.ApplicationWindow):
             self._sessions,
             self._asker,
             self._settings,
+            self.changes.progress,
             self._talk.keep_draft,
             weakly(self._leave_screen),
         )
         self._panes = Panes(self.leaflet, self.flap, self.sidebar, self.chat, self.changes)
+        self._questions = QuestionFinder(
+            self, self._asker, self.chat, self._panes, self._side.open_session
+        )
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
         both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
         self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
         # Where there is room for one pane only, the first look is at the way in.
         self.leaflet.set_visible_child_name("content")
-        self._edges = Edges(self, self.flap, self.header, self.badge)
+        self._edges = Edges(self, self.flap, self.header, self.badge, self.changes_word)
+        tell_when_cut_off(self.title)
 
     def _add_actions(self) -> None:
         actions: dict[str, Callable[..., object]] = {
@@ -231,7 +241,7 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
         self._models.look_again()
-        self._care = DailyCare(self._desk.paths, self._tasks, weakly(self.changes.refresh))
+        self._care = DailyCare(self._desk.manager, self._tasks, weakly(self.changes.refresh))
 
     async def _show_last(self) -> None:
         last = self._settings.text("last-session")
@@ -277,11 +287,6 @@ class Window(Adw.ApplicationWindow):
             if self._session is None:
                 self._show(None)
 
-    async def _show_session(self, session_id: str, call_id: str = "") -> None:
-        await self._side.open_session(session_id)
-        if call_id and self._session is not None and self._session.id == session_id:
-            self.chat.show_call(call_id)
-
     def _show(self, session: OpenSession | None) -> None:
         if (keeping := self._talk.keep_draft()) is not None:
             self._tasks.watch(keeping)
@@ -320,7 +325,7 @@ class Window(Adw.ApplicationWindow):
         session = self._session
         title = await self._sessions.title(session.id) if session else "OLLM Sandbox"
         if session is self._session:
-            self.title.set_title(title or _("New session"))
+            self.title.set_title(title or _("New Session"))
             project = session.project if session else None
             self.title.set_subtitle(visible_line(os.path.basename(project)) if project else "")
 
@@ -373,9 +378,8 @@ class Window(Adw.ApplicationWindow):
         about(self).present()
 
     def _on_next_question(self, *_args: object) -> None:
-        waiting = self._asker.waiting
-        if waiting:
-            self.show_question(waiting[0].session_id, waiting[0].call_id)
+        if (request := self._questions.next()) is not None:
+            self.show_question(request.session_id, request.call_id)
 
     # --- what happens ----------------------------------------------------------------------------
 
@@ -388,7 +392,7 @@ class Window(Adw.ApplicationWindow):
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
         if key == "profile" or key.endswith("-limit"):
-            self._badge.look_again()
+            self._badge.look_soon()
 
     def _on_changes_counted(self, _view: ChangesView, count: int) -> None:
         self.changes_count.set_label(str(count))

@@ -89,3 +89,8 @@ class WorkBar(Gtk.ProgressBar):
     def _move(self) -> bool:
         self.pulse()
         return GLib.SOURCE_CONTINUE
+
+
+def hold(button: Gtk.Button, is_held: bool) -> None:
+    """Where the keyboard is, it stays: switched off, the button would send it elsewhere."""
+    button.set_sensitive(not is_held or button.is_focus())
