@@ -81,15 +81,17 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
         if _is_whole(target, spec):
             return
         _is_whole.cache_clear()
-        if target.exists():
-            # Not removed: a command may be running on it.
-            target.rename(tempfile.mkdtemp(dir=layers, prefix="broken-"))
         made = Path(tempfile.mkdtemp(dir=layers, prefix="new-"))
         try:
             _fill(made / "top", spec)
             # Whiteouts are filtered from a listing only where there is something below them: so
             # below is the same once more, without them.
             _fill(made / "frame", replace(spec, hidden=()))
+            if target.exists():
+                # Not removed: a command may be running on it. Others may be about to use it, and
+                # shall find one there.
+                broken = tempfile.mkdtemp(dir=layers, prefix="broken-")
+                target.rename(broken)
             made.rename(target)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
