@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The conversation as a whole: rows, questions, scrolling, and what is left when it is closed."""
+"""The conversation as a whole: rows, scrolling, and what is left when it is closed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from chat_helper import Chat, allow, done
+from chat_helper import Chat, done
+from chat_place import Place
 from gi.repository import Gtk
-from ui_helper import Screen, all_of, descendants, draw_frames, one_of, spin_until, texts
+from ui_helper import Screen, all_of, descendants, one_of, spin_until, texts
 
 from ollmsandbox.chat.answers import STOPPED
 from ollmsandbox.chat.events import (
@@ -25,18 +26,13 @@ from ollmsandbox.chat.events import (
     Withdrawn,
 )
 from ollmsandbox.chat.messages import Message, Role
-from ollmsandbox.paths import Paths
-from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.apply import State as ChangeState
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui import permission_card
-from ollmsandbox.ui.chat_view import ChatView
-from ollmsandbox.ui.entries import CallEntry, MessageEntry, NoticeEntry
-from ollmsandbox.ui.in_sight import edges_in_sight
+from ollmsandbox.ui.entries import MessageEntry, NoticeEntry
 from ollmsandbox.ui.message_row import MessageRow
 from ollmsandbox.ui.notice_row import NoticeRow
 from ollmsandbox.ui.permission_card import ChatPermission
-from ollmsandbox.ui.settings import Settings
 from ollmsandbox.ui.tool_card import ToolCard
 
 pytestmark = pytest.mark.anybody
@@ -46,54 +42,6 @@ pytestmark = pytest.mark.anybody
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permission_card, "_PAUSE", 0)
     monkeypatch.setattr(permission_card, "_LOOK", 5)
-
-
-class Place:
-    """A chat on a screen, and what the person asked for in it."""
-
-    def __init__(self, screen: Screen, folder: Path, width: int = 700, height: int = 600) -> None:
-        self.view = ChatView(Settings(Paths.from_environ({"HOME": str(folder)})))
-        heard = self.heard = list[tuple[object, ...]]()
-        names = ("send", "run", "stop", "stop-call", "answer", "show-changes", "undo", "open-link")
-        for name in names:
-            self.view.connect(name, lambda _view, *said, name=name: heard.append((name, *said)))
-        self.window = screen.show(self.view, width, height)
-        self.chat = Chat()
-        self.view.show(self.chat.session)
-
-    @property
-    def focus(self) -> Gtk.Widget | None:
-        return self.window.get_focus()
-
-    def has_focus(self, widget: Gtk.Widget) -> bool:
-        return self.focus is widget
-
-    def card(self, entry: CallEntry) -> ToolCard:
-        spin_until(lambda: any(card.entry is entry for card in all_of(self.view, ToolCard)))
-        return next(card for card in all_of(self.view, ToolCard) if card.entry is entry)
-
-    def question(self, entry: CallEntry) -> ChatPermission:
-        question = self.card(entry).question
-        assert question is not None
-        return question
-
-    def ask(self, command: str = "make install", **options: object) -> CallEntry:
-        entry = self.chat.call(command)
-        self.chat.ask(entry, **options)
-        return entry
-
-    def fill(self, count: int = 30) -> None:
-        for number in range(count):
-            self.chat.agent(f"Answer {number}.\n\nWith a second paragraph.")
-        self.settle()
-
-    def settle(self) -> None:
-        draw_frames(self.view, 4)
-
-    def scroll_up(self) -> None:
-        self.view.column.get_vadjustment().set_value(0)
-        spin_until(lambda: not self.view.column.at_end)
-        self.settle()
 
 
 @pytest.fixture
@@ -230,146 +178,6 @@ def test_drafts_and_history_belong_to_their_session(place: Place) -> None:
     assert place.view.composer.text == "!ls"
     place.view.composer._leaf(-1)
     assert place.view.composer.text == "first"
-
-
-# --- questions -----------------------------------------------------------------------------------
-
-
-def test_a_question_gets_the_focus_on_deny(place: Place) -> None:
-    place.view.focus_composer()
-    entry = place.ask()
-    deny = place.question(entry).button_for(Answer.DENY)
-    spin_until(lambda: place.focus is deny)
-
-
-def test_a_question_in_a_card_that_stands_there_already_gets_it_too(place: Place) -> None:
-    place.view.focus_composer()
-    entry = place.chat.call("make")
-    place.card(entry)
-    place.settle()
-    place.chat.ask(entry)
-    deny = place.question(entry).button_for(Answer.DENY)
-    spin_until(lambda: place.focus is deny)
-
-
-def test_a_question_below_a_long_chat_comes_into_sight_whole(place: Place) -> None:
-    place.fill()
-    place.view.focus_composer()
-    # As after a key: then the focus leads to where it is.
-    place.window.set_focus_visible(True)
-    for command in ("make a", "make b"):
-        entry = place.ask(command)
-        deny = place.question(entry).button_for(Answer.DENY)
-        spin_until(partial(place.has_focus, deny))
-        place.settle()
-        assert place.view.column.at_end
-        assert edges_in_sight(deny) == (True, True)
-        place.chat.answer(entry, Answer.DENY)
-        place.view.focus_composer()
-
-
-def test_a_question_takes_no_focus_from_somebody_who_writes(place: Place) -> None:
-    place.view.focus_composer()
-    place.view.composer.text = "I am wri"
-    entry = place.ask()
-    place.card(entry)
-    place.settle()
-    assert place.focus is place.view.composer.view
-
-
-def test_answers_go_out_with_the_question_they_belong_to(place: Place) -> None:
-    first, second = place.ask("make a"), place.ask("make b")
-    place.settle()
-    place.view.show_call(second.call.id)
-    place.settle()
-    allow(place.question(second), Answer.ALLOW_SESSION)
-    place.question(first).button_for(Answer.DENY).emit("clicked")
-    assert place.heard == [
-        ("answer", f"ask-{second.call.id}", Answer.ALLOW_SESSION),
-        ("answer", f"ask-{first.call.id}", Answer.DENY),
-    ]
-
-
-def test_after_one_answer_the_next_question_has_the_focus(place: Place) -> None:
-    first, second = place.ask("make a"), place.ask("make b")
-    deny = [place.question(entry).button_for(Answer.DENY) for entry in (first, second)]
-    spin_until(lambda: place.focus is deny[0])
-    place.chat.answer(first, Answer.DENY)
-    place.view.focus_composer()
-    spin_until(lambda: place.focus is deny[1])
-
-
-def test_a_question_that_has_the_keyboard_is_not_pushed_out_of_sight_by_more(place: Place) -> None:
-    place.fill()
-    place.view.focus_composer()
-    entries = [place.ask(f"make {name}") for name in "abcd"]
-    for entry in entries:
-        spin_until(partial(place.has_focus, place.question(entry).button_for(Answer.DENY)))
-        spin_until(partial(_is_whole, place.question(entry)))
-        place.chat.answer(entry, Answer.DENY)
-        place.view.focus_composer()
-    spin_until(lambda: place.view.column.at_end)
-
-
-def test_after_one_answer_a_click_that_was_meant_for_it_allows_nothing_else(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = place.ask("make a"), place.ask("make b")
-    place.settle()
-    one = place.question(second).button_for(Answer.ALLOW)
-    spin_until(one.get_sensitive)
-    monkeypatch.setattr(permission_card, "_PAUSE", 600_000)
-    place.chat.answer(first, Answer.ALLOW)
-    place.settle()
-    one.emit("clicked")
-    assert place.heard == []
-
-
-def test_the_bar_shows_which_way_a_question_is(place: Place) -> None:
-    entry = place.ask()
-    place.fill()
-    place.scroll_up()
-    place.fill()
-    bar = place.view.waiting
-    place.view.column.scroll_to_end()
-    spin_until(lambda: _arrow(bar) == "go-up-symbolic" and bar.get_reveal_child())
-    place.chat.answer(entry, Answer.DENY)
-    place.scroll_up()
-    place.ask("make b")
-    spin_until(lambda: _arrow(bar) == "go-down-symbolic" and bar.get_reveal_child())
-
-
-def _is_whole(widget: Gtk.Widget) -> bool:
-    return all(edges_in_sight(widget))
-
-
-def _arrow(bar: Gtk.Widget) -> str | None:
-    return all_of(bar, Gtk.Image)[-1].get_icon_name()
-
-
-def test_a_bar_leads_to_a_question_that_is_out_of_view(place: Place) -> None:
-    entry = place.ask()
-    place.settle()
-    assert not place.view.waiting.get_reveal_child()
-    place.fill()
-    spin_until(place.view.waiting.get_reveal_child)
-    assert "A question waits for your answer" in texts(place.view.waiting)
-    one_of(place.view.waiting, Gtk.Button).emit("clicked")
-    spin_until(lambda: not place.view.waiting.get_reveal_child())
-    assert place.focus is place.question(entry).button_for(Answer.DENY)
-    place.chat.answer(entry, Answer.DENY)
-    assert not place.view.waiting.get_reveal_child()
-
-
-def test_a_question_out_of_view_takes_no_focus(place: Place) -> None:
-    place.fill()
-    place.scroll_up()
-    place.view.focus_composer()
-    entry = place.ask()
-    spin_until(place.view.waiting.get_reveal_child)
-    assert place.view.composer.view.is_focus()
-    place.view.show_call(entry.call.id)
-    assert place.focus is place.question(entry).button_for(Answer.DENY)
 
 
 # --- scrolling -----------------------------------------------------------------------------------

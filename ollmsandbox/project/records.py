@@ -181,23 +181,24 @@ def settle_idle(
     manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str]
 ) -> None:
     """What waited there is on disk already, put there by somebody else: an undo has to ask."""
-    with manager.store.transaction() as connection:
-        connection.executemany(
-            "UPDATE change SET state = 'applied', note = '', after = ''"
-            f" WHERE root = ? AND path = ? AND {_IN_LAYER}",
-            ((*map(os.fsencode, (root, path)), project.id) for path in paths),
-        )
+    _settle(manager, project, root, paths, State.APPLIED)
 
 
 def settle_undeleted(
     manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str]
 ) -> None:
     """A deletion that waited there is in the layer no more, and what it deleted is not, either."""
+    _settle(manager, project, root, paths, State.DISCARDED)
+
+
+def _settle(
+    manager: ProjectManager, project: models.Project, root: str, paths: Iterable[str], state: State
+) -> None:
     with manager.store.transaction() as connection:
         connection.executemany(
-            "UPDATE change SET state = 'discarded', note = '', after = ''"
+            "UPDATE change SET state = ?, note = '', after = ''"
             f" WHERE root = ? AND path = ? AND {_IN_LAYER}",
-            ((*map(os.fsencode, (root, path)), project.id) for path in paths),
+            ((state.value, *map(os.fsencode, (root, path)), project.id) for path in paths),
         )
 
 
