@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -334,6 +335,64 @@ def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> No
     wait_until(lambda: len(pane.view.items) == 4)
 
 
+def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_keyboard(pane: Pane) -> None:
+    # As long as the page is in front that says so, no row is seen.
+    pane.view.show_project(str(pane.person.project))
+    wait_until(lambda: says(pane.view, "No Changes Yet"))
+    run(pane.person, "echo 1 > a")
+    run(pane.person, "echo 2 > b")
+    newest, oldest = pane.manager.runs(None, -1)
+    pane.view.filter.grab_focus()
+    rows = pane.view.list_view.get_model()
+    assert rows is not None
+
+    def undo_elsewhere(*_changed: object) -> None:
+        rows.disconnect(handler)
+        with closing(Review(pane.person.paths)) as review:
+            review.undo(oldest)
+        pane.view.refresh()
+
+    handler = rows.connect("items-changed", undo_elsewhere)
+    pane.view.select_run(newest.id)
+    wait_until(lambda: _run_with_keyboard(pane) is not None)
+    assert "Redo" in buttons(pane.view)
+
+
+def test_a_run_gets_the_keyboard_of_a_row_that_is_gone(pane: Pane) -> None:
+    run(pane.person, "echo 1 > a")
+    run(pane.person, "echo 2 > b")
+    pane.show()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    # As in a pane that is about to be opened.
+    pane.view.set_child_visible(False)
+    pane.view.focus()
+    rows = pane.view.list_view.get_model()
+    assert rows is not None
+    rows.connect("items-changed", lambda *_changed: pane.view.set_child_visible(True))
+    wanted = pane.manager.runs(None, -1)[1]
+    pane.view.select_run(wanted.id)
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    wait_until(lambda: (row := _run_with_keyboard(pane)) and wanted.command in texts(row))
+
+
+def test_a_run_keeps_the_keyboard_while_the_rest_of_the_list_is_on_its_way(
+    pane: Pane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(pane.person, "echo 1 > a")
+    pane.show()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.view.filter.grab_focus()
+    # It never comes.
+    monkeypatch.setattr(changes_view, "_PAUSE", 3600)
+    pane.view.select_run(pane.manager.runs(None, -1)[0].id)
+    wait_until(lambda: _run_with_keyboard(pane) is not None)
+    row = _run_with_keyboard(pane)
+    monkeypatch.setattr(changes_view, "_PAUSE", 0)
+    pane.view.refresh()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    assert row is not None and row.get_mapped()
+
+
 def test_what_was_discarded_is_applied_after_all(pane: Pane) -> None:
     run(pane.person, "echo 1 > new", Mode.REVIEW)
     pane.show()
@@ -465,3 +524,8 @@ async def _run_while(person: Person, command: str, act: Callable[[], object]) ->
     act()
     (playground / "go").touch()
     await running
+
+
+def _run_with_keyboard(pane: Pane) -> Gtk.Widget | None:
+    focus = pane.window.get_focus()
+    return focus.get_ancestor(RunRow) if focus is not None else None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeVar
 
 from gi.repository import GLib, Gtk
@@ -11,24 +11,53 @@ from gi.repository import GLib, Gtk
 from .change_items import RunItem
 from .change_list import ChangeList
 from .change_rows import FileRow, RunRow
+from .weakly import weakly
 
 R = TypeVar("R", FileRow, RunRow)
 
 
-def focus_once(row: RunRow, pane: type[Gtk.Widget], verbs: bool) -> None:
-    """When it is there, unless the person went elsewhere than the pane meanwhile."""
-    row.disconnect_by_func(focus_once)
-    window = row.get_root()
-    focus = window.get_focus() if isinstance(window, Gtk.Window) else None
-    if focus is None or focus.is_ancestor(row.get_ancestor(pane) or row):
-        # Later: the list is being laid out, and would scroll meanwhile.
-        GLib.timeout_add(0, _focus_on, row, verbs)
+class RunFocus:
+    """Gives the row of a run the keyboard. The list may make the row anew several times before
+    anybody sees it, so a wish lasts until it is met."""
 
+    def __init__(self, pane: type[Gtk.Widget]) -> None:
+        self._pane = pane
+        # Whose row, and whether its verbs get it.
+        self._wish: tuple[str, bool] | None = None
 
-def _focus_on(row: RunRow, verbs: bool) -> bool:
-    if row.get_mapped():
-        row.focus(verbs=verbs)
-    return GLib.SOURCE_REMOVE
+    def want(self, run_id: str, *, verbs: bool = False) -> None:
+        """Wish for it at the row of this run that is made next."""
+        self._wish = (run_id, verbs)
+
+    def forget_missing(self, listed: Collection[str]) -> None:
+        """Drop the wish for a run that is not listed, lest it gets the keyboard later."""
+        if self._wish is not None and self._wish[0] not in listed:
+            self._wish = None
+
+    def watch(self, row: RunRow, run_id: str) -> None:
+        """Give a new row the keyboard once it is seen, if that is wished."""
+        if self._wish is not None and self._wish[0] == run_id:
+            row.connect("map", weakly(self._on_map), self._wish)
+
+    def _on_map(self, row: RunRow, wish: tuple[str, bool]) -> None:
+        if self._wish is not wish:
+            return
+        window = row.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        # GTK takes it from a row that is gone only with the next frame.
+        is_gone = focus is not None and focus.get_root() is not window
+        if focus is None or is_gone or focus.is_ancestor(row.get_ancestor(self._pane) or row):
+            # Later: the list is being laid out, and would scroll meanwhile.
+            GLib.timeout_add(0, weakly(self._meet), row, wish)
+        else:
+            # The person went elsewhere meanwhile.
+            self._wish = None
+
+    def _meet(self, row: RunRow, wish: tuple[str, bool]) -> bool:
+        if self._wish is wish and row.get_mapped():
+            self._wish = None
+            row.focus(verbs=wish[1])
+        return GLib.SOURCE_REMOVE
 
 
 def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int) -> None:

@@ -14,7 +14,7 @@ from gi.repository import Adw, GLib, GObject, Gtk
 from ..project.manager import ProjectManager
 from ..project.review import Review
 from . import change_words as words
-from .change_focus import focus_file, focus_once, name_around, rows_of
+from .change_focus import RunFocus, focus_file, name_around, rows_of
 from .change_items import FileItem, Found, RunData, RunItem, load
 from .change_list import ChangeList
 from .change_rows import FileRow, RunRow
@@ -73,8 +73,9 @@ class ChangesView(Gtk.Box):
         self._wanted_run = ""
         # Those that were asked for, which may be older than what is listed.
         self._asked: set[str] = set()
-        # Whose row gets the keyboard when it is made anew, and whether its verbs do.
-        self._focus_run: tuple[str, bool] | None = None
+        # What is the same is listed anew, once: a run is to be opened or to have the keyboard.
+        self._is_stale = False
+        self._run_focus = RunFocus(ChangesView)
         self._open_runs: set[str] = set()
         self._seen: set[str] = set()
         # What is being done with changes.
@@ -143,7 +144,8 @@ class ChangesView(Gtk.Box):
     def select_run(self, run_id: str) -> None:
         self._wanted_run = run_id
         self._asked.add(run_id)
-        self._focus_run = (run_id, False)
+        self._is_stale = True
+        self._run_focus.want(run_id)
         self._open_runs.add(run_id)
         self.filter.set_text("")
         self.show_list()
@@ -178,7 +180,8 @@ class ChangesView(Gtk.Box):
         self._show_waiting()
         self.older.set_visible(found.has_older)
         # What is the same stays as it is, where the person has scrolled to.
-        if not is_same or self._wanted_run:
+        if not is_same or self._is_stale:
+            self._is_stale = False
             self._list.show(runs, self._open_runs)
         await self._grow()
         icon, title, sentence = words.empty(is_filtered=bool(text))
@@ -187,9 +190,7 @@ class ChangesView(Gtk.Box):
         self.empty.set_description(sentence)
         self.lists.set_visible_child_name("runs" if runs else "empty")
         self._go_to_wanted()
-        # One that is not there gets it no more, whenever it comes back.
-        if self._focus_run is not None and self._focus_run[0] not in {run.id for run in runs}:
-            self._focus_run = None
+        self._run_focus.forget_missing({run.id for run in runs})
 
     async def _grow(self) -> None:
         more = True
@@ -227,9 +228,7 @@ class ChangesView(Gtk.Box):
         if isinstance(shown, RunItem):
             row = RunRow(shown, weakly(self._act_on_run), weakly(self._fold))
             row.hold(self.progress.is_working)
-            if self._focus_run is not None and shown.data.id == self._focus_run[0]:
-                row.connect("map", focus_once, ChangesView, self._focus_run[1])
-                self._focus_run = None
+            self._run_focus.watch(row, shown.data.id)
         else:
             assert isinstance(shown, FileItem)
             row = FileRow(shown)
@@ -261,7 +260,7 @@ class ChangesView(Gtk.Box):
     def _fold(self, item: RunItem) -> None:
         place = self._list.place_of(item.data.id)
         if place is not None:
-            self._focus_run = (item.data.id, False)
+            self._run_focus.want(item.data.id)
             self._toggle(item, place)
 
     def _toggle(self, item: RunItem, place: int) -> None:
@@ -331,7 +330,7 @@ class ChangesView(Gtk.Box):
 
     def _act_on_run(self, verb: str, item: RunItem) -> None:
         if self._do(verb, item.data):
-            self._focus_run = (item.data.id, True)
+            self._run_focus.want(item.data.id, verbs=True)
 
     def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
         if self.page is not None:
