@@ -33,7 +33,8 @@ class Paths:
     def from_environ(cls, environ: Mapping[str, str]) -> Paths:
         home = Path(environ.get("HOME") or home_on_record())
         _check_owner(home)
-        if not home.is_absolute():
+        # A container that does not know its user sets HOME to /.
+        if not home.is_absolute() or home == home.parent:
             raise OllmSandboxError(
                 N_("It is not known where your home folder is."), N_("Set HOME to its full path.")
             )
