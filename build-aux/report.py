@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads pytest's reports for build-aux/test.
+"""Tells versions, and reads pytest's reports, for build-aux/test.
 
+report.py versions          in one line, those of Python and of what the window is made with
 report.py counts FOLDER     in one line, what all reports in it counted
 report.py failed FOLDER     what failed in them, and at the very end its names
 """
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +55,45 @@ def failed(folder: Path) -> Iterator[tuple[str, str]]:
                 yield f"{step}: {place}.py::{case.get('name')}", outcome.text or ""
 
 
+def versions() -> str:
+    """What is missing or does not work is said in its place: the tests tell the rest."""
+    told = [f"Python {platform.python_version()}"]
+    for name, version in (("PyGObject", _pygobject), ("GTK", _gtk), ("libadwaita", _libadwaita)):
+        try:
+            told.append(f"{name} {version()}")
+        except (ImportError, ValueError, AttributeError) as error:
+            told.append(f"no {name} ({error})")
+    return ", ".join(told)
+
+
+def _pygobject() -> str:
+    import gi
+
+    return gi.__version__
+
+
+def _gtk() -> str:
+    import gi
+
+    gi.require_version("Gtk", "4.0")
+    from gi.repository import Gtk
+
+    return f"{Gtk.get_major_version()}.{Gtk.get_minor_version()}.{Gtk.get_micro_version()}"
+
+
+def _libadwaita() -> str:
+    import gi
+
+    gi.require_version("Adw", "1")
+    from gi.repository import Adw
+
+    return Adw.VERSION_S
+
+
 def main() -> None:
+    if sys.argv[1] == "versions":
+        print(f"versions  {versions()}")
+        return
     action, folder = sys.argv[1], Path(sys.argv[2])
     if action == "counts":
         print(counts(folder))

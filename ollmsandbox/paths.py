@@ -33,7 +33,8 @@ class Paths:
     def from_environ(cls, environ: Mapping[str, str]) -> Paths:
         home = Path(environ.get("HOME") or home_on_record())
         _check_owner(home)
-        if not home.is_absolute():
+        # A container that does not know its user sets HOME to /.
+        if not home.is_absolute() or home == home.parent:
             raise OllmSandboxError(
                 N_("It is not known where your home folder is."), N_("Set HOME to its full path.")
             )
@@ -179,12 +180,22 @@ def home_on_record() -> str:
 def make_folder(folder: Path) -> Path:
     """Create one of our folders, and its parents, for nobody but the person."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_with_parents(folder)
     except OSError as error:
         raise OllmSandboxError(
             N_("{folder} cannot be made: {why}."), folder=folder, why=error.strerror
         ) from error
     return folder
+
+
+def _make_with_parents(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        # Not by mkdir(parents=True), which leaves the mode of the parents to the umask: one of 0
+        # would let everybody replace ~/.local/share.
+        _make_with_parents(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def close_to_others(folder: Path) -> None:

@@ -242,7 +242,7 @@ def make_person(folder: Path, environ: Mapping[str, str] | None = None) -> Perso
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("XDG_", "DBUS_")) and name not in ("HOME", "TMPDIR")
+        if not name.startswith(("XDG_", "DBUS_")) and name not in ("HOME", "TMPDIR", "NO_COLOR")
     }
     return Person(home, project, {**kept, **(environ or {}), "HOME": str(home)})
 
@@ -280,6 +280,17 @@ def screen() -> Iterator[Screen]:
     with Screen() as screen:
         yield screen
     screen.check()
+
+
+def pytest_configure() -> None:
+    # What is compared is in English and has the modes of the usual umask, whatever the person who
+    # runs the tests prefers.
+    os.environ["LC_ALL"] = "C.UTF-8"
+    os.environ.pop("LANGUAGE", None)
+    os.umask(0o022)
+    # Python has decided already, by the locale it was started in.
+    if sys.getfilesystemencoding() != "utf-8":
+        raise pytest.UsageError("The tests need a UTF-8 locale. Set LC_ALL=C.UTF-8.")
 
 
 _skipped: list[str] = []

@@ -241,6 +241,12 @@ def _be(arguments: list[str], cwd: str, environ: dict[str, str], alone: bool) ->
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(cwd)
+    # The ones that are there belong to other files, and still know what could be done with those.
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        old = getattr(sys, name)
+        buffering = 1 if name == "stderr" else -1
+        new = open(number, mode, buffering, old.encoding, old.errors, closefd=False)  # noqa: SIM115
+        setattr(sys, name, new)
     sys.argv[:] = ["ollmsandbox", *arguments]
     # Python's own end, without taking all apart that was loaded: that takes longer than a command.
     code: object = 1

@@ -181,7 +181,8 @@ def test_a_playground_that_cannot_be_made_is_told(person: Person) -> None:
     assert os.listdir(person.project) == []
 
 
-def test_a_home_folder_that_is_not_absolute_is_told(person: Person) -> None:
-    person.environ["HOME"] = "relative"
+@pytest.mark.parametrize("home", ["relative", "/"])
+def test_a_home_folder_that_can_be_none_is_told(person: Person, home: str) -> None:
+    person.environ["HOME"] = home
     failed(person.cli("run", "--", "touch", "ran"), "HOME")
     failed(person.cli("playground", "path"), "HOME")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -61,6 +62,19 @@ def test_two_commands_are_one_too_many(person: Person) -> None:
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--network"], ["-c", ""], ["-c", "  "]])
 def test_no_command_is_told(person: Person, arguments: list[str]) -> None:
     failed(person.cli("run", *arguments), "command")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o027, 0o077])
+def test_modes_follow_the_umask_but_those_of_the_program_s_folders(
+    person: Person, umask: int
+) -> None:
+    done = person.cli("run", "-c", "mkdir folder; : >file", umask=umask)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE((person.project / "folder").stat().st_mode) == 0o777 & ~umask
+    assert stat.S_IMODE((person.project / "file").stat().st_mode) == 0o666 & ~umask
+    own = person.paths.data
+    made = (own, own.parent, own.parent.parent)
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in made} == {0o700}
 
 
 def test_the_working_folder_can_be_chosen(person: Person) -> None:

@@ -31,7 +31,8 @@ def test_a_server_that_is_not_started() -> None:
     assert error.remedy == "Is the server started?"
 
 
-def test_a_name_that_nobody_has() -> None:
+def test_a_name_that_nobody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
     error = fails(openai("http://no-such-host.invalid"))
     assert error.message == "There is no 'no-such-host.invalid' on the network."
 
