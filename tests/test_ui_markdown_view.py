@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import gc
+from collections.abc import Callable
 
 import pytest
+from freed_helper import watch_freeing
 from gi.repository import GLib, Gtk, Pango
 from ui_helper import Screen, all_of, descendants, draw_frames, one_of, spin_until, texts
 
@@ -252,19 +253,13 @@ def test_what_is_in_sight_is_drawn_while_code_is_being_written(screen: Screen, c
 
 
 def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
-    gone: list[bool] = []
     view = MarkdownView(TEXT)
     view.append("more")
-    view.weak_ref(lambda: gone.append(True))
+    is_freed = watch_freeing(view)
     window = screen.show(Gtk.ScrolledWindow(child=view))
     window.destroy()
     del view, window
-
-    def freed() -> bool:
-        gc.collect()
-        return bool(gone)
-
-    spin_until(freed)
+    spin_until(is_freed)
 
 
 def test_what_is_being_written_is_never_higher_than_its_text(screen: Screen) -> None:
@@ -281,23 +276,15 @@ def test_what_is_being_written_is_never_higher_than_its_text(screen: Screen) -> 
 
 
 def test_a_text_is_taken_down_piece_by_piece_and_freed(screen: Screen) -> None:
-    gone: list[bool] = []
-
-    def use() -> Gtk.Widget:
+    def use() -> tuple[Gtk.Widget, Callable[[], bool]]:
         view = MarkdownView(TEXT * 20)
         spin_until(lambda: view.is_settled)
-        view.weak_ref(lambda: gone.append(True))
         column = view.get_child()
         assert column is not None
         view.take_down()
         assert column.get_first_child() is not None
-        return column
+        return column, watch_freeing(view)
 
-    column = use()
-
-    def freed() -> bool:
-        gc.collect()
-        return bool(gone)
-
-    spin_until(freed)
+    column, is_freed = use()
+    spin_until(is_freed)
     assert column.get_first_child() is None
