@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Person
+from freed_helper import watch_freeing
 from sessions_helper import resting_sessions, until
 
 from ollmsandbox import loop
@@ -67,12 +66,12 @@ def test_it_is_closed_and_all_is_there_when_it_is_opened_again(
         await session.conversation.run(_MUCH)
         before, id_ = outputs(session), session.id
         assert b"\033[31mred" in before[0] and len(before[1]) > 20_000
-        weak = weakref.ref(session)
+        is_freed = watch_freeing(session)
         await sessions.let_go(session)
         await until(lambda: not sessions.open_ones)
         await until(lambda: is_free(person, id_))
         del session
-        await until(lambda: gc.collect() >= 0 and weak() is None)
+        await until(is_freed)
         again = await sessions.open(id_)
         assert outputs(again) == before
         kinds = [type(entry) for entry in again]

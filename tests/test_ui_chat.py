@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from functools import partial
 from pathlib import Path
 
 import pytest
 from chat_helper import Chat, done
 from chat_place import Place
+from freed_helper import watch_freeing
 from gi.repository import Gtk
 from ui_helper import Screen, all_of, descendants, one_of, spin_until, texts
 
@@ -273,34 +272,30 @@ def test_a_session_that_is_left_is_freed_with_all_its_rows(place: Place) -> None
     everything(place)
     place.chat.person("Hello")
     place.settle()
-    weak = [
-        weakref.ref(one)
-        for kind in (MessageRow, ToolCard, ChatPermission)
-        for one in all_of(place.view, kind)
-    ]
-    assert len(weak) >= 3
-    session = weakref.ref(place.chat.session)
+    kinds = (MessageRow, ToolCard, ChatPermission)
+    rows = [one for kind in kinds for one in all_of(place.view, kind)]
+    assert len(rows) >= 3
+    rows_are_freed = watch_freeing(*rows)
+    del rows
+    session_is_freed = watch_freeing(place.chat.session)
     place.view.show(None)
     place.settle()
-    gc.collect()
-    spin_until(lambda: not any(one() for one in weak))
+    spin_until(rows_are_freed)
     # Nobody listens any more, and what happens goes on happening.
     place.chat.person("Still there?")
     assert "Still there?" not in texts(place.view)
     place.chat = Chat()
-    gc.collect()
-    spin_until(lambda: session() is None)
+    spin_until(session_is_freed)
 
 
 def test_a_chat_is_freed(screen: Screen, tmp_path: Path) -> None:
     place = Place(screen, tmp_path)
     everything(place)
-    weak = weakref.ref(place.view)
+    is_freed = watch_freeing(place.view)
     place.view.show(None)
     place.window.destroy()
     del place
-    gc.collect()
-    spin_until(lambda: weak() is None)
+    spin_until(is_freed)
 
 
 def test_a_stored_message_keeps_the_name_of_its_model() -> None:

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
+from freed_helper import watch_freeing
 from gi.repository import Adw, Gio, Gtk
 from ui_helper import Screen, draw_frames, spin_until, texts
 
@@ -125,16 +124,10 @@ def test_the_colours_follow_dark_and_light(screen: Screen) -> None:
 
 
 def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
-    gone: list[bool] = []
     block = CodeBlock("py", "pass")
-    block.weak_ref(lambda: gone.append(True))
+    is_freed = watch_freeing(block)
     window = screen.show(block)
     block.copy_button.emit("clicked")
     window.destroy()
     del block, window
-
-    def freed() -> bool:
-        gc.collect()
-        return bool(gone)
-
-    spin_until(freed)
+    spin_until(is_freed)

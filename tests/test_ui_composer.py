@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
-import weakref
 from pathlib import Path
 
 import pytest
 from chat_helper import press_key
+from freed_helper import watch_freeing
 from gi.repository import Gdk, Gio, Gtk
 from ui_helper import Screen, spin_until, texts
 
@@ -189,11 +188,10 @@ def test_it_is_as_high_as_what_is_written_up_to_a_limit(desk: Desk) -> None:
 
 def test_a_composer_is_freed(screen: Screen, tmp_path: Path) -> None:
     desk = Desk(screen, tmp_path)
-    weak = weakref.ref(desk.composer)
+    is_freed = watch_freeing(desk.composer)
     desk.window.destroy()
     del desk
-    gc.collect()
-    spin_until(lambda: weak() is None)
+    spin_until(is_freed)
 
 
 def test_a_dropped_file_whose_name_is_not_utf_8_is_named_for_a_shell(

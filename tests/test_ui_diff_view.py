@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import gc
 import io
-import weakref
 import zlib
+from collections.abc import Callable
 
 import cairo
 import pytest
+from freed_helper import watch_freeing
 from gi.repository import Adw, Gtk
 from ui_helper import Screen, all_of, draw_frames, spin_until
 
@@ -188,16 +188,15 @@ def test_colours_follow_the_theme(screen: Screen) -> None:
 
 
 def test_a_closed_view_is_freed(screen: Screen) -> None:
-    def used() -> weakref.ref[DiffView]:
+    def used() -> Callable[[], bool]:
         view = with_texts(screen, OLD, NEW)
         window = view.get_root()
         assert isinstance(window, Gtk.Window)
         window.set_child(None)
         window.destroy()
-        return weakref.ref(view)
+        return watch_freeing(view)
 
-    gone = used()
-    spin_until(lambda: gc.collect() is not None and gone() is None)
+    spin_until(used())
 
 
 def png(width: int, height: int) -> bytes:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+from freed_helper import watch_freeing
 from gi.repository import Gtk
 from ui_helper import Screen, all_of, draw_frames, one_of, spin_until, texts
 
@@ -335,21 +335,14 @@ def test_places_are_right_while_most_heights_are_guessed() -> None:
 
 
 def test_nothing_of_it_stays_when_it_is_gone(screen: Screen, maker: Maker) -> None:
-    gone: list[str] = []
     column = column_of(screen, maker, items(50))
-    column.weak_ref(lambda: gone.append("column"))
     row = one_of(column, Gtk.Button, "item 49")
-    row.weak_ref(lambda: gone.append("row"))
+    are_freed = watch_freeing(column, row)
     window = column.get_root()
     assert isinstance(window, Gtk.Window)
     window.destroy()
     del column, row, window
-
-    def freed() -> bool:
-        gc.collect()
-        return sorted(gone) == ["column", "row"]
-
-    spin_until(freed)
+    spin_until(are_freed)
 
 
 def test_a_new_width_is_for_what_is_in_sight_and_then_for_the_rest(screen: Screen) -> None:

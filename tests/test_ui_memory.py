@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import Person
+from freed_helper import watch_freeing
 from gi.repository import Adw, Gtk
 from ui_helper import Screen
 from window_helper import finish, running_loop, wait_until
@@ -33,24 +32,18 @@ def desk(screen: Screen, person: Person) -> Iterator[Desk]:
         made.close()
 
 
-def freed(weak: Callable[[], Gtk.Widget | None]) -> bool:
-    gc.collect()
-    return weak() is None
-
-
-def used(make: Callable[[], Gtk.Widget]) -> weakref.ref[Gtk.Widget]:
-    """Shown, and closed again."""
+def used(make: Callable[[], Gtk.Widget]) -> Callable[[], bool]:
+    """Shown, and closed again. Whether it is freed."""
     widget = make()
     window = Adw.Window(content=widget)
     window.present()
     wait_until(widget.get_mapped)
     window.destroy()
-    return weakref.ref(widget)
+    return watch_freeing(widget)
 
 
 def test_the_first_page_is_freed(desk: Desk) -> None:
-    weak = used(Welcome)
-    wait_until(lambda: freed(weak))
+    wait_until(used(Welcome))
 
 
 def test_the_side_pane_is_freed(desk: Desk) -> None:
@@ -59,14 +52,13 @@ def test_the_side_pane_is_freed(desk: Desk) -> None:
         sidebar.show([ProjectItem("/src", "src", sessions=(SessionItem("1", "one"),))])
         return sidebar
 
-    weak = used(make)
-    wait_until(lambda: freed(weak))
+    wait_until(used(make))
 
 
 def test_the_changes_and_the_page_of_one_are_freed(desk: Desk, person: Person) -> None:
     assert finish(person.bubble().exec("echo 1 > new.txt")).exit_code == 0
 
-    def use() -> weakref.ref[Gtk.Widget]:
+    def use() -> Callable[[], bool]:
         view = ChangesView(desk.manager, Settings(person.paths), print)
         window = Adw.Window(content=view)
         window.present()
@@ -74,30 +66,28 @@ def test_the_changes_and_the_page_of_one_are_freed(desk: Desk, person: Person) -
         wait_until(lambda: len(view.items) > 1)
         view.list_view.emit("activate", 1)
         assert view.page is not None
-        page = weakref.ref(view.page)
+        page_is_freed = watch_freeing(view.page)
         wait_until(lambda: view.page is not None and view.page.place.get_child())
         view.show_list()
-        wait_until(lambda: freed(page))
+        wait_until(page_is_freed)
         window.destroy()
-        return weakref.ref(view)
+        return watch_freeing(view)
 
-    weak = use()
-    wait_until(lambda: freed(weak))
+    wait_until(use())
 
 
 def test_the_dialog_of_a_connection_is_freed(desk: Desk) -> None:
     parent = Adw.Window()
     parent.present()
 
-    def use() -> weakref.ref[Gtk.Widget]:
+    def use() -> Callable[[], bool]:
         dialog = ConnectionDialog(parent, desk.connections, Connection("", Kind.OLLAMA, ""))
         dialog.present()
         wait_until(dialog.get_mapped)
         dialog.close()
-        return weakref.ref(dialog)
+        return watch_freeing(dialog)
 
-    weak = use()
-    wait_until(lambda: freed(weak))
+    wait_until(use())
     parent.destroy()
 
 
@@ -106,14 +96,13 @@ def test_the_preferences_are_freed(desk: Desk, person: Person) -> None:
     parent.present()
     settings = Settings(person.paths)
 
-    def use() -> weakref.ref[Gtk.Widget]:
+    def use() -> Callable[[], bool]:
         window = Preferences(parent, desk, settings)
         window.present()
         wait_until(window.get_mapped)
         wait_until(lambda: window.is_idle)
         window.close()
-        return weakref.ref(window)
+        return watch_freeing(window)
 
-    weak = use()
-    wait_until(lambda: freed(weak))
+    wait_until(use())
     parent.destroy()

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
-import weakref
 
 import pytest
 from chat_helper import allow, asked, press_key, scroll_to_end, with_network
+from freed_helper import watch_freeing
 from gi.repository import Gdk, Gtk
 from ui_helper import Screen, all_of, draw_frames, spin, spin_until, texts
 
@@ -443,11 +442,10 @@ def test_a_question_that_is_taken_back_cannot_be_answered(screen: Screen) -> Non
 
 def test_a_card_is_freed(screen: Screen) -> None:
     shown = Shown(screen, asked("make install"))
-    weak = weakref.ref(shown.card)
+    is_freed = watch_freeing(shown.card)
     shown.window.destroy()
     del shown
-    gc.collect()
-    spin_until(lambda: weak() is None)
+    spin_until(is_freed)
 
 
 def test_buttons_stand_in_one_line_in_two_or_below_each_other(screen: Screen) -> None:

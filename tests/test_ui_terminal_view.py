@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
+from collections.abc import Callable
 
 import pytest
+from freed_helper import watch_freeing
 from gi.repository import Adw, Gtk
 from ui_helper import Screen, draw_frames, spin_until
 
@@ -189,14 +189,13 @@ def test_what_nobody_sees_waits(screen: Screen) -> None:
 
 
 def test_a_closed_view_is_freed(screen: Screen) -> None:
-    def used() -> weakref.ref[TerminalView]:
+    def used() -> Callable[[], bool]:
         view = TerminalView()
         window = screen.show(view)
         fed(view, numbered(10))
         view.find()
         window.set_child(None)
         window.destroy()
-        return weakref.ref(view)
+        return watch_freeing(view)
 
-    gone = used()
-    spin_until(lambda: gc.collect() is not None and gone() is None)
+    spin_until(used())

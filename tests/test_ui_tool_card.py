@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import weakref
 from pathlib import Path
 
 import pytest
 from chat_helper import PROJECT, Chat, allow, done, printed, report, result, shown
+from freed_helper import watch_freeing
 from gi.repository import Gtk
 from ui_helper import Screen, all_of, draw_frames, spin_until, texts
 from window_helper import running_loop, wait_until
@@ -349,12 +348,11 @@ def test_a_card_that_is_taken_down_is_freed_while_the_call_goes_on(
     chat.answer(entry, Answer.ALLOW)
     chat.start(entry)
     chat.output(entry, b"x")
-    weak = weakref.ref(card)
+    is_freed = watch_freeing(card)
     card.forget()
     assert isinstance(window, Gtk.Window)
     window.destroy()
     del card, window
-    gc.collect()
-    spin_until(lambda: weak() is None)
+    spin_until(is_freed)
     chat.output(entry, b"more")
     assert entry.kept_output() == b"xmore"

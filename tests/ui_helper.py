@@ -207,6 +207,9 @@ _SERIOUS = (
     | GLib.LogLevelFlags.LEVEL_CRITICAL
     | GLib.LogLevelFlags.LEVEL_WARNING
 )
+# Libadwaita 1.7 shows what dims the chat under a pane only while it lays it out, each time the pane
+# comes back: for one frame it has no place.
+_NOT_OURS = "Trying to snapshot AdwGizmo"
 
 
 def _write(
@@ -215,7 +218,7 @@ def _write(
     if level & _SERIOUS:
         text = GLib.log_writer_format_fields(level, fields, False)
         print(text, file=sys.stderr)
-        for troubles in _listeners:
+        for troubles in _listeners if _NOT_OURS not in text else ():
             troubles.append(text)
     return GLib.LogWriterOutput.HANDLED
 

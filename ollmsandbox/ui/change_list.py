@@ -7,15 +7,15 @@ in pieces, because a list view makes rows of far more than can be seen, at once.
 
 from __future__ import annotations
 
-import weakref
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from gi.repository import Gio, GObject
 
 from .change_items import FileItem, RunData, RunItem
+from .weakly import weak_reference
 
 # Of so many a list view makes rows. Of these so many come at first, and with each further piece:
 # a few milliseconds' work, so that a frame is never late for them.
@@ -27,19 +27,19 @@ class _Group:
     item: RunItem
     # How many files of it are in the list; all or none of them shall be.
     shown: int = 0
-    made: weakref.WeakValueDictionary[int, FileItem] = field(
-        default_factory=weakref.WeakValueDictionary
-    )
+    # What others hold of its files: a list view expects the same item at each question.
+    made: dict[int, Callable[[], FileItem | None]] = field(default_factory=dict)
 
     @property
     def wanted(self) -> int:
         return len(self.item.data.items) if self.item.is_open else 0
 
     def file(self, number: int) -> FileItem:
-        found = self.made.get(number)
+        found = self.made[number]() if number in self.made else None
         if found is None:
             data = self.item.data
-            found = self.made[number] = FileItem(data, data.items[number])
+            found = FileItem(data, data.items[number])
+            self.made[number] = weak_reference(found)
         return found
 
 

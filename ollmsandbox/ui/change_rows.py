@@ -11,6 +11,7 @@ from ..permission.visible import visible_line
 from ..project.apply import State
 from ..project.changes import Kind
 from . import change_words as words
+from .accessible import set_accessible_name
 from .change_items import FileItem, RunItem
 from .lines import Lines
 from .plain_text import without_hyphens
@@ -64,10 +65,7 @@ class RunRow(Gtk.Box):
             if name == "apply":
                 button.add_css_class("suggested-action")
             button.connect("clicked", lambda _button, name=name: act(name, item))
-            button.update_property(
-                [Gtk.AccessibleProperty.LABEL],
-                [f"{label}: {visible_line(run.command)[:_MOST_READ]}"],
-            )
+            set_accessible_name(button, f"{label}: {visible_line(run.command)[:_MOST_READ]}")
             buttons.append(button)
         self.append(top)
         # Several beside the command would leave nothing of it to read.

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gi.repository import Adw, Gio, GLib, Gtk
+from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
 from .accessible import name_buttons
+
+# Pixels, to which a heading may shrink.
+_LEAST = 60
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,32 @@ async def choose(parent: Gtk.Window, heading: str, body: str, choices: tuple[Cho
 
     dialog.connect("response", answered)
     name_buttons(dialog)
+    let_heading_shrink(dialog)
     dialog.present()
     try:
         return await answer
     finally:
         dialog.destroy()
+
+
+def let_heading_shrink(dialog: Adw.MessageDialog) -> None:
+    """Libadwaita has a large heading and a small one, and shows the large one where there is room
+    for all of it. Up to 1.7 it asks the large one how high it would be where there is none, of
+    which GTK warns."""
+    for label in _labels(dialog):
+        if label.has_css_class("title-2") and not label.get_wrap():
+            label.set_ellipsize(Pango.EllipsizeMode.END)
+        if label.has_css_class("title-2") or label.has_css_class("title-4"):
+            label.set_size_request(_LEAST, -1)
+
+
+def _labels(widget: Gtk.Widget) -> Iterator[Gtk.Label]:
+    child = widget.get_first_child()
+    while child is not None:
+        if isinstance(child, Gtk.Label):
+            yield child
+        yield from _labels(child)
+        child = child.get_next_sibling()
 
 
 async def choose_folder(parent: Gtk.Window, title: str) -> str | None:

@@ -9,6 +9,7 @@ from gettext import ngettext
 
 from gi.repository import Gtk
 
+from .accessible import set_accessible_name
 from .diff_model import Fold, Hunk
 from .work_bar import hold
 
@@ -87,7 +88,7 @@ class Verbs:
         hold(button, self._is_held)
         number = self.hunk.index + 1
         description = _("{action}, change {number}").format(action=label, number=number)
-        button.update_property([Gtk.AccessibleProperty.LABEL], [description])
+        set_accessible_name(button, description)
         return button
 
 

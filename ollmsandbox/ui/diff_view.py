@@ -61,6 +61,8 @@ class DiffView(Gtk.Box):
         self._verbs: list[Verbs] = []
         self._is_held = False
         self._ticket = 0
+        # Held here, so that a thread never frees it. See weak_reference.
+        self._when_compared = weakly(self._compared)
         self._timer = 0
         self._check = 0
         self._columns: list[DiffPane] = []
@@ -114,8 +116,7 @@ class DiffView(Gtk.Box):
         self.summary.set_label("")
         self.stack.set_visible_child_name("waiting")
         self.spinner.start()
-        done = weakly(self._compared)
-        ticket = self._ticket
+        done, ticket = self._when_compared, self._ticket
 
         def work() -> None:
             diff = compare(old, new)

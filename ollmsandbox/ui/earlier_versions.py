@@ -13,6 +13,7 @@ from ..project.apply import Recorded
 from ..project.earlier import Earlier, backups_of
 from ..project.handmade import restore
 from ..project.manager import ProjectManager
+from .accessible import set_accessible_name
 from .change_items import RunData
 from .note_words import note
 from .signals import signals
@@ -83,7 +84,7 @@ class EarlierVersions(Gtk.Popover):
         box = Gtk.Box(spacing=12)
         box.append(Gtk.Label(label=text, xalign=0, hexpand=True))
         button = Gtk.Button(label=_("Restore"))
-        button.update_property([Gtk.AccessibleProperty.LABEL], [_("Restore: {}").format(text)])
+        set_accessible_name(button, _("Restore: {}").format(text))
         button.connect("clicked", weakly(self._on_restore), earlier)
         box.append(button)
         row = Gtk.ListBoxRow(child=box, activatable=False, focusable=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from gi.repository import GLib, GObject, Gtk
 
-from .weakly import weakly
+from .weakly import weak_reference, weakly
 
 
 class FocusKeeper:
@@ -20,7 +20,7 @@ class FocusKeeper:
     def _on_focus(self, window: Gtk.Window, _property: GObject.ParamSpec) -> None:
         focus = window.get_focus()
         if focus is not None:
-            self._last = [_weak(widget) for widget in _from_here_up(focus)]
+            self._last = [weak_reference(widget) for widget in _from_here_up(focus)]
         elif self._last:
             # Once all is done that takes it away: it may be given to something on purpose.
             GLib.timeout_add(0, weakly(self._bring_back), window)
@@ -30,12 +30,6 @@ class FocusKeeper:
             there = (widget for ref in self._last if (widget := ref()) is not None)
             any(_focus_beside(widget) for widget in there if widget.get_root() is window)
         return GLib.SOURCE_REMOVE
-
-
-def _weak(widget: Gtk.Widget) -> Callable[[], Gtk.Widget | None]:
-    # Of the widget, not of what PyGObject has around it, which may be gone before. Its stubs say
-    # that this returns nothing.
-    return widget.weak_ref()  # type: ignore[call-arg, func-returns-value, return-value]
 
 
 def _from_here_up(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:

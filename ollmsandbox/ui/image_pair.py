@@ -78,6 +78,8 @@ class ImagePair(Gtk.Box):
     def __init__(self) -> None:
         super().__init__()
         self._ticket = 0
+        # Held here, so that a thread never frees it. See weak_reference.
+        self._when_read = weakly(self._read)
         self.is_loaded = False
 
     def show_files(self, old: bytes | None, new: bytes | None) -> None:
@@ -89,8 +91,7 @@ class ImagePair(Gtk.Box):
         )
         for box in (self.before, self.after):
             box.set_visible(False)
-        done = weakly(self._read)
-        ticket = self._ticket
+        done, ticket = self._when_read, self._ticket
 
         def work() -> None:
             pictures = [None if data is None else read_picture(data) for data in (old, new)]

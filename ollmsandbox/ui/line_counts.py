@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import OllmSandboxError
@@ -19,6 +18,7 @@ from .change_rows import FileRow
 from .diff_model import decode
 from .in_sight import scrolled_around
 from .tasks import Tasks
+from .weakly import weak_reference
 
 # What takes longer to compare is compared when it is opened.
 _LARGEST = 128 << 10
@@ -42,7 +42,7 @@ class LineCounts:
         self._manager = manager
         self._tasks = tasks
         self._known: dict[Key, Lines | None] = {}
-        self._wanted: dict[Key, weakref.ref[FileRow]] = {}
+        self._wanted: dict[Key, Callable[[], FileRow | None]] = {}
         self._is_working = False
         # Whether there are rows that have no place yet.
         self._is_early = False
@@ -53,7 +53,7 @@ class LineCounts:
         if key in self._known:
             _show(row, self._known[key])
         else:
-            self._wanted[key] = weakref.ref(row)
+            self._wanted[key] = weak_reference(row)
             self.look()
 
     def forget(self, run_id: str, number: int) -> None:

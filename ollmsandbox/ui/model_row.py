@@ -54,13 +54,14 @@ class DefaultModelRow(Adw.ComboRow):
         self._is_filling = True
         try:
             self._names = names
+            # Below the title there is room for a long name, too. First: newer versions of
+            # libadwaita show it there only when another one is chosen from now on.
+            self.set_use_subtitle(not note)
             self.set_model(Gtk.StringList.new([shown_model(name) for name in names]))
             self.set_sensitive(bool(names))
             chosen = self._connection.model if self._connection else ""
             # Without a choice, it is the first one.
             self.set_selected(names.index(chosen) if chosen in names else 0)
-            # Below the title there is room for a long name, too.
-            self.set_use_subtitle(not note)
             if note:
                 self.set_subtitle(GLib.markup_escape_text(note))
         finally:

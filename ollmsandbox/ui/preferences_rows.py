@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gi.repository import Adw, GLib, Gtk
 
+from .accessible import set_accessible_name
 from .settings import Settings
 
 _DIGITS = 6
@@ -70,9 +71,7 @@ def spinning(title: str, least: int, most: int, step: int) -> tuple[Adw.ActionRo
 
 def _lead_to(row: Adw.ActionRow, control: Gtk.Widget, title: str) -> None:
     row.set_activatable_widget(control)
-    control.update_property([Gtk.AccessibleProperty.LABEL], [title])
-    # The row's title besides would be read a second time.
-    control.reset_relation(Gtk.AccessibleRelation.LABELLED_BY)
+    set_accessible_name(control, title)
 
 
 def action(title: str, subtitle: str = "") -> Adw.ActionRow:
@@ -97,7 +96,7 @@ def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.But
     made = Gtk.Button(label=label, valign=Gtk.Align.CENTER)
     made.connect("clicked", lambda _button: clicked())
     if name:
-        made.update_property([Gtk.AccessibleProperty.LABEL], [name])
+        set_accessible_name(made, name)
     return made
 
 

@@ -12,7 +12,7 @@ from .. import N_
 from ..chat.export import as_json, as_markdown
 from ..chat.history import History
 from ..errors import OllmSandboxError
-from .dialogs import choose_new_file
+from .dialogs import choose_new_file, let_heading_shrink
 
 
 async def ask_for_title(window: Gtk.Window, title: str) -> str:
@@ -34,6 +34,7 @@ async def ask_for_title(window: Gtk.Window, title: str) -> str:
             answer.set_result(response)
 
     dialog.connect("response", answered)
+    let_heading_shrink(dialog)
     dialog.present()
     entry.grab_focus()
     try:

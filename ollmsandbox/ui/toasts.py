@@ -88,7 +88,9 @@ class _Paragraph(Adw.Bin):
             return least, natural, -1, -1
         width = for_size if for_size >= least else natural
         height = self._label.measure(Gtk.Orientation.VERTICAL, width)[1]
-        return height, height, -1, -1
+        # Asked without a width, it is never less high than that: newer GTKs count on it.
+        lowest = self._label.measure(Gtk.Orientation.VERTICAL, -1)[0] if for_size < 0 else height
+        return min(lowest, height), height, -1, -1
 
     def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
         self._label.allocate(width, height, baseline, None)

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether what nobody needs any more is freed."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+from ollmsandbox.ui.weakly import weak_reference
+
+
+def watch_freeing(*things: object) -> Callable[[], bool]:
+    """Return what collects garbage, and tells whether all of them are freed by now. Of a GObject
+    that is more than Python's own weak references tell: what PyGObject has around it may be freed
+    although the GObject is not."""
+    assert things
+    references = [weak_reference(one) for one in things]
+
+    def are_freed() -> bool:
+        gc.collect()
+        return all(one() is None for one in references)
+
+    return are_freed
