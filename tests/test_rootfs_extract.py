@@ -231,6 +231,35 @@ def test_a_tarball_that_is_cut_off_is_damaged(target: Path, cut: int) -> None:
         unpack(target, data=whole[:cut])
 
 
+@pytest.mark.parametrize(
+    "end",
+    [b"", bytes(512), bytes(1023), bytes(512) + b"more" * 128, b"more" * 128, bytes(511) + b"x"],
+    ids=["none", "one block", "a byte less", "one block and more", "no zeros", "not all zeros"],
+)
+def test_a_tarball_without_its_end_is_damaged(target: Path, end: bytes) -> None:
+    packed = raw("a", size=3, content=b"abc") + end
+    for data in (packed, gzip.compress(packed)):
+        with pytest.raises(RootfsError, match="damaged"):
+            unpack(target, data=data)
+
+
+def test_a_tarball_with_a_broken_header_is_damaged(target: Path) -> None:
+    whole = raw("a") + raw("b") + bytes(1024)
+    for place in (600, 700):
+        broken = whole[:place] + b"\xff" + whole[place + 1 :]
+        with pytest.raises(RootfsError, match="damaged"):
+            unpack(target, data=broken)
+
+
+@pytest.mark.parametrize("program", [["tar", "--blocking-factor=1"], ["busybox", "tar"]])
+def test_what_a_program_packed_is_whole(target: Path, program: list[str]) -> None:
+    packed = subprocess.run(
+        [*program, "-c", "-f", "-", "outside"], cwd=target.parent, capture_output=True, check=True
+    )
+    assert unpack(target, data=packed.stdout) == 2
+    assert (target / "outside/file").read_text() == "untouched"
+
+
 @pytest.mark.parametrize("data", [b"text, not a tarball", b"\x1f\x8bnot really", b"\0"])
 def test_what_is_no_tarball_is_told(target: Path, data: bytes) -> None:
     with pytest.raises(RootfsError, match="damaged, or no tarball"):

@@ -293,7 +293,8 @@ def test_a_builder_that_is_killed_at_any_step_leaves_nothing_half_done(
     steps = [
         ("LOOK", 1),
         ("FETCH", 4),
-        ("UNPACK", 10),
+        # gzip reads 128 KiB at a time since Python 3.12, so it tells no more than nine times.
+        ("UNPACK", 4),
         ("PACKAGES", 2),
         ("FINISH", 1),
         ("sweep", 0),

@@ -88,9 +88,11 @@ def _main(arguments: Sequence[str]) -> int:
     if _spoken_to(parser, arguments[:1]) is parser and os.path.isdir(arguments[0]):
         parser.error(f"no command. To open the folder in the window: ollmsandbox ./{arguments[0]}")
     given, left = parser.parse_known_args(arguments)
-    if left and hasattr(given, "path") and not any(word.startswith("-") for word in left):
-        # Words after an option, where argparse takes the paths for ended.
-        given.path, left = [*given.path, *left], []
+    if hasattr(given, "path"):
+        # After an option argparse takes the paths for ended: after any before Python 3.12.7, later
+        # only if some came before it.
+        given.path += [word for word in left if not word.startswith("-")]
+        left = [word for word in left if word.startswith("-")]
     if left:
         _spoken_to(parser, arguments).error(f"unrecognized arguments: {' '.join(left)}")
     if "handler" not in given:

@@ -76,7 +76,7 @@ def uncrossed(
             since = overlay.began_below(name) - back if root.pending else NEVER_SEEN
             # Where the clock was set back meanwhile, that cannot be told.
             newest = overlay.newest_below(name) if root.pending and not back else 0
-            later = _later(manager, project, root.path, max(since, newest))
+            later = _later(manager, project, root.path, max(since, newest) + _TICK)
             now = time_at(layer) if newest else 0
             came = came_since(layer, since, newest=newest, now=now) | in_layer(layer, later)
             kept, ways[root.path] = uncrossed_in(
@@ -105,7 +105,8 @@ def uncrossed_again(
     began, is_new = _began(overlay), False
     for name, root in overlay.overlay_map.items():
         layer = job.sources[root]
-        # Not by what came since: that may be what we merged ourselves.
+        # Not by what came since: that may be what we merged ourselves. `since` is no file's time,
+        # so another run may have ended a moment later.
         later = _later(manager, project, root, since)
         unseen = Unseen(in_layer(layer, later), made_folders(layer, root, later))
         here = [item for item in job.items if item.change.root == root]
@@ -135,7 +136,7 @@ def first_free(manager: ProjectManager, overlay: Overlay, items: Sequence[Record
 def _later(manager: ProjectManager, project: Project | None, root: str, since: int) -> set[str]:
     """Paths of which other runs, which ended since, have put something into the layer."""
     waits = records.waiting(manager, project, root) if project else {}
-    return {path for path, one in waits.items() if one.ended_at * 1e9 > since + _TICK}
+    return {path for path, one in waits.items() if one.ended_at * 1e9 > since}
 
 
 def _began(overlay: Overlay) -> dict[str, int]:

@@ -6,13 +6,27 @@ from __future__ import annotations
 import gzip
 import tarfile
 from collections.abc import Callable, Iterator
-from typing import IO
+from typing import IO, Self
 
 from .. import N_
 from ..errors import RootfsError
 
 NO_SYSTEM = N_("This is no Alpine system, or somebody changed it. Fetch it from another place.")
 _PIECE = 1 << 16
+
+
+class Header(tarfile.TarInfo):
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        """Read the next header. Raise ReadError where the file ends or the header is damaged:
+        after a HeaderError the library acts as if the archive ended, or skips the entry."""
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            # A block of zeros, as there are two at the end.
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from error
 
 
 class Reader:

@@ -23,7 +23,7 @@ from typing import IO
 from .. import N_
 from ..errors import RootfsError
 from ..trees import set_mode
-from .rootfs_archive import NO_SYSTEM, Reader
+from .rootfs_archive import NO_SYSTEM, Header, Reader
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -66,7 +66,7 @@ def extract_rootfs(
             most = min(room.size, _AT_LEAST + _RATIO * whole)
             reader = Reader(source, room.header, most, lambda: tell and tell(raw.tell(), whole))
             archive = closing.enter_context(
-                tarfile.TarFile(fileobj=reader)  # type: ignore[arg-type]
+                tarfile.TarFile(fileobj=reader, tarinfo=Header)  # type: ignore[arg-type]
             )
             return _unpack(archive, reader, root, room)
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError) as error:
@@ -123,6 +123,9 @@ def _unpack(archive: tarfile.TarFile, reader: Reader, root: int, room: Room) -> 
         elif member.islnk():
             writer.hard_link(parts, _parts(member.linkname, room))
         # Devices and pipes are left out: the sandbox has its own.
+    if reader.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        # The library is content with one block of zeros; every program that packs writes two.
+        raise tarfile.ReadError("the archive has no end")
     return count
 
 
