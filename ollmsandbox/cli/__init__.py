@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
 from .given import count, seconds
+from .rootfs_arguments import _add_rootfs
 from .standard import complain, give_up, open_streams
+from .talking import _add_talking
 
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -309,18 +311,6 @@ def _add_playground(commands: _Commands) -> None:
         help="where it is, how much it holds, or delete all that is in it",
     )
     playground.set_defaults(handler=_playground)
-
-
-def _add_rootfs(commands: _Commands) -> None:
-    from .rootfs_arguments import add
-
-    add(commands)
-
-
-def _add_talking(commands: _Commands) -> None:
-    from .talking import add
-
-    add(commands)
 
 
 def _run(given: argparse.Namespace) -> int:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-_HELP = """\
+_ROOTFS_HELP = """\
 Commands can run in a small Alpine system instead of this machine's own: the same on every machine,
 with the project at /workspace. What they change is recorded and can be undone as ever.
 """
 
 
-def add(commands: _Commands) -> None:
+def _add_rootfs(commands: _Commands) -> None:
     rootfs = commands.add_parser(
-        "rootfs", help="the Alpine system that commands can run in", description=_HELP
+        "rootfs", help="the Alpine system that commands can run in", description=_ROOTFS_HELP
     )
     actions = rootfs.add_subparsers(title="actions", metavar="ACTION", required=True)
     status = actions.add_parser("status", help="what is installed, and what this project uses")

@@ -27,7 +27,7 @@ examples:
 """
 
 
-def add(commands: _Commands) -> None:
+def _add_talking(commands: _Commands) -> None:
     _add_agent(commands)
     tour = commands.add_parser(
         "tour",

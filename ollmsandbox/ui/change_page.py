@@ -22,7 +22,7 @@ from .diff_model import Hunk
 from .diff_view import DiffView
 from .earlier_versions import EarlierVersions
 from .image_pair import ImagePair
-from .lines import Lines
+from .lines import WrapBox
 from .note_words import note
 from .settings import Settings
 from .signals import signals
@@ -46,7 +46,7 @@ class ChangePage(Gtk.Box):
     about: Gtk.Label = Gtk.Template.Child()
     conflict: Gtk.Label = Gtk.Template.Child()
     versions_button: Gtk.MenuButton = Gtk.Template.Child()
-    verbs: Lines = Gtk.Template.Child()
+    verbs: WrapBox = Gtk.Template.Child()
     place: Adw.Bin = Gtk.Template.Child()
 
     def __init__(

@@ -13,7 +13,7 @@ from ..project.changes import Kind
 from . import change_words as words
 from .accessible import set_accessible_name
 from .change_items import FileItem, RunItem
-from .lines import Lines
+from .lines import WrapBox
 from .plain_text import without_hyphens
 from .work_bar import hold
 
@@ -70,7 +70,7 @@ class RunRow(Gtk.Box):
         self.append(top)
         # Several beside the command would leave nothing of it to read.
         if len(buttons) > 1:
-            lines = Lines()
+            lines = WrapBox()
             lines.add_group(buttons[:2])
             lines.add_group(buttons[2:])
             self.append(lines)

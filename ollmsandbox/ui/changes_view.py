@@ -19,7 +19,7 @@ from .change_items import FileItem, Found, RunData, RunItem, load
 from .change_list import ChangeList
 from .change_rows import FileRow, RunRow
 from .closing import may_discard_all
-from .lines import Lines
+from .lines import WrapBox
 from .newest import Newest
 from .settings import Settings
 from .signals import signals
@@ -48,7 +48,7 @@ class ChangesView(Gtk.Box):
 
     pages: Gtk.Stack = Gtk.Template.Child()
     filter: Gtk.SearchEntry = Gtk.Template.Child()
-    waiting_box: Lines = Gtk.Template.Child()
+    waiting_box: WrapBox = Gtk.Template.Child()
     waiting: Gtk.Label = Gtk.Template.Child()
     discard_all: Gtk.Button = Gtk.Template.Child()
     apply_all: Gtk.Button = Gtk.Template.Child()

@@ -32,7 +32,7 @@ Key = tuple[str, int, State]
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineCount:
     added: int
     removed: int
 
@@ -41,7 +41,7 @@ class LineCounts:
     def __init__(self, manager: ProjectManager, tasks: Tasks) -> None:
         self._manager = manager
         self._tasks = tasks
-        self._known: dict[Key, Lines | None] = {}
+        self._known: dict[Key, LineCount | None] = {}
         self._wanted: dict[Key, Callable[[], FileRow | None]] = {}
         self._is_working = False
         # Whether there are rows that have no place yet.
@@ -116,16 +116,16 @@ def _key(item: FileItem) -> Key:
     return item.run.id, item.recorded.number, item.recorded.state
 
 
-def _show(row: FileRow, lines: Lines | None) -> None:
+def _show(row: FileRow, lines: LineCount | None) -> None:
     if lines is not None:
         row.show_lines(lines.added, lines.removed)
 
 
-def _count_all(manager: ProjectManager, items: Sequence[FileItem]) -> list[Lines | None]:
+def _count_all(manager: ProjectManager, items: Sequence[FileItem]) -> list[LineCount | None]:
     return [count(manager, item.run.id, item.recorded) for item in items]
 
 
-def count(manager: ProjectManager, run_id: str, item: Recorded) -> Lines | None:
+def count(manager: ProjectManager, run_id: str, item: Recorded) -> LineCount | None:
     """None where lines say nothing, or where a version is not kept."""
     if item.change.type is not Type.FILE:
         return None
@@ -137,7 +137,7 @@ def count(manager: ProjectManager, run_id: str, item: Recorded) -> Lines | None:
     if old is None or new is None:
         return None
     same = sum(block.size for block in matching_blocks(old, new))
-    return Lines(len(new) - same, len(old) - same)
+    return LineCount(len(new) - same, len(old) - same)
 
 
 def _lines(version: Version) -> list[str] | None:

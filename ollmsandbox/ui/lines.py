@@ -11,10 +11,10 @@ from gi.repository import GObject, Graphene, Gsk, Gtk
 _Line = Sequence[Gtk.Widget]
 
 
-class Lines(Gtk.Widget):
+class WrapBox(Gtk.Widget):
     """Groups of widgets: all in a line, else a line for each group, else one for each widget."""
 
-    __gtype_name__ = "OllmLines"
+    __gtype_name__ = "OllmWrapBox"
 
     spacing = GObject.Property(type=int, default=6)
     row_spacing = GObject.Property(type=int, default=6)

@@ -9,7 +9,7 @@ from gi.repository import Gtk, Pango
 
 from ..permission.visible import visible_line
 from .accessible import name_buttons
-from .lines import Lines
+from .lines import WrapBox
 from .signals import signals
 from .weakly import weakly
 
@@ -28,7 +28,7 @@ class MissingBar(Gtk.Revealer):
         text = Gtk.Box(spacing=9)
         text.append(icon)
         text.append(self._label)
-        buttons = Lines()
+        buttons = WrapBox()
         for label, name in (
             (_("_Remove From List"), "remove"),
             (_("_Open a Project"), "open-other"),

@@ -19,7 +19,7 @@ from .in_sight import (
     place_in_window,
     scrolled_around,
 )
-from .lines import Lines
+from .lines import WrapBox
 from .plain_text import set_plain, without_hyphens
 from .signals import signals
 from .template import template
@@ -54,7 +54,7 @@ class ChatPermission(Gtk.Box):
     sees_text: Gtk.Label = Gtk.Template.Child()
     notes: Gtk.Stack = Gtk.Template.Child()
     lasting: Gtk.Label = Gtk.Template.Child()
-    buttons: Lines = Gtk.Template.Child()
+    buttons: WrapBox = Gtk.Template.Child()
     verdict_box: Gtk.Box = Gtk.Template.Child()
     verdict_icon: Gtk.Image = Gtk.Template.Child()
     verdict: Gtk.Label = Gtk.Template.Child()

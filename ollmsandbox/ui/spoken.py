@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from gettext import gettext
+import gettext
 
 from ..errors import Sentence
 
 
 def spoken(text: str) -> str:
     """To be asked before anything is done to the text: what is made of it is no sentence."""
-    return text.translated(gettext) if isinstance(text, Sentence) else text
+    return text.translated(gettext.gettext) if isinstance(text, Sentence) else text

@@ -13,7 +13,7 @@ from ..permission.visible import visible
 from . import tool_words as words
 from .cut_off import tell_when_cut_off
 from .entries import CallEntry, Stage
-from .lines import Lines
+from .lines import WrapBox
 from .permission_card import ChatPermission
 from .plain_text import without_hyphens
 from .signals import signals
@@ -47,7 +47,7 @@ class ToolCard(Gtk.Box):
     marks: Gtk.Stack = Gtk.Template.Child()
     mark: Gtk.Image = Gtk.Template.Child()
     spinner: Gtk.Spinner = Gtk.Template.Child()
-    heading: Lines = Gtk.Template.Child()
+    heading: WrapBox = Gtk.Template.Child()
     title: Gtk.Label = Gtk.Template.Child()
     status: Gtk.Label = Gtk.Template.Child()
     arrow: Gtk.Image = Gtk.Template.Child()
