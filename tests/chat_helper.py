@@ -25,9 +25,8 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
-from ollmsandbox.project.apply import Recorded
-from ollmsandbox.project.apply import State as ChangeState
-from ollmsandbox.project.changes import Change, Kind, Type
+from ollmsandbox.project.change import Change, Kind, Recorded, Type
+from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.project.recorder import Report
 from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.result import Result, Stop

@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.monitor import Event, Kind, Monitor
+from ollmsandbox.sandbox.monitor import Monitor
+from ollmsandbox.sandbox.tally import Event, Kind
 
 LONGEST = 15.0
 

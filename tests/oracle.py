@@ -16,8 +16,9 @@ from pathlib import Path
 from conftest import Person
 from oracle_steps import Seen, Step, look
 
-from ollmsandbox import loop, trees
-from ollmsandbox.project.apply import State
+from ollmsandbox import loop
+from ollmsandbox.files import trees
+from ollmsandbox.project.change import State
 from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import Mode, Recorder, Report
 from ollmsandbox.project.review import Review

@@ -18,10 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bubble_helper import (
-    by,
-    each_way,
-)
+from bubble_helper import by, each_way
 from conftest import Person
 
 from ollmsandbox import loop

@@ -9,12 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from bubble_helper import (
-    WAYS,
-    by,
-    each_overlay,
-    each_way,
-)
+from bubble_helper import WAYS, by, each_overlay, each_way
 from conftest import Person
 
 from ollmsandbox.sandbox.mounts import OverlayWay

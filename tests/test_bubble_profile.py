@@ -4,12 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from bubble_helper import (
-    by,
-    each_overlay,
-    each_way,
-    with_profile,
-)
+from bubble_helper import by, each_overlay, each_way, with_profile
 from conftest import Person
 
 from ollmsandbox import loop

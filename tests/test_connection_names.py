@@ -12,7 +12,8 @@ from replay import Replay, delta, finish, sse
 
 from ollmsandbox import loop
 from ollmsandbox.chat.providers.base import ProviderError
-from ollmsandbox.chat.providers.connections import Connection, ConnectionStore, Kind
+from ollmsandbox.chat.providers.connections import ConnectionStore
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
 
 pytestmark = pytest.mark.anybody
 

@@ -17,7 +17,8 @@ from replay import Replay, Stall, delta, document, finish, sse, stream
 from ollmsandbox import loop
 from ollmsandbox.chat.providers.address import is_loopback, ollama_root, openai_root
 from ollmsandbox.chat.providers.base import ModelInfo, ProviderError
-from ollmsandbox.chat.providers.connections import TOUR, Connection, ConnectionStore, Kind
+from ollmsandbox.chat.providers.connections import ConnectionStore
+from ollmsandbox.chat.providers.connections_file import TOUR, Connection, Kind
 from ollmsandbox.chat.providers.find import Found, Usual, find_servers
 from ollmsandbox.chat.providers.keys import Place
 from ollmsandbox.chat.providers.locked import locked

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from scripted import FakeTool, Listening, ScriptedModel, SlowModel, Thinking, call
+from scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
 from turn_helper import check_pairs, echo, roles, run, talk
 
 from ollmsandbox.chat.answers import STOPPED
@@ -26,7 +26,7 @@ from ollmsandbox.chat.events import (
     TurnEnded,
 )
 from ollmsandbox.chat.messages import Role, ToolCall
-from ollmsandbox.chat.providers.base import Called, Text
+from ollmsandbox.chat.providers.base import Called, Text, Thinking
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Outcome, Watcher
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import FakeTool, Part, ScriptedModel, Usage
+from scripted import FakeTool, Part, ScriptedModel
 from turn_helper import check_pairs
 
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.limits import Limits
 from ollmsandbox.chat.messages import ToolCall
-from ollmsandbox.chat.providers.base import Called, Finished, ProviderError, Text, Thinking
+from ollmsandbox.chat.providers.base import Called, Finished, ProviderError, Text, Thinking, Usage
 from ollmsandbox.tools.base import Outcome, Watcher
 
 pytestmark = pytest.mark.anybody

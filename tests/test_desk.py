@@ -14,7 +14,7 @@ from ollmsandbox.chat.events import Answered, Asking, CallEnded, End, Output, St
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.chat.providers.base import ProviderError
-from ollmsandbox.chat.providers.connections import Connection, Kind
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.store import RuleStore

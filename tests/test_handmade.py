@@ -14,7 +14,7 @@ from conftest import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project import handmade, present
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.earlier import backups_of
 from ollmsandbox.project.journal import Journal
 from ollmsandbox.project.models import FileRecord

@@ -15,7 +15,7 @@ from conftest import Person
 
 from ollmsandbox.project import backup, handmade, present
 from ollmsandbox.project.care import take_care
-from ollmsandbox.project.changes import Type
+from ollmsandbox.project.change import Type
 from ollmsandbox.project.journal import project_lock
 from ollmsandbox.project.models import FileRecord, Run
 from ollmsandbox.project.recorder import Mode

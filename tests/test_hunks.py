@@ -12,7 +12,7 @@ from conftest import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project import handmade, hunks, rewriting
-from ollmsandbox.project.apply import Recorded, State
+from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import Mode, Report
 from ollmsandbox.project.records import read_changes

@@ -12,7 +12,7 @@ import pytest
 from conftest import Person
 
 from ollmsandbox.project import handmade, present
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import Mode, Recorder, Report
 from ollmsandbox.project.records import read_changes

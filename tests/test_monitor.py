@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from monitor_helper import Case, until, whiteout
 
-from ollmsandbox.sandbox.monitor import Event, Kind, Monitor
+from ollmsandbox.sandbox.monitor import Monitor
+from ollmsandbox.sandbox.tally import Event, Kind
 
 pytestmark = pytest.mark.anybody
 

@@ -17,9 +17,10 @@ from conftest import ROOT
 from monitor_helper import Case, until
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.monitor import Event, Monitor
+from ollmsandbox.sandbox.monitor import Monitor
 from ollmsandbox.sandbox.profile import Limits
 from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.tally import Event
 from ollmsandbox.sandbox.watch import _disk, watch
 
 pytestmark = pytest.mark.anybody

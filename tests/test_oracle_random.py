@@ -30,8 +30,8 @@ from oracle import (
 )
 from oracle_steps import Seen, Step
 
-from ollmsandbox import trees
-from ollmsandbox.project.apply import State
+from ollmsandbox.files import trees
+from ollmsandbox.project.change import State
 from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import Mode
 from ollmsandbox.project.review import Review

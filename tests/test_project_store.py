@@ -17,14 +17,7 @@ from peewee import IntegrityError, SqliteDatabase
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project import store as store_module
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import (
-    ChatMessage,
-    ChatSession,
-    FileRecord,
-    Project,
-    Question,
-    Run,
-)
+from ollmsandbox.project.models import ChatMessage, ChatSession, FileRecord, Project, Question, Run
 from ollmsandbox.project.store import Store
 
 pytestmark = pytest.mark.anybody

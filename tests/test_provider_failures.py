@@ -14,8 +14,9 @@ from replay import Replay, Reply, Reset, Stall, delta, document, events, finish,
 
 from ollmsandbox import loop
 from ollmsandbox.chat.providers.base import ProviderError
-from ollmsandbox.chat.providers.http import Exchange, Request, Timeouts
+from ollmsandbox.chat.providers.http import Exchange, Request
 from ollmsandbox.chat.providers.openai import OpenAIServer
+from ollmsandbox.chat.providers.usual import Timeouts
 
 pytestmark = pytest.mark.anybody
 

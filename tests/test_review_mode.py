@@ -24,7 +24,7 @@ from oracle import (
 from oracle_steps import Seen
 
 from ollmsandbox import loop
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import Mode
 from ollmsandbox.project.review import Review

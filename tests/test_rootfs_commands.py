@@ -14,7 +14,7 @@ from conftest import Person
 from rootfs_helper import VERSION, install
 
 from ollmsandbox.errors import RootfsError, WorkingDirError
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder
 from ollmsandbox.project.review import Review

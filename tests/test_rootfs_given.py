@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Person
-from rootfs_helper import (
-    VERSION,
-)
+from rootfs_helper import VERSION
 
 from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError

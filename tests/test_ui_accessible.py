@@ -11,7 +11,7 @@ from gi.repository import Adw, Gtk
 from ui_helper import Screen, all_of, children, texts
 from window_helper import card_that, finish, press, program, says, wait_until, window_of
 
-from ollmsandbox.chat.providers.connections import Connection, Kind
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.change_rows import FileRow, RunRow
 from ollmsandbox.ui.connection_dialog import ConnectionDialog

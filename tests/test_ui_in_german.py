@@ -14,7 +14,7 @@ from conftest import ROOT, Person
 from ui_helper import Screen
 from window_helper import card_that, finish, press, program, says, wait_until, window_of
 
-from ollmsandbox.chat.providers.connections import Connection, Kind
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.ui.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.entries import Stage
 from ollmsandbox.ui.translations import DOMAIN

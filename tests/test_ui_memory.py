@@ -13,7 +13,7 @@ from ui_helper import Screen
 from window_helper import finish, running_loop, wait_until
 
 from ollmsandbox.chat.desk import Desk
-from ollmsandbox.chat.providers.connections import Connection, Kind
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.ui.asking import WindowAsker
 from ollmsandbox.ui.changes_view import ChangesView
 from ollmsandbox.ui.connection_dialog import ConnectionDialog

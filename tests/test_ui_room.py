@@ -8,9 +8,8 @@ from chat_helper import Chat, report, shown
 from gi.repository import Gtk
 from ui_helper import Screen, all_of, draw_frames, spin_until
 
-from ollmsandbox.chat.providers.connections import TOUR
-from ollmsandbox.project.apply import Recorded, State
-from ollmsandbox.project.changes import Change, Flag, Kind, Type
+from ollmsandbox.chat.providers.connections_file import TOUR
+from ollmsandbox.project.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.ui import tool_words
 from ollmsandbox.ui.change_items import FileItem, RunData
 from ollmsandbox.ui.change_rows import FileRow

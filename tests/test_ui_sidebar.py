@@ -14,13 +14,7 @@ from ui_helper import Screen, all_of, spin_until, texts
 from ollmsandbox.ui.model_chooser import ConnectionItem, Link, ModelChooser
 from ollmsandbox.ui.sidebar import Sidebar
 from ollmsandbox.ui.sidebar_filling import NEWEST, rows_of
-from ollmsandbox.ui.sidebar_rows import (
-    OlderRow,
-    ProjectItem,
-    ProjectRow,
-    SessionItem,
-    SessionRow,
-)
+from ollmsandbox.ui.sidebar_rows import OlderRow, ProjectItem, ProjectRow, SessionItem, SessionRow
 
 pytestmark = pytest.mark.anybody
 

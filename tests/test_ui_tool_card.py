@@ -16,9 +16,9 @@ from window_helper import running_loop, wait_until
 from ollmsandbox.chat.answers import STOPPED
 from ollmsandbox.chat.events import FilesChanged, Settled
 from ollmsandbox.permission.request import Answer, Source
-from ollmsandbox.project.apply import State as ChangeState
-from ollmsandbox.sandbox.monitor import Event, Kind
+from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.tally import Event, Kind
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui import permission_card, tool_words
 from ollmsandbox.ui.usage import disk_bytes

@@ -14,7 +14,7 @@ from ui_helper import Screen, all_of, texts
 from window_helper import finish, press, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.handmade import restore
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder

@@ -15,17 +15,7 @@ from ..tools.workbench import Workbench
 from .answers import GRACE, OUT_OF_TIME, STOPPED, Answers
 from .book import Book
 from .call_ids import new_call_id, with_own_ids
-from .events import (
-    CallEnded,
-    End,
-    Event,
-    Notice,
-    Said,
-    State,
-    StateChanged,
-    TurnEnded,
-    Withdrawn,
-)
+from .events import CallEnded, End, Event, Notice, Said, State, StateChanged, TurnEnded, Withdrawn
 from .growing import Growing
 from .history import new_session_id
 from .limits import STANDARD, Limits

@@ -20,7 +20,8 @@ from ..sandbox import profile_file
 from .history import History, new_session_id
 from .limits import STANDARD, Limits
 from .providers.base import Model, ProviderError
-from .providers.connections import TOUR, Connection, ConnectionStore
+from .providers.connections import ConnectionStore
+from .providers.connections_file import TOUR, Connection
 from .stored import StoredSession
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from peewee import JOIN, fn
 from .. import N_
 from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
-from ..project.apply import Recorded, State
+from ..project.change import Recorded, State
 from ..project.manager import ProjectManager
 from ..project.models import Change, ChatMessage, ChatSession, Project, Question, Run
 from ..project.records import read_changes

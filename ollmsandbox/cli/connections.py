@@ -17,7 +17,8 @@ from .given import readable
 
 if TYPE_CHECKING:
     from ..chat.providers.base import ModelInfo
-    from ..chat.providers.connections import Connection, ConnectionStore, Kind
+    from ..chat.providers.connections import ConnectionStore
+    from ..chat.providers.connections_file import Connection, Kind
 
 _MOST_MODELS = 20
 
@@ -109,7 +110,7 @@ def _list(store: ConnectionStore, *, as_json: bool) -> None:
 
 
 async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
-    from ..chat.providers.connections import Connection, Kind
+    from ..chat.providers.connections_file import Connection, Kind
 
     key = _read_key() if given.key_from_stdin else None
     kind = Kind(given.kind) if given.kind else await _guess(given.address, key)
@@ -126,7 +127,7 @@ async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
 async def _guess(address: str, key: str | None) -> Kind:
     """By asking; a server that is not running now has to be named."""
     from ..chat.providers.base import ProviderError
-    from ..chat.providers.connections import Kind
+    from ..chat.providers.connections_file import Kind
     from ..chat.providers.ollama import OllamaServer
     from ..chat.providers.openai import OpenAIServer
 

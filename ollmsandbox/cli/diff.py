@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..project.apply import Recorded
-from ..project.changes import Kind, Type
+from ..project.change import Kind, Recorded, Type
 from ..project.common_lines import Block, matching_blocks
 from ..project.models import Run
 from ..project.review import Review

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from ..errors import OllmSandboxError
+from ..files.trees import empty, measure
 from ..paths import Paths
-from ..trees import empty, measure
 
 
 def playground(action: str) -> int:

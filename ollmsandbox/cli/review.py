@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.abandoned import discard
-from ..project.apply import State
+from ..project.change import State
 from ..project.journal import Journal
 from ..project.models import Run
 from ..project.recorder import Report

@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from ..chat.providers.connections import TOUR
-from ..chat.providers.tour import make_sample, unused_folder
+from ..chat.providers.connections_file import TOUR
+from ..chat.providers.tour_sample import make_sample, unused_folder
 from ..paths import Paths
 from .agent import agent
 

@@ -7,8 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..project.apply import Recorded, State
-from ..project.changes import Flag, Kind, Skipped, Type
+from ..project.change import Flag, Kind, Recorded, Skipped, State, Type
 from ..project.recorder import Report
 
 _ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)

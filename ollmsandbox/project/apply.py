@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from .. import trees
+from ..files import trees
 from ..paths import make_folder
 from .change import Change, Kind, Recorded, State, Type
 from .exchange import ConflictError, Exchanged, Spot, Step, exchange, make_single, signature

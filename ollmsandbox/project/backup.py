@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from .. import trees
 from ..errors import OllmSandboxError
+from ..files import trees
 from ..paths import Paths, make_folder
 from .change import Kind, Recorded, State, Type
 from .exchange import HALF, NO_LINKS, ConflictError, Spot, copy_whole

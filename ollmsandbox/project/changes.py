@@ -8,7 +8,7 @@ import resource
 import stat
 from collections.abc import Iterator, Sequence
 
-from .. import trees
+from ..files import trees
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .later import acts_later, is_plain_folder, is_plain_name, waits_for_yes
 from .layers import FOLDER, find, is_opaque, is_whiteout, names_in, same_bytes

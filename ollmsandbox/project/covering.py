@@ -10,7 +10,7 @@ from bisect import bisect
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from .. import trees
+from ..files import trees
 from ..paths import make_folder
 from . import pending, records
 from .arriving import folders_of, spot_in

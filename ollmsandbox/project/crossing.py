@@ -10,7 +10,7 @@ import stat
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from .. import trees
+from ..files import trees
 from ..paths import make_folder
 from . import pending
 from .arriving import Unseen, folders_of, spot_in
@@ -18,14 +18,7 @@ from .change import ASIDE, Change, ChangeSet, Kind, Recorded, State, Type
 from .changes import scan
 from .exchange import Spot, Step
 from .journal import Way
-from .layers import (
-    FOLDER,
-    OPAQUE,
-    is_copied_up,
-    is_opaque,
-    is_whiteout,
-    same_bytes,
-)
+from .layers import FOLDER, OPAQUE, is_copied_up, is_opaque, is_whiteout, same_bytes
 from .tree import Tree, folders_above, modes_of
 
 NOTE = "Another command changed it at the same time, and that version waits."

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .. import trees
+from ..files import trees
 from .layers import same_bytes
 
 OURS = "user.overlay."

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from .. import trees
+from ..files import trees
 from .layers import FOLDER
 from .tree import Tree, modes_of
 

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from .. import trees
+from ..files import trees
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 OPAQUE = "user.overlay.opaque"

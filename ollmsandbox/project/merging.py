@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from .. import trees
+from ..files import trees
 from ..paths import write_atomically
 from .exchange import Spot, Step, copy
 from .layers import FOLDER, OPAQUE, is_opaque, is_whiteout

@@ -10,8 +10,8 @@ import os
 import stat
 from pathlib import Path
 
-from .. import trees
 from ..errors import ProjectError
+from ..files import trees
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 

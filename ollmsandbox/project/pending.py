@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from .. import trees
+from ..files import trees
 from ..paths import write_alone
 from .change import Change, ChangeSet, Kind
 from .changes import is_too_deep, scan

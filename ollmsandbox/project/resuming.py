@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 
-from .. import trees
+from ..files import trees
 from .change import Change, Kind, Recorded, State, Type
 from .exchange import Spot, Step, signature
 from .layers import is_whiteout

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from .. import trees
+from ..files import trees
 from .layers import FOLDER
 
 

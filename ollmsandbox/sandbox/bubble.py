@@ -32,8 +32,9 @@ from .status import Status
 from .watch import watch
 
 if TYPE_CHECKING:
-    from .monitor import Event, Monitor
+    from .monitor import Monitor
     from .rootfs_store import Installed
+    from .tally import Event
 
 # A sandbox that has not started by then never will.
 _PATIENCE = 15.0

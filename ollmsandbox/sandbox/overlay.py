@@ -17,8 +17,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from .. import N_, trees
+from .. import N_
 from ..errors import SandboxError
+from ..files import trees
 from ..paths import flush, make_folder, write_atomically
 from .records import record
 

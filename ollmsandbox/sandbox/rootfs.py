@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import N_, trees
+from .. import N_
 from ..errors import RootfsError, Sentence
+from ..files import trees
 from ..paths import Paths
 from . import rootfs_settings
 from .rootfs_download import LARGEST

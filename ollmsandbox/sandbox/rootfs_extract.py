@@ -22,7 +22,7 @@ from typing import IO
 
 from .. import N_
 from ..errors import RootfsError
-from ..trees import set_mode
+from ..files.trees import set_mode
 from .rootfs_archive import NO_SYSTEM, Header, Reader
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from .. import N_, trees
+from .. import N_
 from ..errors import RootfsError
+from ..files import trees
 from ..paths import Paths, make_folder, write_atomically
 from .records import record
 from .rootfs_inside import write_inside

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..trees import measure
+from ..files.trees import measure
 from .process import tasks_below
 from .profile import Limits
 from .result import Stop

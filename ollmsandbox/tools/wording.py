@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..project.apply import Recorded, State
-from ..project.changes import Flag, Kind, Type
+from ..project.change import Flag, Kind, Recorded, State, Type
 from ..project.recorder import Report
 from ..sandbox.output import Capture
 from ..sandbox.result import Result

@@ -11,8 +11,7 @@ from functools import cached_property
 from gi.repository import GObject
 
 from ..project import records
-from ..project.apply import Recorded, State
-from ..project.changes import Kind, Type
+from ..project.change import Kind, Recorded, State, Type
 from ..project.manager import ProjectManager
 from ..project.models import Project, Run
 

@@ -11,8 +11,7 @@ from gettext import gettext as _
 from gi.repository import Adw, Gtk
 
 from ..permission.visible import visible_line
-from ..project.apply import Recorded, State
-from ..project.changes import Kind, Type
+from ..project.change import Kind, Recorded, State, Type
 from ..project.hunks import Standing
 from ..project.manager import ProjectManager
 from . import change_words as words

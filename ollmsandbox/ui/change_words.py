@@ -9,8 +9,7 @@ from gettext import ngettext
 
 from .. import N_
 from ..permission.visible import visible_line
-from ..project.apply import Recorded, State
-from ..project.changes import Flag, Kind, Type
+from ..project.change import Flag, Kind, Recorded, State, Type
 from .change_items import RunData
 from .note_words import note
 

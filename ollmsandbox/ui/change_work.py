@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gettext import gettext as _
 
 from ..project import records
-from ..project.apply import Recorded, State
+from ..project.change import Recorded, State
 from ..project.hunks import Hunk as Part
 from ..project.hunks import Standing
 from ..project.manager import ProjectManager

@@ -10,7 +10,8 @@ from gettext import ngettext
 
 from gi.repository import Adw, GLib, Gtk
 
-from ..chat.providers.connections import Connection, ConnectionStore, Kind
+from ..chat.providers.connections import ConnectionStore
+from ..chat.providers.connections_file import Connection, Kind
 from ..errors import OllmSandboxError
 from .accessible import name_buttons
 from .signals import signals

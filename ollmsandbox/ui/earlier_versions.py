@@ -9,7 +9,7 @@ from gettext import gettext as _
 
 from gi.repository import GLib, Gtk
 
-from ..project.apply import Recorded
+from ..project.change import Recorded
 from ..project.earlier import Earlier, backups_of
 from ..project.handmade import restore
 from ..project.manager import ProjectManager

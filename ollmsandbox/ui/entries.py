@@ -19,7 +19,7 @@ from gi.repository import GObject
 from ..chat.messages import Message, Role, ToolCall
 from ..chat.stored import CallRecord
 from ..permission.request import PermissionRequest, Verdict
-from ..project.apply import State
+from ..project.change import State
 from ..project.recorder import Report
 from ..sandbox.output import Capture
 from ..sandbox.plan import Plan

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import OllmSandboxError
-from ..project.apply import Recorded, State
-from ..project.changes import Type
+from ..project.change import Recorded, State, Type
 from ..project.common_lines import matching_blocks
 from ..project.manager import ProjectManager
 from ..project.versions import Version, Versions

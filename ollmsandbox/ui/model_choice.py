@@ -9,7 +9,8 @@ from gettext import gettext as _
 from gi.repository import GObject
 
 from ..chat.providers.base import Model, Server
-from ..chat.providers.connections import TOUR, Connection, ConnectionStore
+from ..chat.providers.connections import ConnectionStore
+from ..chat.providers.connections_file import TOUR, Connection
 from ..errors import OllmSandboxError
 from .model_chooser import ConnectionItem, Link
 from .signals import signals

@@ -8,7 +8,8 @@ from gettext import gettext as _
 
 from gi.repository import Adw, GLib, Gtk
 
-from ..chat.providers.connections import Connection, ConnectionStore, Kind
+from ..chat.providers.connections import ConnectionStore
+from ..chat.providers.connections_file import Connection, Kind
 from ..errors import OllmSandboxError
 from .model_words import shown_model
 from .signals import signals

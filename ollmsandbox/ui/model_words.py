@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gettext import gettext as _
 
-from ..chat.providers.connections import TOUR
+from ..chat.providers.connections_file import TOUR
 
 
 def is_tour(name: str) -> bool:

@@ -12,13 +12,7 @@ from ..permission.visible import visible, visible_words
 from ..tools.asking import every_time
 from . import permission_words as words
 from .accessible import name_buttons
-from .in_sight import (
-    edges_in_sight,
-    is_covered,
-    is_in_reach,
-    place_in_window,
-    scrolled_around,
-)
+from .in_sight import edges_in_sight, is_covered, is_in_reach, place_in_window, scrolled_around
 from .lines import WrapBox
 from .plain_text import set_plain, without_hyphens
 from .signals import signals

@@ -8,7 +8,8 @@ from gettext import gettext as _
 
 from gi.repository import Adw, GObject, Gtk
 
-from ..chat.providers.connections import Connection, ConnectionStore, Kind
+from ..chat.providers.connections import ConnectionStore
+from ..chat.providers.connections_file import Connection, Kind
 from ..chat.providers.find import Found, find_servers
 from . import preferences_rows as rows
 from .connection_dialog import ConnectionDialog

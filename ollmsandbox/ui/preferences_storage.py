@@ -13,10 +13,10 @@ from gi.repository import Adw, GLib
 
 from .. import N_
 from ..errors import OllmSandboxError
+from ..files.trees import empty, measure
 from ..paths import Paths, make_folder
 from ..project.manager import ProjectManager
 from ..project.settings import KEEP_DAYS, KEEP_MIB, Number
-from ..trees import empty, measure
 from . import preferences_rows as rows
 from .dialogs import Choice, choose
 from .links import show

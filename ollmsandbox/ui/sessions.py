@@ -13,7 +13,7 @@ from gi.repository import GObject
 
 from .. import N_
 from ..chat.desk import Desk
-from ..chat.providers.connections import TOUR
+from ..chat.providers.connections_file import TOUR
 from ..chat.stored import SessionInfo
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import real_path

@@ -13,8 +13,7 @@ from itertools import chain, islice
 
 from ..chat.answers import STOPPED
 from ..permission.visible import visible_line
-from ..project.apply import Recorded, State
-from ..project.changes import Kind, Type
+from ..project.change import Kind, Recorded, State, Type
 from ..project.recorder import Report
 from ..sandbox.result import Stop
 from .entries import CallEntry, Stage

@@ -13,8 +13,9 @@ from pathlib import Path
 from attack import IS_ROOT
 from conftest import Person
 
-from ollmsandbox import loop, trees
-from ollmsandbox.project.apply import State
+from ollmsandbox import loop
+from ollmsandbox.files import trees
+from ollmsandbox.project.change import State
 from ollmsandbox.project.exchange import Step
 from ollmsandbox.project.recorder import Mode, Recorder, Report, nothing
 from ollmsandbox.project.review import Review

@@ -23,7 +23,7 @@ from typing import Any
 
 from conftest import Person
 
-from ollmsandbox import trees
+from ollmsandbox.files import trees
 from ollmsandbox.project.exchange import Step
 from ollmsandbox.project.models import Run
 from ollmsandbox.project.recorder import MANY, Mode, Recorder, Report, nothing

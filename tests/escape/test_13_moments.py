@@ -18,15 +18,7 @@ from typing import Any
 import pytest
 from conftest import Person
 from copy_back import review, settle
-from killing import (
-    Bench,
-    check_finished,
-    check_kill,
-    finish,
-    has_journal,
-    killed_when,
-    look_at,
-)
+from killing import Bench, check_finished, check_kill, finish, has_journal, killed_when, look_at
 
 from ollmsandbox.project import backup, handmade
 from ollmsandbox.project.earlier import backups_of

@@ -14,7 +14,7 @@ from copy_back import FIRST_STEP, review, settle
 from killing import EVERY, Bench, check_finished, finish, killed_after
 
 from ollmsandbox.project import handmade
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.exchange import Step
 from ollmsandbox.project.present import find_in_layers, layers_of, read_seen
 from ollmsandbox.project.recorder import Mode

@@ -13,14 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from attack import (
-    attempt,
-    look,
-    papers,
-    python,
-    refusal,
-    run_while,
-)
+from attack import attempt, look, papers, python, refusal, run_while
 from conftest import ROOT, Person
 
 from ollmsandbox.errors import OllmSandboxError

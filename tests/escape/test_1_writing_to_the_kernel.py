@@ -7,14 +7,7 @@ import os
 import stat
 
 import pytest
-from attack import (
-    IS_ROOT,
-    attempt,
-    python,
-    refusal,
-    refusals,
-    works_outside,
-)
+from attack import IS_ROOT, attempt, python, refusal, refusals, works_outside
 from conftest import Person
 
 

@@ -12,14 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attack import (
-    IS_ROOT,
-    folder_elsewhere,
-    one_by_one,
-    python,
-    run_while,
-    said_by_each,
-)
+from attack import IS_ROOT, folder_elsewhere, one_by_one, python, run_while, said_by_each
 from conftest import Person, cli_argv
 from reading import SECRET, Read, put_secret, read_all, read_each
 

@@ -9,14 +9,7 @@ import socket
 from collections.abc import Iterable
 
 import pytest
-from attack import (
-    KINDS,
-    Listener,
-    attempt,
-    python,
-    refusal,
-    works_outside,
-)
+from attack import KINDS, Listener, attempt, python, refusal, works_outside
 from conftest import Person
 
 # With the network the sandbox shares names of abstract sockets with the machine, so there are no

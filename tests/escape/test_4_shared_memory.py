@@ -10,12 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attack import (
-    NUMBERS,
-    attempt,
-    refusal,
-    works_outside,
-)
+from attack import NUMBERS, attempt, refusal, works_outside
 from conftest import Person
 
 SECRET = "correct horse battery staple"

@@ -14,7 +14,7 @@ import pytest
 from attack import IS_ROOT, attempt, python, refusal, run_while
 from conftest import Person, make_person
 
-from ollmsandbox.project.changes import Flag
+from ollmsandbox.project.change import Flag
 from ollmsandbox.project.recorder import Recorder
 
 

@@ -9,14 +9,7 @@ import struct
 import pytest
 from attack import attempt, python, refusals, works_outside
 from conftest import Person
-from system_calls import (
-    CLONE,
-    MACHINE,
-    NAMESPACES,
-    NUMBERS,
-    UNSHARE,
-    USER,
-)
+from system_calls import CLONE, MACHINE, NAMESPACES, NUMBERS, UNSHARE, USER
 
 REFUSED = ("EPERM", "ENOSYS")
 # Arguments that no kernel accepts: were it to get through, it would say EINVAL or EFAULT.

@@ -10,7 +10,7 @@ import stat
 from attack import python, run_while
 from conftest import Person
 
-from ollmsandbox.project.changes import Flag
+from ollmsandbox.project.change import Flag
 from ollmsandbox.project.recorder import Recorder, Report
 from ollmsandbox.sandbox.result import Stop
 from ollmsandbox.sandbox.rootfs_store import Installed

@@ -15,7 +15,7 @@ from attack import IS_ROOT, python, refusals
 from conftest import Person
 from copy_back import MODES, during, fill, review, settle, snapshot, states, untouched_home
 
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.recorder import Mode
 
 

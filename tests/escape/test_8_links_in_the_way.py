@@ -32,9 +32,8 @@ from copy_back import (
 from killing import Bench
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply import State
 from ollmsandbox.project.care import take_care
-from ollmsandbox.project.changes import Kind, Type
+from ollmsandbox.project.change import Kind, State, Type
 from ollmsandbox.project.recorder import Mode
 from ollmsandbox.project.recovering import recover
 

@@ -16,7 +16,7 @@ from attack import python
 from conftest import Person, cli_argv
 from copy_back import MODES, cleared_afterwards, fill, review, settle, states, untouched_home
 
-from ollmsandbox.project.apply import State
+from ollmsandbox.project.change import State
 from ollmsandbox.project.recorder import Mode
 
 

@@ -10,9 +10,10 @@ from contextlib import aclosing, asynccontextmanager
 from ... import N_
 from .base import Piece, ProviderError, RefusedError
 from .failures import from_status, from_words, not_a_model_server, server_words
-from .http import Exchange, Request, Timeouts
+from .http import Exchange, Request
 from .mask import Mask
 from .reading import read_json
+from .usual import Timeouts
 
 # It lives in a keyring, which may ask for a password each time.
 KeySource = Callable[[], Awaitable[str]]

@@ -11,15 +11,7 @@ import yaml
 from ... import N_
 from ...errors import sentence
 from .base import ProviderError
-from .connections_file import (
-    TOUR,
-    Connection,
-    FileError,
-    Kind,
-    Listing,
-    check_name,
-    normal_address,
-)
+from .connections_file import TOUR, Connection, FileError, Kind, Listing, check_name, normal_address
 from .keys import Place
 from .usual import ROOM, Timeouts
 

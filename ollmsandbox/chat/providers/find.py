@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from .base import ModelInfo, ProviderError
 from .client import Client
 from .connections_file import Kind
-from .http import Timeouts
 from .openai import OpenAIServer
 from .reading import a_list, a_text, inside
+from .usual import Timeouts
 
 
 @dataclass(frozen=True)

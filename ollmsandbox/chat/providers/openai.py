@@ -11,11 +11,12 @@ from .address import openai_root
 from .base import Finished, ModelInfo, Piece, ProviderError
 from .client import Client, KeySource, retried
 from .failures import broke_off, not_a_model_server
-from .http import Exchange, Timeouts
+from .http import Exchange
 from .lines import EventReader, LineReader
 from .openai_stream import Answer
 from .outgoing import answered, arguments_object, tool_list
 from .reading import a_list, a_number, a_text, inside
+from .usual import Timeouts
 
 _LENGTHS = (
     ("max_model_len",),  # vLLM
