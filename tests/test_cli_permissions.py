@@ -14,8 +14,8 @@ from conftest import Person
 from ollmsandbox.cli.permissions import add_arguments, permissions
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Rule, key_of
-from ollmsandbox.permission.store import RuleStore
 
 pytestmark = pytest.mark.anybody
 

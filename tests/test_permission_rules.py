@@ -8,7 +8,7 @@ from asking import command, other
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.permission import rule_file
+from ollmsandbox.permission import rules_file
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Command, Key, Rule, Target, Text, key_of
 
@@ -74,11 +74,11 @@ _RULES = st.one_of(
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(_RULES, max_size=5, unique=True), st.data())
 def test_rules_come_back_from_the_file_as_they_were(rules: list[Rule], data: st.DataObject) -> None:
-    text = rule_file.written(rules)
-    assert [entry.rule for entry in rule_file.parse(text)] == rules
+    text = rules_file.written(rules)
+    assert [entry.rule for entry in rules_file.parse(text)] == rules
     gone = [rule for rule in rules if data.draw(st.booleans())]
     new = [rule for rule in data.draw(st.lists(_RULES, max_size=2)) if rule not in rules]
-    edited = rule_file.edited(text, gone, new)
+    edited = rules_file.edited(text, gone, new)
     assert edited is not None, "our own layout can always be edited"
     left = [rule for rule in rules if rule not in gone]
-    assert [entry.rule for entry in rule_file.parse(edited)] == [*left, *new]
+    assert [entry.rule for entry in rules_file.parse(edited)] == [*left, *new]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.permission.visible import visible, visible_line
+from ollmsandbox.text.visible import visible, visible_line
 
 pytestmark = pytest.mark.anybody
 

@@ -14,10 +14,9 @@ from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.history import History
 from ollmsandbox.chat.stored import SessionInfo
 from ollmsandbox.errors import OllmSandboxError, ProjectError
-from ollmsandbox.permission.moving import copy_rules
 from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.permission.rule_store import RuleStore, copy_rules
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
-from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project import moving
 from ollmsandbox.project.models import Project
 from ollmsandbox.project.moving import move_project

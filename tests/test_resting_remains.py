@@ -15,8 +15,8 @@ from ollmsandbox.chat.events import Notice
 from ollmsandbox.chat.messages import Role, ToolCall
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Rule
-from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.sandbox.profile import Limits
 from ollmsandbox.tools.base import Stream
 from ollmsandbox.ui import tool_words

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from ollmsandbox.permission.visible import visible_line, visible_words
 from ollmsandbox.sandbox.inner import SAID
 from ollmsandbox.sandbox.inner_supervisor import NO_START
+from ollmsandbox.text.visible import visible_line, visible_words
 from ollmsandbox.ui import note_words
 
 pytestmark = pytest.mark.anybody

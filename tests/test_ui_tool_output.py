@@ -18,7 +18,7 @@ from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.stored import CallRecord, Entry, SessionInfo, StoredSession
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
-from ollmsandbox.permission.store import RuleStore
+from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.project.change import State
 from ollmsandbox.tools.workbench import Workbench
 from ollmsandbox.ui import output_files

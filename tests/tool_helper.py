@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
-from ollmsandbox.permission.store import RuleStore
+from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.sandbox.plan import Plan
 from ollmsandbox.sandbox.profile import Limits
 from ollmsandbox.sandbox.tally import Event

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..paths import Paths
 from ..permission.request import Asker
-from ..permission.store import RuleStore
+from ..permission.rule_store import RuleStore
 from ..project.manager import ProjectManager
 from ..project.recorder import Mode
 from ..sandbox import profile_file

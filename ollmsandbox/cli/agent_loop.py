@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..chat.desk import Desk
 from ..errors import OllmSandboxError
 from ..paths import make_folder
-from ..permission.visible import visible_line
+from ..text.visible import visible_line
 from . import review
 from .agent_turns import Turns
 from .printing import Printer

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from ..permission.request import Answer, PermissionRequest
-from ..permission.visible import visible, visible_line
+from ..text.visible import visible, visible_line
 
 KEYS = {
     "d": Answer.DENY,

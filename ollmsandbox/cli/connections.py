@@ -89,7 +89,7 @@ async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
 
 
 def _list(store: ConnectionStore, *, as_json: bool) -> None:
-    from ..permission.visible import visible_line
+    from ..text.visible import visible_line
 
     found, default = store.all(), store.default()
     if as_json:
@@ -149,7 +149,7 @@ async def _guess(address: str, key: str | None) -> Kind:
 
 
 async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
-    from ..permission.visible import visible_line
+    from ..text.visible import visible_line
 
     connection = store.find(given.name) if given.name else store.default()
     if connection is None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ..errors import OllmSandboxError
 
 if TYPE_CHECKING:
+    from ..permission.rule_store import RuleStore
     from ..permission.rules import Rule
-    from ..permission.store import RuleStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def permissions(given: argparse.Namespace) -> int:
     # Not before it is needed: the parser of all commands imports this file.
     from ..paths import Paths
-    from ..permission.store import RuleStore
+    from ..permission.rule_store import RuleStore
 
     store = RuleStore(Paths.from_environ(os.environ))
     try:
@@ -98,7 +98,7 @@ def _document(number: int, rule: Rule) -> dict[str, object]:
 
 def _line(rule: Rule) -> str:
     from ..permission.rules import Target
-    from ..permission.visible import visible_line
+    from ..text.visible import visible_line
 
     what = rule.key.what
     name = what.name if isinstance(what, Target) else what.text

@@ -9,8 +9,8 @@ from typing import TextIO
 from ..chat import events
 from ..chat.events import Event
 from ..permission.request import Source, Verdict
-from ..permission.visible import visible_line
 from ..project.recorder import Report
+from ..text.visible import visible_line
 from ..tools.base import Outcome
 from .standard import wants_colour
 from .terminal_text import Live, safe

@@ -17,8 +17,8 @@ from ..chat.open_lock import OpenLock
 from ..chat.stored import SessionInfo
 from ..errors import OllmSandboxError
 from ..paths import Paths
-from ..permission.visible import visible_line
 from ..project.manager import ProjectManager
+from ..text.visible import visible_line
 from .terminal_text import safe
 
 

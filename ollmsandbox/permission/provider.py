@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from .request import Answer, Asker, Audit, PermissionRequest, Source, Unanswered, Verdict
+from .rule_store import RuleStore
 from .rules import Key, Rule, key_of
-from .store import RuleStore
 
 # More cards than anybody reads; who is flooded with questions says yes to be rid of them.
 MOST_WAITING = 50

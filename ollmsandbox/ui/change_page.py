@@ -10,10 +10,10 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gtk
 
-from ..permission.visible import visible_line
 from ..project.change import Kind, Recorded, State, Type
 from ..project.hunks import Standing
 from ..project.manager import ProjectManager
+from ..text.visible import visible_line
 from . import change_words as words
 from .change_items import RunData
 from .change_work import Shown, act_on_part, look

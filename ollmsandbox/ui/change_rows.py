@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from gi.repository import Gtk, Pango
 
-from ..permission.visible import visible_line
 from ..project.change import Kind, State
+from ..text.visible import visible_line
 from . import change_words as words
 from .accessible import set_accessible_name
 from .change_items import FileItem, RunItem

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from gi.repository import Adw, GLib, GObject, Gtk, Pango
 
-from ..permission.visible import visible_words
+from ..text.visible import visible_words
 from .lazy_layout import LazyLayout
 from .lazy_rows import Row
 from .spoken import spoken

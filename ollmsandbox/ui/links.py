@@ -9,7 +9,7 @@ from gettext import gettext as _
 from gi.repository import Gdk, Gio, GLib, Gtk
 
 from ..errors import OllmSandboxError
-from ..permission.visible import visible_line
+from ..text.visible import visible_line
 from .dialogs import Choice, choose
 from .entries import CallEntry
 

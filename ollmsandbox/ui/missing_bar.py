@@ -7,7 +7,7 @@ from gettext import gettext as _
 
 from gi.repository import Gtk, Pango
 
-from ..permission.visible import visible_line
+from ..text.visible import visible_line
 from .accessible import name_buttons
 from .lines import WrapBox
 from .signals import signals

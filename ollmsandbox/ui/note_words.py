@@ -6,7 +6,7 @@ from __future__ import annotations
 from gettext import gettext as _
 
 from .. import N_
-from ..permission.visible import visible_line
+from ..text.visible import visible_line
 
 WHOLE = (
     N_("A folder around it is none any more."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gi.repository import Gtk, Pango
 
-from ..permission.visible import visible_words
+from ..text.visible import visible_words
 from .entries import NoticeEntry
 from .plain_text import without_hyphens
 

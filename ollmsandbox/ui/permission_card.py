@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gi.repository import Gdk, GLib, GObject, Gtk, Pango
 
 from ..permission.request import Answer, PermissionRequest, Verdict
-from ..permission.visible import visible, visible_words
+from ..text.visible import visible, visible_words
 from ..tools.asking import every_time
 from . import permission_words as words
 from .accessible import name_buttons

@@ -7,7 +7,7 @@ import time
 from gettext import gettext as _
 
 from ..permission.request import Answer, Fact, PermissionRequest, Source, Verdict
-from ..permission.visible import visible_line, visible_words
+from ..text.visible import visible_line, visible_words
 
 
 def question(request: PermissionRequest) -> str:

@@ -13,10 +13,10 @@ from gi.repository import Adw, GLib, Gtk
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..permission.request import Answer
+from ..permission.rule_store import RuleStore
 from ..permission.rules import Rule, Target
-from ..permission.store import RuleStore
-from ..permission.visible import visible_line
 from ..sandbox import profile_file
+from ..text.visible import visible_line
 from . import preferences_rows as rows
 from .preferences_limits import LimitsGroup
 from .settings import Settings

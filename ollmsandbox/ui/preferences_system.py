@@ -13,13 +13,13 @@ from gi.repository import Adw, GLib, Gtk
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
-from ..permission.visible import visible_line
 from ..project.manager import ProjectManager
 from ..project.system import System, set_system, system_of
 from ..sandbox import rootfs_settings
 from ..sandbox.output import harmless
 from ..sandbox.rootfs import Rootfs, Status
 from ..sandbox.rootfs_work import Progress, Step
+from ..text.visible import visible_line
 from . import preferences_rows as rows
 from .dialogs import Choice, choose, choose_file
 from .signals import signals

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
-from ..permission.visible import visible_line
 from ..project.recorder import Recorder
 from ..project.system import System, system_of
 from ..sandbox import profile_file
@@ -19,6 +18,7 @@ from ..sandbox.mounts import Hidden, Layered, Overlaid, Pieced, Writable
 from ..sandbox.plan import Plan
 from ..sandbox.profile import Limits, Profile
 from ..sandbox.rootfs_store import need
+from ..text.visible import visible_line
 from .command_limits import sentences
 from .sandbox_badge import Section, Wall
 from .spoken import spoken

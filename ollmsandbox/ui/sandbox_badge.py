@@ -10,7 +10,7 @@ from gettext import gettext as _
 
 from gi.repository import Gtk, Pango
 
-from ..permission.visible import visible_words
+from ..text.visible import visible_words
 from .plain_text import without_hyphens
 
 

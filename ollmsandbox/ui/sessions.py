@@ -207,7 +207,7 @@ class Sessions(GObject.Object):
 
         def move() -> str:
             # Here, because it is seldom needed.
-            from ..permission.moving import copy_rules
+            from ..permission.rule_store import copy_rules
             from ..project.moving import check_move, move_project
 
             manager, rules = self._desk.manager, self._desk.rules

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GLib, Gtk
 
-from ..permission.visible import visible_line
+from ..text.visible import visible_line
 from .closing import may_delete, may_remove
 from .dialogs import choose_folder
 from .session_dialogs import ask_for_title

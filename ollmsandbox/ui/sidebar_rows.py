@@ -10,7 +10,7 @@ from gettext import gettext as _
 
 from gi.repository import Gio, GLib, Gtk, Pango
 
-from ..permission.visible import visible_line
+from ..text.visible import visible_line
 
 # What a row is about: it stays as long as that does.
 Key = tuple[object, ...]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gi.repository import Adw, GLib, Gtk, Pango
 
-from ..permission.visible import visible_words
+from ..text.visible import visible_words
 from .cut_off import tell_when_cut_off
 from .plain_text import without_hyphens
 

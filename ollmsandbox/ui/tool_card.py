@@ -9,7 +9,7 @@ from gettext import gettext as _
 from gi.repository import Gdk, GLib, Gtk
 
 from ..permission.request import Answer
-from ..permission.visible import visible
+from ..text.visible import visible
 from . import tool_words as words
 from .cut_off import tell_when_cut_off
 from .entries import CallEntry, Stage

@@ -12,10 +12,10 @@ from gettext import ngettext
 from itertools import chain, islice
 
 from ..chat.answers import STOPPED
-from ..permission.visible import visible_line
 from ..project.change import Kind, Recorded, State, Type
 from ..project.recorder import Report
 from ..sandbox.result import Stop
+from ..text.visible import visible_line
 from .entries import CallEntry, Stage
 
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}

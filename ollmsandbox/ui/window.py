@@ -13,8 +13,8 @@ from gi.repository import Adw, Gio, GObject, Gsk, Gtk
 
 from ..chat.desk import Desk
 from ..permission.request import PermissionRequest
-from ..permission.visible import visible_line
 from ..sandbox.probe import probe
+from ..text.visible import visible_line
 from .about import about
 from .asking import WindowAsker
 from .badge_controller import BadgeController

@@ -13,8 +13,8 @@ from conftest import Person
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import MOST_WAITING, Provider
 from ollmsandbox.permission.request import Answer, Fact, Source, Verdict
-from ollmsandbox.permission.store import RuleStore
-from ollmsandbox.permission.visible import visible, visible_line
+from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.text.visible import visible, visible_line
 
 pytestmark = pytest.mark.anybody
 

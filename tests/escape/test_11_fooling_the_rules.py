@@ -13,7 +13,7 @@ from conftest import Person
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
-from ollmsandbox.permission.store import RuleStore
+from ollmsandbox.permission.rule_store import RuleStore
 
 pytestmark = pytest.mark.anybody
 

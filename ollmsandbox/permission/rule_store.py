@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""permissions.yaml: what was answered with "always". It may be edited by hand at any time, and by
-several programs at once."""
+"""What was answered with "always" goes along with a project whose folder was moved.
+
+permissions.yaml: what was answered with "always". It may be edited by hand at any time, and by
+several programs at once.
+
+What was answered with "always" goes along with a project whose folder was moved.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +17,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..paths import Paths, make_folder, write_atomically
-from . import rule_file
+from . import rules_file
 from .request import Answer
-from .rule_file import RuleFileError
-from .rules import Key, Rule
+from .rules import Key, Rule, Target, What
+from .rules_file import RuleFileError
 
 _LARGEST = 4 << 20
 _PATIENCE = 10.0
@@ -98,7 +103,7 @@ class RuleStore:
         left = [*(rule for rule in loaded.rules if rule not in gone), *new]
         target = Path(os.path.realpath(self.file))  # may be kept elsewhere, and be linked
         try:
-            text = rule_file.edited(loaded.text, gone, new) if loaded.text.strip() else None
+            text = rules_file.edited(loaded.text, gone, new) if loaded.text.strip() else None
             if text is None:
                 text = self._written(left)
                 self._keep_comments(loaded.text)
@@ -112,10 +117,10 @@ class RuleStore:
         self._loaded = None
 
     def _written(self, rules: list[Rule]) -> str:
-        text = rule_file.written(rules)
+        text = rules_file.written(rules)
         # What would be refused at the next start must not take all other rules with it.
         try:
-            if [entry.rule for entry in rule_file.parse(text)] == rules:
+            if [entry.rule for entry in rules_file.parse(text)] == rules:
                 return text
         except RuleFileError as error:
             raise OllmSandboxError(
@@ -126,7 +131,7 @@ class RuleStore:
     def _keep_comments(self, text: str) -> None:
         if not any(line.lstrip().startswith("#") or " #" in line for line in text.splitlines()):
             return
-        if all(line in rule_file.HEADER for line in text.splitlines() if "#" in line):
+        if all(line in rules_file.HEADER for line in text.splitlines() if "#" in line):
             return
         kept = self._free_name("before")
         write_atomically(kept, text)
@@ -213,7 +218,7 @@ class RuleStore:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise RuleFileError(N_("line {line}: it is not UTF-8 text."), line=line) from error
-        return text, tuple(entry.rule for entry in rule_file.parse(text))
+        return text, tuple(entry.rule for entry in rules_file.parse(text))
 
     def _free_name(self, why: str) -> Path:
         stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -261,3 +266,33 @@ def _locked(descriptor: int) -> bool:
 def _cannot(text: str, file: Path, error: OSError) -> OllmSandboxError:
     """The text is marked for translation, and names the file and why."""
     return OllmSandboxError(text, file=file, why=error.strerror)
+
+
+def copy_rules(store: RuleStore, old: str, new: str) -> list[Rule]:
+    """Both are folders of the project, with links resolved. Returns the rules of the old one: to
+    be removed when all else is moved, so that at no time one that forbids is missing."""
+    store.check()
+    before = [rule for rule in store.rules() if rule.key.project == old]
+    for rule in sorted(before, key=lambda rule: rule.answer.allows):
+        moved = _moved(rule, old, new)
+        # To add it would take away what forbids the same there.
+        if not rule.answer.allows or store.find(moved.key) is not Answer.DENY_ALWAYS:
+            store.add(moved)
+    return before
+
+
+def _moved(rule: Rule, old: str, new: str) -> Rule:
+    return replace(
+        rule, key=replace(rule.key, project=new, what=_moved_what(rule.key.what, old, new))
+    )
+
+
+def _moved_what(what: What, old: str, new: str) -> What:
+    if isinstance(what, Target):
+        return Target(_moved_path(what.name, old, new))
+    return replace(what, folder=_moved_path(what.folder, old, new))
+
+
+def _moved_path(path: str, old: str, new: str) -> str:
+    """What lies elsewhere, or is no path at all, stays as it is."""
+    return new + path[len(old) :] if path == old or path.startswith(f"{old}/") else path
