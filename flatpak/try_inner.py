@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.inner import InnerRunner
-from ollmsandbox.sandbox.result import Result, Stop
+from ollmsandbox.sandbox.flatpak.runner import InnerRunner
+from ollmsandbox.sandbox.process import Result, Stop
 
 DEVICES = Path("/proc/net/dev")
 MARK = "100.987654321"
@@ -72,7 +72,7 @@ OUT = """
 import os, sys
 sys.path[:0] = ["/app/share/ollmsandbox", "/app/lib/ollmsandbox"]
 from ollmsandbox import loop
-from ollmsandbox.sandbox.inner import InnerRunner
+from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 os.environ["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/run/flatpak/bus"
 async def yes(_question): return True
 runner = InnerRunner(sys.argv[1], ask=yes, network=True, tight=False)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import Person, make_person
 
-from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.probe import Capabilities
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.probe.probe import Capabilities
 
 IS_ROOT = os.getuid() == 0
 

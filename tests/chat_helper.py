@@ -29,7 +29,7 @@ from ollmsandbox.project.change import Change, Kind, Recorded, Type
 from ollmsandbox.project.change import State as ChangeState
 from ollmsandbox.project.recorder import Report
 from ollmsandbox.sandbox.output import Capture
-from ollmsandbox.sandbox.result import Result, Stop
+from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.tools.base import Outcome, Stream
 from ollmsandbox.tools.workbench import Workbench
 from ollmsandbox.ui.entries import CallEntry

@@ -19,12 +19,12 @@ import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports i
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
 from ollmsandbox.project.recorder import Recorder
-from ollmsandbox.sandbox import profile_file
 from ollmsandbox.sandbox.bubble import Bubble
-from ollmsandbox.sandbox.host import mount_table
-from ollmsandbox.sandbox.probe import Capabilities, kept_answer, probe
-from ollmsandbox.sandbox.profile import Profile
-from ollmsandbox.sandbox.result import Result
+from ollmsandbox.sandbox.plan.host import mount_table
+from ollmsandbox.sandbox.probe.probe import Capabilities, kept_answer, probe
+from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.profile import file as profile_file
+from ollmsandbox.sandbox.profile.profile import Profile
 
 if TYPE_CHECKING:
     from portal_helper import Flatpak
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ui_helper import Screen
 
     from ollmsandbox.project.folder import Folder
-    from ollmsandbox.sandbox.rootfs_store import Installed
+    from ollmsandbox.sandbox.rootfs.store import Installed
 
 ROOT = Path(__file__).parent.parent
 

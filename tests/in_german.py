@@ -14,9 +14,9 @@ from tool_helper import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.sandbox.mounts import PROJECT, Unrecorded
-from ollmsandbox.sandbox.probe import kept_answer, probe
-from ollmsandbox.sandbox.profile import Limits
+from ollmsandbox.sandbox.plan.mounts import PROJECT, Unrecorded
+from ollmsandbox.sandbox.probe.probe import kept_answer, probe
+from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.ui.flatpak_state import look
 from ollmsandbox.ui.note_words import note
 from ollmsandbox.ui.permission_words import lasting, question

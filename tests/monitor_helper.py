@@ -11,8 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.monitor import Monitor
-from ollmsandbox.sandbox.tally import Event, Kind
+from ollmsandbox.sandbox.monitor import Event, Kind, Monitor
 
 LONGEST = 15.0
 

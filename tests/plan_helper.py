@@ -11,8 +11,8 @@ import pytest
 from conftest import Person
 
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.plan import Plan
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.plan import Plan
 
 
 def plan_of(person: Person, way: OverlayWay | None = None, **options: Any) -> Plan:

@@ -20,8 +20,8 @@ from tool_helper import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.sandbox.inner import InnerRunner
-from ollmsandbox.sandbox.result import Result
+from ollmsandbox.sandbox.flatpak.runner import InnerRunner
+from ollmsandbox.sandbox.process import Result
 
 PORTAL = ROOT / "tests" / "flatpak_portal.py"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conftest import Person
 
-from ollmsandbox.sandbox.probe import Capabilities, probe
+from ollmsandbox.sandbox.probe.probe import Capabilities, probe
 
 REAL = shutil.which("bwrap", path=os.environ.get("PATH", os.defpath)) or "/usr/bin/bwrap"
 VERSION = 'case "$1" in --version) echo "bubblewrap 0.8.0"; exit 0;; esac\n'

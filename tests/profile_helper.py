@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ollmsandbox.sandbox import profile_file
-from ollmsandbox.sandbox.profile import Profile
+from ollmsandbox.sandbox.profile import file as profile_file
+from ollmsandbox.sandbox.profile.profile import Profile
 
 
 def write(folder: Path, name: str, text: str) -> Path:

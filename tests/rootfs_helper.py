@@ -28,12 +28,12 @@ import pytest
 from conftest import Person, make_person
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs_packages import TIERS
-from ollmsandbox.sandbox.rootfs_prepare import Prepared
-from ollmsandbox.sandbox.rootfs_release import detect_arch
-from ollmsandbox.sandbox.rootfs_settings import RootfsSettings
-from ollmsandbox.sandbox.rootfs_store import Installed, Store, find
+from ollmsandbox.sandbox.rootfs.install import Prepared
+from ollmsandbox.sandbox.rootfs.packages import TIERS
+from ollmsandbox.sandbox.rootfs.release import detect_arch
+from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
+from ollmsandbox.sandbox.rootfs.store import Installed, Store, find
 
 VERSION = "3.99.1"
 ARCH = detect_arch()

@@ -23,8 +23,8 @@ from conftest import Person
 
 from ollmsandbox import loop
 from ollmsandbox.errors import ProjectError, SandboxError
-from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.result import Result
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.process import Result
 
 # --- how a command ends --------------------------------------------------------------------------
 

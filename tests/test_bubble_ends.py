@@ -10,8 +10,7 @@ import pytest
 from conftest import Person, given_time
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.process import Sinks, Stop
 
 
 def test_a_time_out_keeps_the_output_so_far(person: Person) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bubble_helper import WAYS, by, each_overlay, each_way
 from conftest import Person
 
-from ollmsandbox.sandbox.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
 
 # --- where it runs -------------------------------------------------------------------------------
 

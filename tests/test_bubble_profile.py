@@ -9,8 +9,8 @@ from conftest import Person
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.bubble import Bubble
-from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.process import Stop
 
 
 def test_the_environment_is_inherited_without_secrets(person: Person) -> None:

@@ -11,7 +11,7 @@ import pytest
 from conftest import Person
 from probe_helper import first_in_path
 
-from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.process import Stop
 
 _SYSTEMD = """#!/bin/sh
 while :; do case "$1" in -p) shift 2;; --) shift; break;; -*) shift;; *) break;; esac; done

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from monitor_helper import Case, until, whiteout
 
-from ollmsandbox.sandbox.monitor import Monitor
-from ollmsandbox.sandbox.tally import Event, Kind
+from ollmsandbox.sandbox.monitor import Event, Kind, Monitor
 
 pytestmark = pytest.mark.anybody
 

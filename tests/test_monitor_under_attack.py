@@ -17,11 +17,10 @@ from conftest import ROOT
 from monitor_helper import Case, until
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.monitor import Monitor
-from ollmsandbox.sandbox.profile import Limits
-from ollmsandbox.sandbox.result import Stop
-from ollmsandbox.sandbox.tally import Event
-from ollmsandbox.sandbox.watch import _disk, watch
+from ollmsandbox.sandbox.limits import _disk, watch
+from ollmsandbox.sandbox.monitor import Event, Monitor
+from ollmsandbox.sandbox.process import Stop
+from ollmsandbox.sandbox.profile.profile import Limits
 
 pytestmark = pytest.mark.anybody
 
@@ -173,7 +172,7 @@ def test_the_kernel_s_limits_leave_it_partial_and_working(case: Case, limit: str
 
 
 def test_a_flood_stays_quick_and_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ollmsandbox.sandbox.tally._MOST_KEPT", 1000)
+    monkeypatch.setattr("ollmsandbox.sandbox.monitor._MOST_KEPT", 1000)
     longest = 0.0
 
     async def pulse() -> None:
@@ -304,7 +303,7 @@ def test_a_listener_may_stop_it(case: Case) -> None:
 def test_a_listener_may_stop_it_when_it_hears_of_too_many(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ollmsandbox.sandbox.tally._MOST_KEPT", 5)
+    monkeypatch.setattr("ollmsandbox.sandbox.monitor._MOST_KEPT", 5)
     monitor = case.monitor
     monitor.listen(lambda event: monitor.stop() if event.count > 6 else None)
 
@@ -325,7 +324,7 @@ def test_a_listener_may_stop_it_when_it_hears_of_too_many(
 def test_a_folder_that_goes_while_it_is_listed_leaves_nothing(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ollmsandbox.sandbox.tally._MOST_KEPT", 5)
+    monkeypatch.setattr("ollmsandbox.sandbox.monitor._MOST_KEPT", 5)
     folder = case.upper / "folder"
 
     async def scenario() -> None:
@@ -383,7 +382,7 @@ def test_importing_it_does_not_load_glib() -> None:
 def test_what_is_written_has_the_disk_looked_at_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ollmsandbox.sandbox.watch._INTERVAL", 600.0)
+    monkeypatch.setattr("ollmsandbox.sandbox.limits._INTERVAL", 600.0)
     limits = Limits(disk=1 << 20)
 
     async def scenario() -> Stop:

@@ -13,7 +13,7 @@ import pytest
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.output import Capture, harmless, pump
-from ollmsandbox.sandbox.result import Result, Stop
+from ollmsandbox.sandbox.process import Result, Stop
 
 pytestmark = pytest.mark.anybody
 

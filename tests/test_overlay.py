@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from conftest import Person
 
-from ollmsandbox.sandbox.mounts import OverlayWay
 from ollmsandbox.sandbox.overlay import Overlay, Root, clock_offset, leftovers
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
 
 
 def left_in(cache: Path) -> list[str]:

@@ -22,10 +22,9 @@ from ollmsandbox.errors import (
     SandboxError,
     WorkingDirError,
 )
-from ollmsandbox.sandbox import profile_file
-from ollmsandbox.sandbox.plain import PlainRunner
-from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.result import Result, Stop
+from ollmsandbox.sandbox.plain.runner import PlainRunner
+from ollmsandbox.sandbox.process import Result, Sinks, Stop
+from ollmsandbox.sandbox.profile import file
 
 
 class Asked:
@@ -42,7 +41,7 @@ class Asked:
 
 
 def runner(person: Person, asked: Asked, **options: Any) -> PlainRunner:
-    profile = profile_file.load(options.pop("profile", "standard"), person.paths.profiles)
+    profile = file.load(options.pop("profile", "standard"), person.paths.profiles)
     project = options.pop("project", person.project)
     options.setdefault("timeout", 60)
     return PlainRunner(project, ask=asked, profile=profile, environ=person.environ, **options)

@@ -12,7 +12,7 @@ from conftest import Person, make_person
 from plan_helper import cannot_be_a_project, plan_of, starts_in
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.sandbox.mounts import (
+from ollmsandbox.sandbox.plan.mounts import (
     Hidden,
     Kernel,
     Layered,
@@ -26,7 +26,7 @@ from ollmsandbox.sandbox.mounts import (
     Unrecorded,
     Writable,
 )
-from ollmsandbox.sandbox.plan import Plan
+from ollmsandbox.sandbox.plan.plan import Plan
 
 WEIRD = "we,ird:na\\me \"q\" 'ü'"
 

@@ -15,9 +15,8 @@ from portal_helper import Flatpak, children_of, hiding, portal, wait_until
 from ollmsandbox import loop
 from ollmsandbox.errors import DeniedError, WorkingDirError
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.sandbox import profile_file
-from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.process import Sinks, Stop
+from ollmsandbox.sandbox.profile import file
 
 pytestmark = pytest.mark.anybody
 
@@ -150,7 +149,7 @@ def test_processes_are_counted_in_there(flatpak: Flatpak) -> None:
     profiles = flatpak.person.paths.profiles
     profiles.mkdir(parents=True)
     (profiles / "mine.yaml").write_text("limits: {processes: 20}")
-    profile = profile_file.load("mine", profiles)
+    profile = file.load("mine", profiles)
     command = f"for i in $(seq 40); do sleep {flatpak.mark} & done; wait"
     assert flatpak.run(command, profile=profile).stop is Stop.PROCESSES
     assert not flatpak.sleeping()
@@ -161,7 +160,7 @@ def test_a_command_does_not_outlive_the_program(flatpak: Flatpak) -> None:
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from ollmsandbox import loop
 from ollmsandbox.sandbox import profile_file
-from ollmsandbox.sandbox.inner import InnerRunner
+from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 async def yes(question): return True
 loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
 """

@@ -14,7 +14,7 @@ from tool_helper import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.errors import SandboxError
-from ollmsandbox.sandbox.portal import PortalError
+from ollmsandbox.sandbox.flatpak.portal import PortalError
 from ollmsandbox.sandbox.process import Sinks
 
 pytestmark = pytest.mark.anybody

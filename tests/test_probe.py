@@ -13,9 +13,9 @@ from conftest import Person
 from probe_helper import REAL, VERSION, fake, first_in_path, look
 
 from ollmsandbox.errors import SandboxError
-from ollmsandbox.sandbox import probe as probe_module
 from ollmsandbox.sandbox.bubble import Bubble
-from ollmsandbox.sandbox.surroundings import find_surroundings
+from ollmsandbox.sandbox.probe import probe as probe_module
+from ollmsandbox.sandbox.probe.environment import find_surroundings
 
 
 def missed(person: Person) -> set[str]:

@@ -12,7 +12,7 @@ import pytest
 from conftest import Person
 from probe_helper import REAL, VERSION, fake, first_in_path, look
 
-from ollmsandbox.sandbox.probe import probe
+from ollmsandbox.sandbox.probe.probe import probe
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from profile_helper import load, write
 
 from ollmsandbox.errors import ProfileError
-from ollmsandbox.sandbox import profile_file
-from ollmsandbox.sandbox.profile import Profile
+from ollmsandbox.sandbox.profile import file as profile_file
+from ollmsandbox.sandbox.profile.profile import Profile
 
 pytestmark = pytest.mark.anybody
 

@@ -9,7 +9,7 @@ import pytest
 from profile_helper import load, write
 
 from ollmsandbox.errors import ProfileError
-from ollmsandbox.sandbox import profile_file
+from ollmsandbox.sandbox.profile import file as profile_file
 
 pytestmark = pytest.mark.anybody
 

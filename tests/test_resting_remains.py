@@ -17,7 +17,7 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Rule
-from ollmsandbox.sandbox.profile import Limits
+from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Stream
 from ollmsandbox.ui import tool_words
 from ollmsandbox.ui.entries import CallEntry, Entry, MessageEntry, NoticeEntry

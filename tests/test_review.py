@@ -18,7 +18,7 @@ from ollmsandbox.project import backup
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.models import FileRecord
 from ollmsandbox.project.settings import KEEP_DAYS, KEEP_MIB
-from ollmsandbox.sandbox.tally import Event, Kind
+from ollmsandbox.sandbox.monitor import Event, Kind
 
 
 def run(person: Person, command: str, *options: str) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from ollmsandbox.project.change import State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder
 from ollmsandbox.project.review import Review
-from ollmsandbox.sandbox import rootfs_places, rootfs_plan
-from ollmsandbox.sandbox.host import Host
-from ollmsandbox.sandbox.mounts import ReadOnly
-from ollmsandbox.sandbox.result import Result
-from ollmsandbox.sandbox.rootfs_places import Places, find_working_dir_inside, folder_in
-from ollmsandbox.sandbox.rootfs_store import Installed
+from ollmsandbox.sandbox.plan.host import Host
+from ollmsandbox.sandbox.plan.mounts import ReadOnly
+from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.rootfs import paths as rootfs_places
+from ollmsandbox.sandbox.rootfs import plan as rootfs_plan
+from ollmsandbox.sandbox.rootfs.paths import Places, find_working_dir_inside, folder_in
+from ollmsandbox.sandbox.rootfs.store import Installed
 
 
 def run(person: Person, alpine: Installed, command: str | list[str], **options: object) -> str:

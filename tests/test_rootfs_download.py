@@ -11,9 +11,8 @@ import pytest
 from rootfs_helper import ARCH, Mirror, mirror
 
 from ollmsandbox.errors import RootfsError
-from ollmsandbox.sandbox.rootfs_download import download_rootfs
-from ollmsandbox.sandbox.rootfs_http import UnreachableError
-from ollmsandbox.sandbox.rootfs_release import Release, get_latest_version
+from ollmsandbox.sandbox.rootfs.http import UnreachableError
+from ollmsandbox.sandbox.rootfs.release import Release, download_rootfs, get_latest_version
 
 pytestmark = pytest.mark.anybody
 CONTENT = random.Random(1).randbytes(300_000)

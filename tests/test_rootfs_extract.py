@@ -17,7 +17,7 @@ from conftest import ROOT
 from rootfs_helper import Entry, folder, link, tarball
 
 from ollmsandbox.errors import RootfsError
-from ollmsandbox.sandbox.rootfs_extract import Room, drop_setuid, extract_rootfs
+from ollmsandbox.sandbox.rootfs.extract import Room, drop_setuid, extract_rootfs
 
 pytestmark = pytest.mark.anybody
 
@@ -405,7 +405,7 @@ def test_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
         "from ollmsandbox.errors import RootfsError\n"
-        "from ollmsandbox.sandbox.rootfs_extract import extract_rootfs\n"
+        "from ollmsandbox.sandbox.rootfs.extract import extract_rootfs\n"
         "try: extract_rootfs(Path(sys.argv[2]), Path(sys.argv[3]))\n"
         "except RootfsError as error: print(error)\n"
     )

@@ -17,8 +17,8 @@ from ollmsandbox import loop
 from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.system import System, set_system, system_of
-from ollmsandbox.sandbox.rootfs_output import Renamed
-from ollmsandbox.sandbox.rootfs_store import Installed, find
+from ollmsandbox.sandbox.rootfs.paths import Renamed
+from ollmsandbox.sandbox.rootfs.store import Installed, find
 from ollmsandbox.tools.base import Stream
 from ollmsandbox.tools.run_command import RunCommand
 

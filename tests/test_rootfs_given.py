@@ -13,8 +13,8 @@ from rootfs_helper import VERSION
 
 from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
-from ollmsandbox.sandbox.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs_store import Installed, need
+from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
+from ollmsandbox.sandbox.rootfs.store import Installed, need
 
 
 def test_a_prepared_folder_is_used_where_it_is_named(person: Person, alpine: Installed) -> None:

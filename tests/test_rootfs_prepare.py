@@ -33,15 +33,15 @@ from rootfs_helper import (
 
 from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
-from ollmsandbox.sandbox import rootfs_prepare, rootfs_settings
 from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs_http import UnreachableError
-from ollmsandbox.sandbox.rootfs_packages import TIERS
-from ollmsandbox.sandbox.rootfs_programs import programs_in
-from ollmsandbox.sandbox.rootfs_settings import RootfsSettings
-from ollmsandbox.sandbox.rootfs_store import Installed, Store, find, is_rootfs_ready, need
-from ollmsandbox.sandbox.rootfs_work import Progress, Step
+from ollmsandbox.sandbox.rootfs import install as rootfs_prepare
+from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
+from ollmsandbox.sandbox.rootfs.http import UnreachableError
+from ollmsandbox.sandbox.rootfs.install import Progress, Step
+from ollmsandbox.sandbox.rootfs.packages import TIERS, programs_in
+from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
+from ollmsandbox.sandbox.rootfs.store import Installed, Store, find, is_rootfs_ready, need
 
 
 @pytest.fixture
@@ -257,10 +257,10 @@ sys.path.insert(0, sys.argv[1])
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths
 from ollmsandbox.sandbox import rootfs_store
-from ollmsandbox.sandbox.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs_work import Step
-from ollmsandbox.sandbox.rootfs_programs import programs_in
-from ollmsandbox.sandbox.rootfs_settings import RootfsSettings
+from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
+from ollmsandbox.sandbox.rootfs.install import Step
+from ollmsandbox.sandbox.rootfs.packages import programs_in
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
 
 step, number = sys.argv[3], int(sys.argv[4])
 seen = 0

@@ -15,10 +15,11 @@ import requests
 from rootfs_helper import ARCH, Mirror, mirror
 
 from ollmsandbox.errors import RootfsError
-from ollmsandbox.sandbox import rootfs_http, rootfs_settings
-from ollmsandbox.sandbox.rootfs_http import FLAVOR, UnreachableError
-from ollmsandbox.sandbox.rootfs_release import branch_of, detect_arch, get_latest_version
-from ollmsandbox.sandbox.rootfs_settings import RootfsSettings
+from ollmsandbox.sandbox.rootfs import http
+from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
+from ollmsandbox.sandbox.rootfs.http import FLAVOR, UnreachableError
+from ollmsandbox.sandbox.rootfs.release import branch_of, detect_arch, get_latest_version
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
 
 pytestmark = pytest.mark.anybody
 LIST = f"/latest-stable/releases/{ARCH}/latest-releases.yaml"
@@ -171,7 +172,7 @@ def test_what_came_safely_does_not_go_on_unsafely(monkeypatch: pytest.MonkeyPatc
         made.headers["Location"] = "http://between.example/list"
         return made
 
-    monkeypatch.setattr(rootfs_http, "_ask_once", answer)
+    monkeypatch.setattr(http, "_ask_once", answer)
     with pytest.raises(RootfsError, match="not secure"):
         get_latest_version(RootfsSettings(), ARCH)
 

@@ -29,9 +29,9 @@ from rootfs_helper import (
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError, RootfsError
-from ollmsandbox.sandbox.host import Host
-from ollmsandbox.sandbox.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs_store import Installed, Store, need
+from ollmsandbox.sandbox.plan.host import Host
+from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
+from ollmsandbox.sandbox.rootfs.store import Installed, Store, need
 
 
 @pytest.fixture
@@ -241,8 +241,8 @@ def test_a_store_that_belongs_to_somebody_else_is_told_in_words(
 def test_a_checksum_beside_a_file_has_to_be_right(
     person: Person, tmp_path: Path, checksum: str, right: bool
 ) -> None:
-    from ollmsandbox.sandbox.rootfs_download import sha256_of
-    from ollmsandbox.sandbox.rootfs_given import check_given
+    from ollmsandbox.sandbox.rootfs.install import check_given
+    from ollmsandbox.sandbox.rootfs.release import sha256_of
 
     file = tmp_path / "alpine.tar.gz"
     file.write_bytes(b"content")

@@ -14,10 +14,9 @@ from pathlib import Path
 from conftest import Person, cli_argv
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.result import Result
-from ollmsandbox.sandbox.starter_client import shared_starter
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.process import Result, Sinks
+from ollmsandbox.sandbox.starter.client import shared_starter
 
 
 def in_a_row(person: Person, *commands: str, between: Callable[[], object] = int) -> list[Result]:
@@ -139,7 +138,7 @@ def prepared() -> list[int]:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             if (
                 parent == shared_starter().pid
-                and b"starter.py" in (folder / "cmdline").read_bytes()
+                and b"starter/server.py" in (folder / "cmdline").read_bytes()
             ):
                 found.append(int(folder.name))
         except OSError:

@@ -16,7 +16,7 @@ from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recorder import Mode, Recorder
-from ollmsandbox.sandbox.profile import Limits
+from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Stream, ToolError
 from ollmsandbox.tools.run_command import RunCommand
 from ollmsandbox.tools.workbench import all_tools

@@ -16,7 +16,7 @@ from ollmsandbox.chat.providers.base import Finished, Text
 from ollmsandbox.chat.providers.tour import NAME, TourModel
 from ollmsandbox.chat.providers.tour_sample import make_sample, unused_folder
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.sandbox.places import find_project
+from ollmsandbox.sandbox.plan.folders import find_project
 from ollmsandbox.tools.run_command import RunCommand
 
 EDIT = ToolSpec("edit_file", "Edits.")

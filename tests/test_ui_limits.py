@@ -13,7 +13,7 @@ from gi.repository import Adw, Gtk
 from ui_helper import Screen, all_of, texts
 from window_helper import finish, program, wait_until, window_of
 
-from ollmsandbox.sandbox.profile import Limits, Profile
+from ollmsandbox.sandbox.profile.profile import Limits, Profile
 from ollmsandbox.ui import badge_controller, project_state
 from ollmsandbox.ui.command_limits import LIMITS, own_limits, sentences
 from ollmsandbox.ui.entries import CallEntry

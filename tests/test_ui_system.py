@@ -16,7 +16,7 @@ from window_helper import press, running_loop, says, wait_until
 
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.system import System, system_of
-from ollmsandbox.sandbox import rootfs_settings
+from ollmsandbox.sandbox.rootfs import settings
 from ollmsandbox.ui.preferences_system import SystemPage
 from ollmsandbox.ui.tasks import Tasks
 
@@ -25,7 +25,7 @@ from ollmsandbox.ui.tasks import Tasks
 def served(person: Person) -> Iterator[Mirror]:
     with mirror() as made:
         made.has(VERSION, system())
-        rootfs_settings.save(person.paths.config, made.settings)
+        settings.save(person.paths.config, made.settings)
         yield made
 
 
@@ -141,7 +141,7 @@ def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
         mirror_row.set_text("http://127.0.0.1:9")
         mirror_row.emit("apply")
         wait_until(lambda: not says(page, "nonsense' cannot be"))
-        assert rootfs_settings.load(person.paths.config).mirror == "http://127.0.0.1:9"
+        assert settings.load(person.paths.config).mirror == "http://127.0.0.1:9"
 
         press(page, "Install")
         wait_until(lambda: says(page, "127.0.0.1 cannot be reached."))

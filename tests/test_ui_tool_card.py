@@ -17,8 +17,8 @@ from ollmsandbox.chat.answers import STOPPED
 from ollmsandbox.chat.events import FilesChanged, Settled
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.change import State as ChangeState
-from ollmsandbox.sandbox.result import Stop
-from ollmsandbox.sandbox.tally import Event, Kind
+from ollmsandbox.sandbox.monitor import Event, Kind
+from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui import permission_card, tool_words
 from ollmsandbox.ui.usage import disk_bytes

@@ -15,9 +15,9 @@ from ollmsandbox import loop
 from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
 from ollmsandbox.permission.rule_store import RuleStore
-from ollmsandbox.sandbox.plan import Plan
-from ollmsandbox.sandbox.profile import Limits
-from ollmsandbox.sandbox.tally import Event
+from ollmsandbox.sandbox.monitor import Event
+from ollmsandbox.sandbox.plan.plan import Plan
+from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Outcome, Stream, Tool
 from ollmsandbox.tools.edit_file import EditFile
 from ollmsandbox.tools.read_file import ReadFile

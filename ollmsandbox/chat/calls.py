@@ -12,8 +12,8 @@ from functools import partial
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..permission.request import PermissionRequest, Verdict
-from ..sandbox.plan import Plan
-from ..sandbox.tally import Event as FileEvent
+from ..sandbox.monitor import Event as FileEvent
+from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, RequestBase, Stream, Tool
 from .events import Answered, Asking, CallBegan, Event, FilesChanged, Output, Started, State
 from .listeners import report

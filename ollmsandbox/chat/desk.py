@@ -16,7 +16,7 @@ from ..permission.request import Asker
 from ..permission.rule_store import RuleStore
 from ..project.manager import ProjectManager
 from ..project.recorder import Mode
-from ..sandbox import profile_file
+from ..sandbox.profile import file
 from .history import History, new_session_id
 from .limits import STANDARD, Limits
 from .providers.base import Model, ProviderError
@@ -83,7 +83,7 @@ class Desk:
         connection: str = "",
         model_name: str = "",
         mode: Mode = Mode.AUTO,
-        profile_name: str = profile_file.DEFAULT,
+        profile_name: str = file.DEFAULT,
         ask_every_command: bool = False,
         allow_private: bool = False,
         limits: Limits = STANDARD,

@@ -9,8 +9,8 @@ from enum import Enum
 from .. import N_
 from ..permission.request import PermissionRequest, Verdict
 from ..project.recorder import Report
-from ..sandbox.plan import Plan
-from ..sandbox.tally import Event as FileEvent
+from ..sandbox.monitor import Event as FileEvent
+from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, Stream
 from .messages import Message, ToolCall
 

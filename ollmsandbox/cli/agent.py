@@ -18,8 +18,8 @@ from ..permission.provider import NobodyAsks
 from ..permission.request import Asker
 from ..project.care import take_care
 from ..project.recorder import Mode, needs_care
-from ..sandbox import profile_file
-from ..sandbox.places import find_project
+from ..sandbox.plan.folders import find_project
+from ..sandbox.profile import file
 from .agent_json import JsonPrinter
 from .agent_loop import Loop
 from .agent_turns import Turns
@@ -82,7 +82,7 @@ def _agent(given: argparse.Namespace) -> int:
         project = ""
     if given.profile is not None:
         # Told now, not to the model at its first command.
-        profile_file.load(given.profile, paths.profiles, paths.cache)
+        file.load(given.profile, paths.profiles, paths.cache)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return _talk(given, text, manner, runner, paths, project)
 
@@ -108,7 +108,7 @@ def _talk(
             connection=given.connection,
             model_name=given.model,
             mode=Mode(given.apply),
-            profile_name=given.profile or profile_file.DEFAULT,
+            profile_name=given.profile or file.DEFAULT,
             ask_every_command=given.ask_every_command,
             allow_private=given.allow_private,
             limits=Limits(

@@ -13,9 +13,9 @@ from dataclasses import asdict
 from .. import __version__
 from ..errors import OllmSandboxError
 from ..paths import Paths
-from ..sandbox.places import find_project
-from ..sandbox.probe import Capabilities, Finding, probe
-from ..sandbox.selftest import selftest
+from ..sandbox.plan.folders import find_project
+from ..sandbox.probe.probe import Capabilities, Finding, probe
+from ..sandbox.probe.selftest import selftest
 from .here import default_project
 from .standard import wants_colour
 
@@ -44,8 +44,8 @@ def doctor(*, as_json: bool) -> int:
 
 
 def _alpine(paths: Paths) -> Finding:
-    from ..sandbox.rootfs_programs import programs_in
-    from ..sandbox.rootfs_store import find
+    from ..sandbox.rootfs.packages import programs_in
+    from ..sandbox.rootfs.store import find
 
     title = "Alpine"
     try:

@@ -20,7 +20,7 @@ from ..project.models import Run
 from ..project.recorder import Report
 from ..project.records import read_changes
 from ..project.review import Review
-from ..sandbox.places import find_project
+from ..sandbox.plan.folders import find_project
 from .here import default_project
 from .standard import complain, wants_colour
 from .words import (

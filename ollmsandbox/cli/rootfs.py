@@ -15,10 +15,10 @@ from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.system import System, set_system, system_of
 from ..sandbox.output import harmless
-from ..sandbox.places import find_project
-from ..sandbox.rootfs import Rootfs
-from ..sandbox.rootfs_store import find, need
-from ..sandbox.rootfs_work import Progress, Step
+from ..sandbox.plan.folders import find_project
+from ..sandbox.rootfs.install import Progress, Step
+from ..sandbox.rootfs.rootfs import Rootfs
+from ..sandbox.rootfs.store import find, need
 from .here import default_project
 from .words import plain
 

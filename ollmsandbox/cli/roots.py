@@ -12,10 +12,10 @@ from ..paths import Paths
 from ..project.folder import Folder
 from ..project.manager import ProjectManager
 from ..project.models import Project
-from ..sandbox import profile_file
-from ..sandbox.hidden import hidden_paths
-from ..sandbox.host import below, folders_of
-from ..sandbox.places import find_project
+from ..sandbox.plan.folders import find_project
+from ..sandbox.plan.host import below, folders_of
+from ..sandbox.plan.masks import hidden_paths
+from ..sandbox.profile import file
 from .here import default_project
 from .words import plain
 
@@ -60,7 +60,7 @@ def _remove(manager: ProjectManager, project: Project, folder: str) -> None:
 
 def _check_visible(folder: str, paths: Paths) -> None:
     """Now, and not when the next command is to start."""
-    profile = profile_file.load(profile_file.DEFAULT, paths.profiles, paths.cache)
+    profile = file.load(file.DEFAULT, paths.profiles, paths.cache)
     real = os.path.realpath(folder)
     for name in set(hidden_paths(profile, paths, os.environ)).intersection(folders_of(real)):
         raise ProjectError(

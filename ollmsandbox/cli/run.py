@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError, SandboxError, in_words
 from ..paths import Paths
-from ..sandbox.host import below
-from ..sandbox.starter_client import shared_starter
+from ..sandbox.plan.host import below
+from ..sandbox.starter.client import shared_starter
 from . import FAILED
 from .here import default_project
 from .standard import give_up
@@ -27,9 +27,8 @@ from .standard import give_up
 if TYPE_CHECKING:
     from ..project.recorder import Report
     from ..sandbox.output import Sink
-    from ..sandbox.process import Sinks
-    from ..sandbox.result import Result
-    from ..sandbox.rootfs_output import Renamed
+    from ..sandbox.process import Result, Sinks
+    from ..sandbox.rootfs.paths import Renamed
 
 # After that an interrupted run is left, even if nobody takes the last of its output.
 _PATIENCE = 2.0
@@ -128,10 +127,10 @@ class _Run:
 
         from ..project.recorder import Mode, Recorder, needs_care
         from ..project.system import System, system_of
-        from ..sandbox import profile_file
         from ..sandbox.bubble import Bubble
-        from ..sandbox.places import find_project
+        from ..sandbox.plan.folders import find_project
         from ..sandbox.process import Sinks
+        from ..sandbox.profile import file
         from .streams import Writer, stdin_for
 
         gc.enable()
@@ -143,7 +142,7 @@ class _Run:
         project = self.project = find_project(named, paths)
         rootfs = None
         if given.rootfs or (given.rootfs is None and system_of(paths, project) is System.ALPINE):
-            from ..sandbox.rootfs_store import need
+            from ..sandbox.rootfs.store import need
 
             rootfs = need(paths, os.environ)
             self.system = rootfs.title
@@ -152,9 +151,7 @@ class _Run:
             project,
             allow_network=given.network,
             working_dir=_working_dir(given, project),
-            profile=profile_file.load(
-                given.profile or profile_file.DEFAULT, paths.profiles, paths.cache
-            ),
+            profile=file.load(given.profile or file.DEFAULT, paths.profiles, paths.cache),
             timeout=given.timeout,
             keeper=recorder,
             # What streams through is not needed again.
@@ -267,7 +264,7 @@ def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[Rena
     """What a person or an editor reads names the files as they are named here. What is piped on
     stays byte for byte what the command printed."""
     from ..sandbox.process import Sinks
-    from ..sandbox.rootfs_output import Renamed
+    from ..sandbox.rootfs.paths import Renamed
 
     errors = Renamed(stderr, project)
     if not os.isatty(1):

@@ -11,7 +11,7 @@ from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.manager import ProjectManager
 from ..project.settings import ALL
-from ..sandbox import rootfs_settings
+from ..sandbox.rootfs import settings as rootfs_settings
 
 _ROOTFS = "rootfs-"
 

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bubble: one command, one sandbox, one result."""
+"""Bubble: one command, one sandbox, one result.
+
+What is told of a sandbox while it runs: by bwrap, and by who stays in its control group.
+
+Bubble: one command, one sandbox, one result.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -15,26 +21,83 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, make_folder
-from . import profile_file
-from .host import Host
 from .launch import SHELL, Programs, check_words, make_order, open_descriptors
+from .limits import KILLS, Hold, scope_for, watch
 from .output import readable
 from .overlay import Keeper, Overlay, Root
-from .places import find_project
-from .plan import Plan, make_plan
-from .probe import Capabilities, probe
-from .process import Running, Sinks
-from .profile import Profile
-from .result import Result, Stop
-from .scope import Hold, scope_for
-from .starter_client import shared_starter
-from .status import Status
-from .watch import watch
+from .plan.folders import find_project
+from .plan.host import Host
+from .plan.plan import Plan, make_plan
+from .probe.probe import Capabilities, probe
+from .process import Result, Running, Sinks, Stop
+from .profile import file
+from .profile.profile import Profile
+from .starter.client import shared_starter
 
 if TYPE_CHECKING:
-    from .monitor import Monitor
-    from .rootfs_store import Installed
-    from .tally import Event
+    from .monitor import Event, Monitor
+    from .rootfs.store import Installed
+
+
+class Status:
+    """bwrap tells its first process's id, and at the end how the command ended. All of it fits into
+    the pipe, so it is read when it is needed."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        self._has_own_pids = False
+        self._said = b""
+        self.begun = False
+        # A pidfd of the first process, where that is not bwrap itself.
+        self.first = -1
+        self.exit: int | None = None
+        self.error = ""
+        # How many processes the kernel ended for the memory limit.
+        self.kills = 0
+
+    def listen(self, descriptor: int, *, has_own_pids: bool) -> None:
+        self._descriptor = descriptor
+        self._has_own_pids = has_own_pids
+        os.set_blocking(descriptor, False)
+
+    def read(self) -> bool:
+        """Whether more can come."""
+        said = b"?"
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(self._descriptor, 1 << 16)
+            self._said += said
+        *lines, self._said = self._said.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                self._note(json.loads(line))
+        return bool(said)
+
+    async def read_all(self) -> None:
+        while self.read():
+            await readable(self._descriptor)
+
+    def _note(self, status: dict[str, object]) -> None:
+        code, pid, error = (status.get(key) for key in ("exit-code", "child-pid", "error"))
+        if isinstance(error, str):
+            self.error = error
+        if isinstance(code, int):
+            self.exit = code
+        if isinstance(kills := status.get(KILLS), int):
+            self.kills = kills
+        if isinstance(pid, int) and not self.begun:
+            self.begun = True
+            if not self._has_own_pids:
+                self._hold_first(pid, status.get("pid-namespace"))
+
+    def _hold_first(self, pid: int, namespace: object) -> None:
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(pid)
+            # The number may be another process's by now, if this one was quick.
+            if os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace:
+                self.first = pidfd
+            else:
+                os.close(pidfd)
+
 
 # A sandbox that has not started by then never will.
 _PATIENCE = 15.0
@@ -70,9 +133,7 @@ class Bubble:
         self.project = find_project(project, self._paths)
         self._allow_network = allow_network
         self._working_dir = working_dir
-        self._profile = profile or profile_file.load(
-            profile_file.DEFAULT, self._paths.profiles, self._paths.cache
-        )
+        self._profile = profile or file.load(file.DEFAULT, self._paths.profiles, self._paths.cache)
         if timeout is not None:
             limits = replace(self._profile.limits, time=timeout)
             self._profile = replace(self._profile, limits=limits)
@@ -113,7 +174,7 @@ class Bubble:
         close_to_others(self._paths.data)
         make: Callable[..., Plan] = make_plan
         if self._rootfs is not None:
-            from .rootfs_plan import make_rootfs_plan
+            from .rootfs.plan import make_rootfs_plan
 
             make = partial(make_rootfs_plan, rootfs=self._rootfs)
         return make(

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from .. import N_
 from ..errors import SandboxError
-from . import layer, seccomp
-from .mounts import Layered, Overlaid, number_of
-from .plan import Plan
+from . import seccomp
+from .limits import witness
+from .plan import mask_layer
+from .plan.mounts import Layered, Overlaid, number_of
+from .plan.plan import Plan
 from .records import record
-from .scope import witness
-from .starter_client import Order, memory_file
+from .starter.client import Order, memory_file
 
 SHELL = "/bin/sh"
 # execve() takes no longer argument (MAX_ARG_STRLEN).
@@ -44,9 +45,9 @@ def make_order(
     where other users' `ps` does not show them; the command itself cannot."""
     for mount in plan.mounts:
         if isinstance(mount, Layered):
-            layer.prepare(runtime, mount.spec)
+            mask_layer.prepare(runtime, mount.spec)
         if isinstance(mount, Overlaid) or (isinstance(mount, Layered) and not mount.in_place):
-            layer.prepare_mount_point(runtime, mount.number)
+            mask_layer.prepare_mount_point(runtime, mount.number)
     options, filter_, life = range(first_descriptor, first_descriptor + 3)
     status = life + 1 if programs.scope else life
     bwrap = [programs.bwrap, "--args", str(options), "--"]

@@ -1,22 +1,307 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command changes, while it runs: for people to see. Events are missed; decide nothing."""
+"""What a command changes, while it runs: for people to see. Events are missed; decide nothing.
+
+A folder that too much happens in to be told of each thing: it is looked at from time to time.
+
+Which paths are changed, as far as that was noticed, and how many: bounded, whatever happens.
+
+A folder that is watched for changes, and how one is opened that a hostile command makes.
+
+What became of a path that was looked at: noted with the folder around it, and told.
+
+What a command changes, while it runs: for people to see. Events are missed; decide nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
-import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING
-
-from .flood import Flood, Flow
-from .noticed import SEEN, Noticed, Seen
-from .tally import Event, Kind
-from .watched import GONE, Folder, Upper, entries, is_folder, new_monitor, watches_held
 
 if TYPE_CHECKING:
     from gi.repository import Gio
+import time
+from collections import OrderedDict, deque
+from enum import Flag
+
+# Looks in a row at which it was the same.
+_QUIET = 3
+
+
+class Flow(Enum):
+    GONE = auto()
+    CHANGED = auto()
+    UNCHANGED = auto()
+    # For so long that it can be watched again.
+    QUIET = auto()
+
+
+class Flood:
+    def __init__(self) -> None:
+        self._changed = -1
+        self._quiet = 0
+
+    def look(self, path: str, *, is_exact: bool) -> Flow:
+        """If what is in it is not known by name, only to list it again is exact: then it is never
+        watched again."""
+        try:
+            changed = os.lstat(path).st_mtime_ns
+        except OSError:
+            return Flow.GONE
+        if changed != self._changed:
+            self._changed, self._quiet = changed, 0
+            return Flow.CHANGED
+        self._quiet += is_exact
+        return Flow.QUIET if self._quiet >= _QUIET else Flow.UNCHANGED
+
+
+_MOST_KEPT = 10_000
+_MOST_ERRORS = 10
+
+
+class Kind(Enum):
+    ADDED = "added"
+    UPDATED = "updated"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True)
+class Event:
+    """What just happened to a path, and how many paths are changed now."""
+
+    kind: Kind
+    path: str
+    count: int
+
+
+class Tally:
+    """And who wants to hear of it."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[Event], None]] = []
+        self.errors: list[Exception] = []
+        self._paths: dict[Kind, dict[str, None]] = {kind: {} for kind in Kind}
+        # Those that are too many to be known by name.
+        self.not_kept = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._paths.values())) + self.not_kept
+
+    def paths(self, kind: Kind) -> list[str]:
+        return list(self._paths[kind])
+
+    def kind(self, path: str) -> Kind | None:
+        return next((kind for kind, paths in self._paths.items() if path in paths), None)
+
+    @property
+    def is_full(self) -> bool:
+        """Of what is there; deletions aside."""
+        return any(len(self._paths[kind]) >= _MOST_KEPT for kind in (Kind.ADDED, Kind.UPDATED))
+
+    def keep(self, path: str, kind: Kind) -> bool:
+        """False if there are too many."""
+        if len(self._paths[kind]) >= _MOST_KEPT:
+            return False
+        self._paths[kind][path] = None
+        return True
+
+    def drop(self, path: str, kind: Kind) -> None:
+        del self._paths[kind][path]
+
+    def tell(self, kind: Kind, path: str) -> None:
+        event = Event(kind, path, len(self))
+        for listener in self.listeners:
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - a view that fails must not blind the others
+                if len(self.errors) < _MOST_ERRORS:
+                    self.errors.append(error)
+
+
+# What is not there any more, or not what it was.
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass
+class Folder:
+    monitor: Gio.FileMonitor
+    identity: tuple[int, int]
+    # There before the command, which therefore did not make it.
+    old: set[str] = field(default_factory=set)
+    # The watched folders and the changed paths directly in it.
+    names: set[str] = field(default_factory=set)
+    # Of these there are too many; and how many were found so far, while they are counted again.
+    not_kept: int = 0
+    recount: int | None = None
+
+
+class Upper:
+    """The folder around all roots' upper folders, and where these are in projects."""
+
+    def __init__(self, folder: str, overlay_map: Mapping[str, str]) -> None:
+        self.path = os.path.realpath(folder)
+        self._roots = dict(overlay_map)
+
+    def is_wanted(self, path: str) -> bool:
+        around, _, name = path.rpartition("/")
+        return around != self.path or name in self._roots
+
+    def real(self, path: str) -> str | None:
+        """Where it is in the project; nothing for a root itself, which does not change."""
+        name, _, rest = path.removeprefix(f"{self.path}/").partition("/")
+        return os.path.join(self._roots[name], rest) if rest and name in self._roots else None
+
+
+def open_folder(path: str) -> int | None:
+    """If no link leads there: the command may put one anywhere, at any time. Raises what is no sign
+    of that."""
+    try:
+        descriptor = os.open(path, _FOLDER)
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        return None
+    if _place(descriptor) == path:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def entries(path: str) -> Iterator[os.DirEntry[str]]:
+    descriptor = open_folder(path)
+    if descriptor is None:
+        return
+    try:
+        with contextlib.suppress(OSError), os.scandir(descriptor) as found:
+            yield from found
+    finally:
+        os.close(descriptor)
+
+
+def new_monitor(path: str) -> tuple[Gio.FileMonitor, tuple[int, int]] | None:
+    """And which folder it is that is watched now."""
+    from gi.repository import Gio, GLib
+
+    descriptor = open_folder(path)
+    if descriptor is None:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        flags = Gio.FileMonitorFlags.WATCH_MOVES
+        monitor = Gio.File.new_for_path(path).monitor_directory(flags, None)
+    except GLib.Error as error:
+        raise OSError(errno.ENOSPC, error.message) from error
+    finally:
+        os.close(descriptor)
+    return monitor, (found.st_dev, found.st_ino)
+
+
+def is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def watches_held() -> int:
+    """By this process, for whatever."""
+    held = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}") == "anon_inode:inotify":
+                with open(f"/proc/self/fdinfo/{name}", "rb") as lines:
+                    held += sum(line.startswith(b"inotify ") for line in lines)
+    return held
+
+
+def _place(descriptor: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return None
+
+
+class Seen(Flag):
+    """Why it was looked at."""
+
+    CREATED = auto()
+    CHANGED = auto()
+    GONE = auto()
+
+
+# By what Gio calls it.
+SEEN = {
+    "created": Seen.CREATED,
+    "changed": Seen.CHANGED,
+    "attribute-changed": Seen.CHANGED,
+    "deleted": Seen.GONE,
+}
+
+
+class Noticed:
+    def __init__(self, folders: Mapping[str, Folder], too_many: Callable[[str], None]) -> None:
+        """`too_many` is called with a folder if not all that is in it can be known by name."""
+        self.tally = Tally()
+        self._folders = folders
+        self._too_many = too_many
+
+    def changed(self, path: str, real: str, seen: Seen, *, is_old: bool) -> None:
+        before = self.tally.kind(real)
+        if before is None:
+            now = Kind.UPDATED if is_old or os.path.lexists(real) else Kind.ADDED
+            self._keep(path, real, now, seen)
+            self.tally.tell(now, real)
+        elif before is Kind.REMOVED:
+            self.tally.drop(real, before)
+            self._keep(path, real, Kind.UPDATED, seen)
+            self.tally.tell(Kind.UPDATED, real)
+        elif seen & (Seen.CHANGED | Seen.GONE):
+            self.tally.tell(Kind.UPDATED, real)
+
+    def removed(self, path: str, real: str, seen: Seen, *, is_known: bool) -> None:
+        before = self.tally.kind(real)
+        if before is Kind.REMOVED:
+            return
+        if before is not None:
+            self.tally.drop(real, before)
+            self.names_around(path).discard(os.path.basename(path))
+        elif not is_known:
+            return
+        if before is not Kind.ADDED:
+            self._keep(path, real, Kind.REMOVED, seen)
+        self.tally.tell(Kind.REMOVED, real)
+
+    def _keep(self, path: str, real: str, kind: Kind, seen: Seen) -> None:
+        if self.tally.keep(real, kind):
+            self.names_around(path).add(os.path.basename(path))
+            return
+        around = os.path.dirname(path)
+        folder = self._folders.get(around)
+        # Not known by name, so what is written again and again would count each time.
+        if folder is None or not seen & (Seen.CREATED | Seen.GONE):
+            return
+        if folder.recount is not None:
+            folder.recount += 1
+        else:
+            self.count(folder, folder.not_kept + 1)
+            # Nor can it be told of one that goes: only to count them all again is exact.
+            self._too_many(around)
+
+    def count(self, folder: Folder, not_kept: int) -> None:
+        self.tally.not_kept += not_kept - folder.not_kept
+        folder.not_kept = not_kept
+
+    def names_around(self, path: str) -> set[str]:
+        # A listener may have stopped everything in the midst of this.
+        around = self._folders.get(os.path.dirname(path))
+        return around.names if around is not None else set()
+
 
 __all__ = ["Event", "Kind", "Monitor"]
 

@@ -17,7 +17,7 @@ from ..paths import make_folder
 from .records import record
 
 if TYPE_CHECKING:
-    from .profile import Profile
+    from .profile.profile import Profile
 
 _VERSION = 5
 

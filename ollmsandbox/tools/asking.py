@@ -11,10 +11,10 @@ from gettext import gettext as _
 from gettext import pgettext
 
 from ..permission.request import Fact, PermissionRequest, Source, Verdict
-from ..sandbox.mounts import Overlaid, Writable
-from ..sandbox.plan import Plan
-from ..sandbox.probe import Capabilities
-from ..sandbox.rootfs_environment import PLAYGROUND
+from ..sandbox.plan.mounts import Overlaid, Writable
+from ..sandbox.plan.plan import Plan
+from ..sandbox.probe.probe import Capabilities
+from ..sandbox.rootfs.paths import PLAYGROUND
 from .base import Watcher
 from .workbench import Workbench
 

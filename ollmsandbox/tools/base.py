@@ -12,9 +12,9 @@ from typing import Protocol
 from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
 from ..project.recorder import Report
-from ..sandbox.plan import Plan
-from ..sandbox.result import Result
-from ..sandbox.tally import Event
+from ..sandbox.monitor import Event
+from ..sandbox.plan.plan import Plan
+from ..sandbox.process import Result
 
 
 class ToolError(OllmSandboxError):

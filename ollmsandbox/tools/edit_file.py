@@ -15,7 +15,7 @@ from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
 from ..project.recorder import Recorder
 from ..sandbox.output import harmless
-from ..sandbox.probe import Capabilities
+from ..sandbox.probe.probe import Capabilities
 from . import asking
 from .base import Outcome, RequestBase, Tool, ToolError, Watcher
 from .edits import Document, difference, replace_text

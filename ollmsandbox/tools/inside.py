@@ -15,14 +15,12 @@ from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..project.recorder import Mode, Recorder, Report, linked_roots
 from ..sandbox.bubble import Bubble
-from ..sandbox.host import below, in_any
 from ..sandbox.launch import SHELL
 from ..sandbox.output import harmless
-from ..sandbox.plain import PlainRunner
-from ..sandbox.process import Sinks
-from ..sandbox.result import Result
-from ..sandbox.rootfs_environment import PLAYGROUND
-from ..sandbox.rootfs_places import Places
+from ..sandbox.plain.runner import PlainRunner
+from ..sandbox.plan.host import below, in_any
+from ..sandbox.process import Result, Sinks
+from ..sandbox.rootfs.paths import PLAYGROUND, Places
 from .base import ToolError
 from .workbench import Workbench
 

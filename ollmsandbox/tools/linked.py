@@ -7,10 +7,10 @@ import os
 
 from ..errors import ProjectError
 from ..project.recorder import linked_roots
-from ..sandbox.hidden import hidden_paths
-from ..sandbox.host import below, in_any
-from ..sandbox.places import find_project
-from ..sandbox.rootfs_places import Places
+from ..sandbox.plan.folders import find_project
+from ..sandbox.plan.host import below, in_any
+from ..sandbox.plan.masks import hidden_paths
+from ..sandbox.rootfs.paths import Places
 from .workbench import Workbench
 
 

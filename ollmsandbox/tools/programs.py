@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping
 
 from ..paths import Paths
-from ..sandbox.hidden import hidden_paths
-from ..sandbox.host import below, in_any
-from ..sandbox.places import EMPTY
-from ..sandbox.profile import Profile
-from ..sandbox.rootfs_programs import programs_in
+from ..sandbox.plan.folders import EMPTY
+from ..sandbox.plan.host import below, in_any
+from ..sandbox.plan.masks import hidden_paths
+from ..sandbox.profile.profile import Profile
+from ..sandbox.rootfs.packages import programs_in
 from .workbench import Workbench
 
 _KNOWN = (

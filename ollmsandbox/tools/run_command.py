@@ -17,13 +17,12 @@ from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
 from ..permission.request import Fact, PermissionRequest, Verdict
 from ..project.recorder import Recorder, needs_care
 from ..sandbox.bubble import Bubble
-from ..sandbox.inner import InnerRunner, NotHandedOnError
-from ..sandbox.plain import PlainRunner
-from ..sandbox.plan import Plan
-from ..sandbox.portal import PortalError
-from ..sandbox.process import Sinks
-from ..sandbox.result import Result
-from ..sandbox.rootfs_output import renamed
+from ..sandbox.flatpak.portal import PortalError
+from ..sandbox.flatpak.runner import InnerRunner, NotHandedOnError
+from ..sandbox.plain.runner import PlainRunner
+from ..sandbox.plan.plan import Plan
+from ..sandbox.process import Result, Sinks
+from ..sandbox.rootfs.paths import renamed
 from . import asking
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
 from .linked import agree, new_root

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..project.change import Flag, Kind, Recorded, State, Type
 from ..project.recorder import Report
 from ..sandbox.output import Capture
-from ..sandbox.result import Result
+from ..sandbox.process import Result
 
 # Bytes of each stream, at its beginning and at its end.
 _OUTPUT = 12_000

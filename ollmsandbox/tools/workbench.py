@@ -16,11 +16,11 @@ from ..paths import Paths
 from ..permission.request import PermissionRequest, Verdict
 from ..project.recorder import Mode
 from ..project.system import System, system_of
-from ..sandbox import profile_file
-from ..sandbox.places import find_project
-from ..sandbox.probe import Capabilities, probe
-from ..sandbox.profile import Limits, Profile
-from ..sandbox.rootfs_store import Installed, need
+from ..sandbox.plan.folders import find_project
+from ..sandbox.probe.probe import Capabilities, probe
+from ..sandbox.profile import file
+from ..sandbox.profile.profile import Limits, Profile
+from ..sandbox.rootfs.store import Installed, need
 from .base import Tool, ToolError
 
 
@@ -39,7 +39,7 @@ class Workbench:
     environ: Mapping[str, str]
     permissions: Permissions
     mode: Mode = Mode.AUTO
-    profile_name: str = profile_file.DEFAULT
+    profile_name: str = file.DEFAULT
     ask_every_command: bool = False
     # What the person set instead of the profile's, the time a command may take among it.
     own_limits: Limits = field(default_factory=Limits)
@@ -57,7 +57,7 @@ class Workbench:
             raise ToolError(error.message, error.remedy) from error
 
     def profile(self) -> Profile:
-        found = profile_file.load(self.profile_name, self.paths.profiles, self.paths.cache)
+        found = file.load(self.profile_name, self.paths.profiles, self.paths.cache)
         return found.with_limits(self.own_limits)
 
     def capabilities(self) -> Capabilities:

@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ..chat.desk import Desk
-from ..sandbox.probe import Capabilities
+from ..sandbox.probe.probe import Capabilities
 from .command_limits import own_limits
 from .project_state import ProjectState, look, of_machine, wall_now
 from .sandbox_badge import SandboxBadge, Section, Wall

@@ -11,7 +11,7 @@ from gi.repository import Adw, Gio, Gtk
 
 from ..chat.messages import Role
 from ..permission.request import Answer
-from ..sandbox.probe import Capabilities
+from ..sandbox.probe.probe import Capabilities
 from .accessible import name_buttons
 from .call_steps import CallSteps
 from .composer import Composer

@@ -10,7 +10,7 @@ from gettext import ngettext
 
 from gi.repository import GLib
 
-from ..sandbox.profile import Limits
+from ..sandbox.profile.profile import Limits
 from .settings import Settings
 
 _MIB = 1 << 20

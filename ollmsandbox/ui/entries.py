@@ -22,7 +22,7 @@ from ..permission.request import PermissionRequest, Verdict
 from ..project.change import State
 from ..project.recorder import Report
 from ..sandbox.output import Capture
-from ..sandbox.plan import Plan
+from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, Stream
 from .message_parts import parts_of
 from .signals import signals

@@ -11,10 +11,10 @@ from gettext import gettext as _
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
-from ..sandbox import profile_file
-from ..sandbox.inner import InnerRunner, NotHandedOnError
-from ..sandbox.portal import PortalError
-from ..sandbox.profile import Limits, Profile
+from ..sandbox.flatpak.portal import PortalError
+from ..sandbox.flatpak.runner import InnerRunner, NotHandedOnError
+from ..sandbox.profile import file
+from ..sandbox.profile.profile import Limits, Profile
 from .project_state import ProjectState, broken, limits_without_sandbox
 from .sandbox_badge import Section, Wall
 from .spoken import spoken
@@ -25,7 +25,7 @@ async def look(
 ) -> ProjectState:
     """`own` limits instead of the profile's."""
     try:
-        found = await asyncio.to_thread(profile_file.load, profile, paths.profiles, paths.cache)
+        found = await asyncio.to_thread(file.load, profile, paths.profiles, paths.cache)
         loaded = found.with_limits(own)
         state = await _try(project, loaded, environ)
         return ProjectState(state.wall, (*state.sections, limits_without_sandbox(loaded)))

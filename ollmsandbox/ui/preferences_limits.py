@@ -7,7 +7,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, GLib, Gtk
 
-from ..sandbox.profile import Limits
+from ..sandbox.profile.profile import Limits
 from . import preferences_rows as rows
 from .command_limits import LIMITS, LimitSetting, in_words, own_limits
 from .settings import Settings

@@ -15,7 +15,7 @@ from ..paths import Paths
 from ..permission.request import Answer
 from ..permission.rule_store import RuleStore
 from ..permission.rules import Rule, Target
-from ..sandbox import profile_file
+from ..sandbox.profile import file
 from ..text.visible import visible_line
 from . import preferences_rows as rows
 from .preferences_limits import LimitsGroup
@@ -76,7 +76,7 @@ class SafetyPage(Adw.PreferencesPage):
         group = Adw.PreferencesGroup(
             title=_("Sandbox"), description=_("What a command may see and use.")
         )
-        names = profile_file.available(self._paths.profiles)
+        names = file.available(self._paths.profiles)
         profile = rows.choice(
             self._settings,
             "profile",
@@ -96,7 +96,7 @@ class SafetyPage(Adw.PreferencesPage):
         self._shown = []
         name = self._settings.text("profile")
         try:
-            profile = profile_file.load(name, self._paths.profiles, self._paths.cache)
+            profile = file.load(name, self._paths.profiles, self._paths.cache)
         except OllmSandboxError as error:
             text = visible_line(spoken(error.message))
             self._masks.set_subtitle(GLib.markup_escape_text(text))

@@ -15,10 +15,10 @@ from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.manager import ProjectManager
 from ..project.system import System, set_system, system_of
-from ..sandbox import rootfs_settings
 from ..sandbox.output import harmless
-from ..sandbox.rootfs import Rootfs, Status
-from ..sandbox.rootfs_work import Progress, Step
+from ..sandbox.rootfs import settings as rootfs_settings
+from ..sandbox.rootfs.install import Progress, Step
+from ..sandbox.rootfs.rootfs import Rootfs, Status
 from ..text.visible import visible_line
 from . import preferences_rows as rows
 from .dialogs import Choice, choose, choose_file

@@ -13,11 +13,11 @@ from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..project.recorder import Recorder
 from ..project.system import System, system_of
-from ..sandbox import profile_file
-from ..sandbox.mounts import Hidden, Layered, Overlaid, Pieced, Writable
-from ..sandbox.plan import Plan
-from ..sandbox.profile import Limits, Profile
-from ..sandbox.rootfs_store import need
+from ..sandbox.plan.mounts import Hidden, Layered, Overlaid, Pieced, Writable
+from ..sandbox.plan.plan import Plan
+from ..sandbox.profile import file
+from ..sandbox.profile.profile import Limits, Profile
+from ..sandbox.rootfs.store import need
 from ..text.visible import visible_line
 from .command_limits import sentences
 from .sandbox_badge import Section, Wall
@@ -41,7 +41,7 @@ def look(
     from ..sandbox.bubble import Bubble
 
     try:
-        loaded = profile_file.load(profile, paths.profiles, paths.cache).with_limits(own)
+        loaded = file.load(profile, paths.profiles, paths.cache).with_limits(own)
         if not Bubble.can_wrap(environ):
             state = of_machine(can_wrap=False)
             return ProjectState(state.wall, (*state.sections, limits_without_sandbox(loaded)))

@@ -8,9 +8,9 @@ from gettext import ngettext
 
 from gi.repository import GLib
 
-from ..sandbox.rootfs import Status
-from ..sandbox.rootfs_packages import Tier
-from ..sandbox.rootfs_work import Step
+from ..sandbox.rootfs.install import Step
+from ..sandbox.rootfs.packages import Tier
+from ..sandbox.rootfs.rootfs import Status
 
 
 def tier_words(tier: Tier) -> str:

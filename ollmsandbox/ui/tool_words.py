@@ -14,7 +14,7 @@ from itertools import chain, islice
 from ..chat.answers import STOPPED
 from ..project.change import Kind, Recorded, State, Type
 from ..project.recorder import Report
-from ..sandbox.result import Stop
+from ..sandbox.process import Stop
 from ..text.visible import visible_line
 from .entries import CallEntry, Stage
 

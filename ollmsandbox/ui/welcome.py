@@ -7,7 +7,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, GLib, Gtk
 
-from ..sandbox.probe import Capabilities, Finding
+from ..sandbox.probe.probe import Capabilities, Finding
 from .accessible import name_buttons
 from .signals import signals
 from .template import template

@@ -13,7 +13,7 @@ from gi.repository import Adw, Gio, GObject, Gsk, Gtk
 
 from ..chat.desk import Desk
 from ..permission.request import PermissionRequest
-from ..sandbox.probe import probe
+from ..sandbox.probe.probe import probe
 from ..text.visible import visible_line
 from .about import about
 from .asking import WindowAsker

@@ -21,8 +21,7 @@ from typing import Any
 from conftest import Person
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.result import Result
+from ollmsandbox.sandbox.process import Result, Sinks
 
 IS_ROOT = os.getuid() == 0
 

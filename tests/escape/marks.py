@@ -16,8 +16,8 @@ from attack import IS_ROOT, python
 from conftest import Person
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.plain import PlainRunner
-from ollmsandbox.sandbox.result import Result
+from ollmsandbox.sandbox.plain.runner import PlainRunner
+from ollmsandbox.sandbox.process import Result
 
 # A run that is over is over at once; this is for a machine with much to do.
 SOON = 40.0

@@ -18,7 +18,7 @@ from attack import Listener, attempt, look, python, refusal
 from conftest import Person
 from rootfs_helper import VERSION, Entry, mirror, prepare, system
 
-from ollmsandbox.sandbox.rootfs_store import Installed
+from ollmsandbox.sandbox.rootfs.store import Installed
 
 
 def succeeded(person: Person, alpine: Installed, attacks: Sequence[str]) -> list[str]:

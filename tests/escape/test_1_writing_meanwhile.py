@@ -17,8 +17,8 @@ from attack import attempt, look, papers, python, refusal, run_while
 from conftest import ROOT, Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.probe import probe
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.probe.probe import probe
 
 
 def test_the_folder_the_command_stands_in_is_moved_out_of_the_project(person: Person) -> None:
@@ -149,8 +149,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[1].split(":")
 from attack import python, run_while
 from conftest import make_person
-from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.probe import probe
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.probe.probe import probe
 
 folder, way, disk = Path(sys.argv[2]), OverlayWay[sys.argv[3]], Path(sys.argv[4])
 person = make_person(folder)

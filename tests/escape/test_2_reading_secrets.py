@@ -18,9 +18,9 @@ from reading import SECRET, Read, put_secret, read_all, read_each
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.sandbox import profile_file
-from ollmsandbox.sandbox.mounts import OverlayWay
-from ollmsandbox.sandbox.probe import Capabilities
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.probe.probe import Capabilities
+from ollmsandbox.sandbox.profile import file as profile_file
 
 MASKS = profile_file.load("standard", Path("/nonexistent")).masks
 HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]

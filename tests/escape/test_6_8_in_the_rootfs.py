@@ -12,8 +12,8 @@ from conftest import Person
 
 from ollmsandbox.project.change import Flag
 from ollmsandbox.project.recorder import Recorder, Report
-from ollmsandbox.sandbox.result import Stop
-from ollmsandbox.sandbox.rootfs_store import Installed
+from ollmsandbox.sandbox.process import Stop
+from ollmsandbox.sandbox.rootfs.store import Installed
 
 
 def report_of(person: Person, alpine: Installed, command: str) -> Report:

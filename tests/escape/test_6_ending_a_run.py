@@ -22,7 +22,7 @@ from ready_cli import Started
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.sandbox.result import Result, Stop
+from ollmsandbox.sandbox.process import Result, Stop
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_starter_that_is_killed_at_any_moment_leaves_nothing_and_is_replaced(
 
 def _kill_starters() -> None:
     for pid in _below(os.getpid(), 1):
-        if b"starter.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"starter/server.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
 
 
@@ -235,7 +235,7 @@ _PLAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from ollmsandbox import loop
-from ollmsandbox.sandbox.plain import PlainRunner
+from ollmsandbox.sandbox.plain.runner import PlainRunner
 async def yes(question): return True
 loop.run(PlainRunner(sys.argv[2], ask=yes).exec(sys.argv[3]))
 """

@@ -21,8 +21,7 @@ from ready_cli import Started
 
 from ollmsandbox import loop
 from ollmsandbox.errors import SandboxError
-from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.result import Result
+from ollmsandbox.sandbox.process import Result, Sinks
 
 pytestmark = pytest.mark.anybody
 

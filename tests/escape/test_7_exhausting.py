@@ -16,7 +16,7 @@ from attack import IS_ROOT, python
 from conftest import Person
 from marks import SOON, turns
 
-from ollmsandbox.sandbox.result import Stop
+from ollmsandbox.sandbox.process import Stop
 
 MIB = 1 << 20
 

@@ -63,7 +63,7 @@ def test_the_program_s_own_code(person: Person) -> None:
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     code += "from ollmsandbox.__main__ import main; sys.exit(main())"
     attack = """
-    for place in ollmsandbox ollmsandbox/sandbox/starter.py build-aux; do
+    for place in ollmsandbox ollmsandbox/sandbox/starter/server.py build-aux; do
         touch $place/x; echo evil >>$place; mv $place away; rm -rf $place
     done 2>/dev/null
     touch mine && echo fine

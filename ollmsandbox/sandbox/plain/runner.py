@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PlainRunner: no sandbox, where none is possible. Every command asks, each time anew."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from gi.repository import Gio, GLib
+
+from ... import N_
+from ...errors import DeniedError, SandboxError
+from ...paths import Paths, make_folder
+from ..launch import SHELL, check_words
+from ..limits import watch
+from ..plan.folders import find_project, find_working_dir
+from ..plan.host import below
+from ..process import Result, Running, Sinks, Stop
+from ..profile import file
+from ..profile.profile import Profile
+
+Ask = Callable[[str], Awaitable[bool]]
+
+_SUPERVISOR = Path(__file__).with_name("child.py")
+# What still holds a pipe after all was killed is not waited for.
+_PATIENCE = 2.0
+
+
+class Process(Protocol):
+    """A command that was started, however that was done."""
+
+    pid: int
+    stdout: int
+    stderr: int
+
+    async def ended(self) -> None: ...
+
+    def kill(self) -> None:
+        """All of it."""
+
+    def exit_code(self) -> int: ...
+
+
+class PlainRunner:
+    """Runs a command as it is. It cannot be made without somebody to ask."""
+
+    question = "Run command without a sandbox"
+
+    def __init__(
+        self,
+        project: str | os.PathLike[str],
+        *,
+        ask: Ask,
+        working_dir: str | None = None,
+        profile: Profile | None = None,
+        timeout: float | None = None,
+        environ: Mapping[str, str] | None = None,
+        capture: int = 1 << 20,
+    ) -> None:
+        self._environ = dict(os.environ if environ is None else environ)
+        self._paths = Paths.from_environ(self._environ)
+        self.project = find_project(project, self._paths)
+        self._ask = ask
+        self._working_dir = working_dir
+        self._profile = profile or file.load(file.DEFAULT, self._paths.profiles, self._paths.cache)
+        self._limits = self._profile.limits
+        if timeout is not None:
+            self._limits = replace(self._limits, time=timeout)
+        self._capture = capture
+        self._running: Running | None = None
+
+    def stop(self) -> None:
+        if self._running is not None:
+            self._running.stop(Stop.PERSON)
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
+    ) -> Result:
+        text = command if isinstance(command, str) else shlex.join(command)
+        if not text.strip():
+            raise SandboxError(N_("The command is empty."), N_("Name a command to run."))
+        argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
+        check_words(argv)
+        folder = self._folder()
+        try:
+            await self._prepare(folder)
+            if not await self._ask(f"{self.question}: {text}?"):
+                raise DeniedError(N_("The command was not allowed, and did not run."))
+            return await self._follow(await self._start(argv, folder), sinks)
+        finally:
+            self._put_away()
+
+    async def _follow(self, process: Process, sinks: Sinks) -> Result:
+        running = Running(
+            stdout=process.stdout,
+            stderr=process.stderr,
+            ended=process.ended(),
+            kill=process.kill,
+            capture=self._capture,
+            sinks=sinks,
+        )
+        self._running = running
+        if sinks.started is not None:
+            sinks.started(process.pid)
+        limits = watch(self._limits, process.pid, (self.project,))
+        try:
+            await running.wait(asyncio.ensure_future(limits))
+            await running.drain(_PATIENCE)
+        finally:
+            self._running = None
+            await running.close()
+        return running.result(process.exit_code())
+
+    def _folder(self) -> str:
+        if self._working_dir == "playground":
+            return str(make_folder(self._paths.playground))
+        inside = f"{self._paths.real_home}/playground"
+        found = find_working_dir(self._working_dir, self.project, self._paths, hidden=(), empty=())
+        if below(found, inside):
+            return f"{self._paths.playground}{found[len(inside) :]}"
+        return found
+
+    async def _prepare(self, folder: str) -> None:
+        """What is needed before anybody is asked."""
+
+    def _put_away(self) -> None:
+        """What was prepared, whether a command ran or not."""
+
+    async def _start(self, argv: Sequence[str], folder: str) -> Process:
+        launcher = Gio.SubprocessLauncher.new(
+            Gio.SubprocessFlags.STDOUT_PIPE | Gio.SubprocessFlags.STDERR_PIPE
+        )
+        environment = self._profile.environment(self._environ)
+        launcher.set_environ([f"{name}={value}" for name, value in environment.items()])
+        launcher.set_cwd(folder)
+        try:
+            started = launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
+        except GLib.Error as error:
+            raise SandboxError(
+                N_("The command cannot be started: {why}."), why=error.message
+            ) from error
+        return PlainProcess(started)
+
+
+class PlainProcess:
+    def __init__(self, process: Gio.Subprocess) -> None:
+        self._process = process
+        self.pid = int(process.get_identifier() or 0)
+        self.stdout = _descriptor(process.get_stdout_pipe())
+        self.stderr = _descriptor(process.get_stderr_pipe())
+
+    async def ended(self) -> None:
+        # Not awaited itself: what PyGObject 3.50 returns cannot be cancelled when the loop ends.
+        ended = asyncio.Event()
+        self._process.wait_async(None, lambda *_: ended.set())
+        await ended.wait()
+
+    def kill(self) -> None:
+        """The supervisor ends the whole tree, then itself. A command may have stopped it."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(signal.SIGCONT)
+
+    def exit_code(self) -> int:
+        if self._process.get_if_exited():
+            return self._process.get_exit_status()
+        return 128 + self._process.get_term_sig()
+
+
+def _descriptor(stream: Gio.InputStream | None) -> int:
+    assert isinstance(stream, Gio.UnixInputStream)
+    return int(stream.get_fd())

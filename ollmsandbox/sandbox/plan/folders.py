@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a command may work: the project, and the folder it starts in."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from ... import N_
+from ...errors import ProjectError, WorkingDirError
+from ...paths import Paths, real_path
+from .host import below, in_any
+
+# Where programs put sockets and temporary files: the sandbox has its own, empty ones.
+EMPTY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+_NO_PROJECT = ("/proc", "/sys", "/dev", "/run/user")
+_OF_THE_KERNEL = ("/proc", "/dev")
+# Neither they nor what is in them; then those that hold everybody's things.
+_OF_THE_SYSTEM = ("/etc", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr")
+_OF_ALL = ("/", "/var", "/var/lib", "/home", "/opt", "/root", "/srv", "/mnt", "/media", "/snap")
+
+
+def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
+    """The project folder, links resolved, or an error that says why it cannot be one."""
+    given = os.fspath(folder)
+    if not given:
+        raise ProjectError(N_("The name of the project folder is empty."), N_("Name a folder."))
+    try:
+        found = os.stat(given)
+    except PermissionError as error:
+        raise ProjectError(
+            N_("The project folder cannot be opened: {given}."), given=given
+        ) from error
+    except OSError as error:
+        raise ProjectError(
+            N_("The project folder does not exist: {given}."), given=given
+        ) from error
+    except ValueError as error:
+        raise ProjectError(
+            N_("This cannot be a folder's name: {given}."), given=repr(given)
+        ) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise ProjectError(
+            N_("The project is a file, not a folder: {given}."),
+            N_("Name the folder that holds it."),
+            given=given,
+        )
+    project = real_path(given)
+    home = paths.real_home
+    if below(home, project):
+        raise ProjectError(
+            N_("{project} holds your whole home folder, and with it your keys and passwords."),
+            N_("Choose a folder inside it."),
+            project=project,
+        )
+    for own in (*paths.own, paths.runtime):
+        real = real_path(own)
+        if below(project, real) or below(real, project):
+            # A command that could write there would decide what the next one may do.
+            raise ProjectError(
+                N_("{project} has files of this program in it, or lies among them."),
+                project=project,
+            )
+    for place in _NO_PROJECT:
+        if below(project, place) and not below(project, "/dev/shm"):
+            raise ProjectError(
+                N_("{project} cannot be a project: it is not on a disk."), project=project
+            )
+    if project in _OF_ALL or in_any(project, _OF_THE_SYSTEM):
+        raise ProjectError(
+            N_("{project} belongs to the system and cannot be a project."),
+            N_("Choose a folder of your own."),
+            project=project,
+        )
+    if below(project, f"{home}/playground"):
+        raise ProjectError(
+            N_("{project} lies where commands find the playground."),
+            N_("Move it to another folder."),
+            project=project,
+        )
+    if project in EMPTY:
+        raise ProjectError(
+            N_("{project} is for every program's temporary files."),
+            N_("Choose a folder inside it."),
+            project=project,
+        )
+    return project
+
+
+def find_working_dir(
+    working_dir: str | None,
+    project: str,
+    paths: Paths,
+    hidden: Sequence[str],
+    empty: Sequence[str] = EMPTY,
+) -> str:
+    """Where the command starts, as a path inside the sandbox."""
+    if not working_dir:
+        return project
+    inside = paths.real_home + "/playground"
+    if working_dir == "playground":
+        return inside
+    if "\0" in working_dir:
+        raise WorkingDirError(working_dir)
+    # Not by expanduser: the home folder is the one of the run, not of this process.
+    whole = working_dir
+    if whole == "~" or whole.startswith("~/"):
+        whole = f"{paths.home}{whole[1:]}"
+    path = os.path.normpath(os.path.join(project, whole))
+    for shown in (str(paths.playground_inside), inside):
+        # The playground is elsewhere on the host.
+        if below(path, shown):
+            playground = real_path(paths.playground)
+            real = os.path.realpath(f"{playground}/{path[len(shown) :]}")
+            if below(real, playground) and may_enter(real):
+                return inside + real[len(playground) :]
+            raise WorkingDirError(working_dir)
+    path = os.path.realpath(path)
+    if not may_enter(path):
+        raise WorkingDirError(working_dir)
+    home = paths.real_home
+    # What leads to the project or the home folder is there, even in a folder that is else empty.
+    leads = below(project, path) or below(home, path) or path in empty
+    in_scratch = in_any(path, empty) and not leads and not below(path, home)
+    alive = in_any(path, _OF_THE_KERNEL) and path not in (*EMPTY, *_OF_THE_KERNEL, "/dev/pts")
+    unseen = in_scratch or alive or in_any(path, hidden)
+    if unseen and not below(path, project):
+        raise WorkingDirError(working_dir)
+    return path
+
+
+@cache
+def own_code() -> tuple[str, ...]:
+    """Where the code of this program lies, and what starts it."""
+    package = str(Path(__file__).resolve().parents[2])
+    around = os.path.dirname(package)
+    found = [package, sys.prefix, f"{around}/build-aux", f"{around}/build"]
+    return tuple(os.path.realpath(path) for path in found)
+
+
+def may_enter(path: str) -> bool:
+    """Inside, root has no more rights than a folder's mode gives."""
+    if not os.path.isdir(path) or not os.access(path, os.X_OK):
+        return False
+    while os.getuid() == 0 and path != "/":
+        found = os.stat(path)
+        mine, group = found.st_uid == 0, found.st_gid in (os.getgid(), *os.getgroups())
+        if not found.st_mode & (0o100 if mine else 0o010 if group else 0o001):
+            return False
+        path = os.path.dirname(path)
+    return True

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the machine has at this moment: sockets, mount points, the resolver's file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+
+from ..records import record
+
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+def below(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies in it; names are compared part by part."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def folders_of(path: str) -> list[str]:
+    """The path itself and all folders that it lies in."""
+    parts = path.rstrip("/").split("/")
+    return ["/".join(parts[: n + 1]) or "/" for n in range(len(parts))]
+
+
+def in_any(path: str, folders: Iterable[str]) -> bool:
+    return any(below(path, folder) for folder in folders)
+
+
+class Within:
+    """The same for one list of folders and many paths."""
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._folders = frozenset(folders)
+        self._starts = tuple(f"{folder.rstrip('/')}/" for folder in self._folders)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._folders or path.startswith(self._starts)
+
+
+@record(frozen=True)
+class MountPoint:
+    """Where a file system, or the part of it below `root`, is mounted."""
+
+    path: str
+    device: str
+    root: str
+
+
+@record(frozen=True)
+class Host:
+    sockets: tuple[str, ...]
+    mounts: tuple[MountPoint, ...]
+    resolver: str
+
+    @classmethod
+    def look(cls) -> Host:
+        return cls(
+            sockets=_sockets(),
+            mounts=mount_table(),
+            resolver=os.path.realpath("/etc/resolv.conf"),
+        )
+
+    def sockets_below(self, folder: str) -> list[str]:
+        return [socket for socket in self.sockets if below(socket, folder)]
+
+    def mounted_below(self, folder: str) -> list[str]:
+        start = f"{folder.rstrip('/')}/"
+        return sorted({m.path for m in self.mounts if m.path.startswith(start)} - {folder})
+
+    def aliases(self, path: str) -> list[str]:
+        """Other paths of the same thing: its file system may be mounted twice, or bound."""
+        for folder in reversed(folders_of(path)):
+            if folder in self._by_path:
+                mount = self._by_path[folder]
+                break
+        else:
+            return []
+        inner = _move(path, mount.path, mount.root)
+        found = {
+            _move(inner, other.root, other.path)
+            for other in self._by_device[mount.device]
+            if below(inner, other.root)
+        }
+        return sorted(alias for alias in found - {path} if _same(alias, path))
+
+    @cached_property
+    def _by_path(self) -> dict[str, MountPoint]:
+        # The last one at a path is the one that is seen.
+        return {mount.path: mount for mount in self.mounts}
+
+    @cached_property
+    def _by_device(self) -> dict[str, list[MountPoint]]:
+        found: dict[str, list[MountPoint]] = {}
+        for mount in self.mounts:
+            found.setdefault(mount.device, []).append(mount)
+        return found
+
+
+def resolve(path: str, known: dict[str, str]) -> str:
+    """As os.path.realpath, but what several paths have in common is looked at once."""
+    if path not in known:
+        around, _, name = path.rpartition("/")
+        here = f"{resolve(around or '/', known).rstrip('/')}/{name}"
+        known[path] = os.path.realpath(here) if os.path.islink(here) else here
+    return known[path]
+
+
+def _sockets() -> tuple[str, ...]:
+    """Full paths of the sockets that are bound now, links resolved."""
+    given = set()
+    for line in _read("/proc/net/unix").split(b"\n")[1:]:
+        # Num RefCount Protocol Flags Type St Inode Path; the path may hold spaces.
+        if b" /" in line:
+            fields = line.split(None, 7)
+            if len(fields) == 8 and fields[7].startswith(b"/"):
+                given.add(fields[7])
+    known = {"/": "/"}
+    found = set()
+    for path in map(os.fsdecode, given):
+        plain = os.path.normpath(path) == path
+        found.add(resolve(path, known) if plain else os.path.realpath(path))
+    return tuple(sorted(filter(os.path.lexists, found)))
+
+
+def mount_table() -> tuple[MountPoint, ...]:
+    return _mounts_of(_read("/proc/self/mountinfo"))
+
+
+def _read(table: str) -> bytes:
+    """In pieces as large as the kernel gives them: each takes a lock that others wait for."""
+    with open(table, "rb", buffering=0) as file:
+        return b"".join(iter(lambda: file.read(1 << 16), b""))
+
+
+@lru_cache(maxsize=2)
+def _mounts_of(table: bytes) -> tuple[MountPoint, ...]:
+    found = []
+    # Not by splitlines: a name may hold what that takes for the end of a line.
+    for line in table.split(b"\n")[:-1]:
+        # ID PARENT MAJOR:MINOR ROOT MOUNT-POINT ...
+        fields = line.split(b" ", 5)
+        found.append(MountPoint(_plain(fields[4]), _plain(fields[2]), _plain(fields[3])))
+    return tuple(dict.fromkeys(found))
+
+
+def _plain(field: bytes) -> str:
+    return os.fsdecode(_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), field))
+
+
+def _move(path: str, folder: str, other: str) -> str:
+    """The path that is in `other` what `path` is in `folder`."""
+    return (other.rstrip("/") + path[len(folder.rstrip("/")) :]) or "/"
+
+
+def _same(one: str, two: str) -> bool:
+    try:
+        return os.path.samestat(os.lstat(one), os.lstat(two))
+    except OSError:
+        return False

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Layers that take names away from a folder, in overlayfs's own format.
+
+A name is covered, not a file: it stays gone when it is replaced, or appears, while a command
+runs, and nothing is ever put into the folder itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from ..records import record
+
+# As many folders can be layered in one run; the mount points are made once, for all runs: each
+# run mounts in a namespace of its own.
+MOUNT_POINTS = 32
+_VERSION = 2
+
+
+@record(frozen=True)
+class LayerFolder:
+    """A folder of the layer with the look of the one below it."""
+
+    name: str
+    mode: int
+    uid: int
+    gid: int
+
+
+@record(frozen=True)
+class LayerSpec:
+    """What a layer over `folder` shall do. Equal specs share one layer."""
+
+    folder: str
+    hidden: tuple[str, ...]
+    folders: tuple[LayerFolder, ...]
+
+    @cached_property
+    def name(self) -> str:
+        key = repr((_VERSION, self.hidden, self.folders)).encode("utf-8", "surrogateescape")
+        return hashlib.sha256(key).hexdigest()[:24]
+
+
+def spec_for(folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()) -> LayerSpec:
+    """Look at the folder and describe the layer for it. `hidden` and `added` are relative."""
+    missing = frozenset(p for p in _ways(hidden) if not os.path.lexists(f"{folder}/{p}"))
+    hidden, parents = _outermost(hidden, missing)
+    folders = [_like(folder, name) for name in ("", *sorted({*parents, *added}))]
+    return _spec(folder, hidden, tuple(folders))
+
+
+@lru_cache(maxsize=64)
+def _spec(folder: str, hidden: tuple[str, ...], folders: tuple[LayerFolder, ...]) -> LayerSpec:
+    # The same object as for the last run: its name takes a while to be found.
+    return LayerSpec(folder, hidden, folders)
+
+
+def prepare(runtime: Path, spec: LayerSpec) -> None:
+    """Make the layer if no earlier run did, or if something cleared it away."""
+    target = runtime / "layers" / spec.name
+    if _is_whole(target, spec):
+        return
+    import shutil
+    import tempfile
+
+    layers = runtime / "layers"
+
+    layers.mkdir(mode=0o700, exist_ok=True)
+    # Two programs may come here at once.
+    with open(runtime / "layers.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _is_whole.cache_clear()
+        if _is_whole(target, spec):
+            return
+        _is_whole.cache_clear()
+        made = Path(tempfile.mkdtemp(dir=layers, prefix="new-"))
+        try:
+            _fill(made / "top", spec)
+            # Whiteouts are filtered from a listing only where there is something below them: so
+            # below is the same once more, without them.
+            _fill(made / "frame", replace(spec, hidden=()))
+            if target.exists():
+                # Not removed: a command may be running on it. Others may be about to use it, and
+                # shall find one there.
+                broken = tempfile.mkdtemp(dir=layers, prefix="broken-")
+                target.rename(broken)
+            made.rename(target)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+
+
+@lru_cache(maxsize=64)
+def _is_whole(target: Path, spec: LayerSpec) -> bool:
+    """Looked at once by each program: a name that is missing here would be seen by commands."""
+    try:
+        whiteouts = [os.lstat(f"{target}/top/{name}") for name in spec.hidden]
+        frame = os.lstat(f"{target}/frame")
+    except OSError:
+        return False
+    gone = all(stat.S_ISCHR(found.st_mode) and found.st_rdev == 0 for found in whiteouts)
+    return gone and stat.S_ISDIR(frame.st_mode)
+
+
+def prepare_mount_point(runtime: Path, number: int) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(f"{runtime}/merged{number}", 0o700)
+
+
+def _fill(made: Path, spec: LayerSpec) -> None:
+    made.mkdir()
+    root, *inner = spec.folders
+    for item in inner:
+        (made / item.name).mkdir(parents=True, exist_ok=True)
+    for name in spec.hidden:
+        path = made / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A character device 0:0 is a whiteout, which an ordinary user may make.
+        os.mknod(path, stat.S_IFCHR, 0)
+    # Deepest first: a parent may be without write permission.
+    for item in [*reversed(inner), root]:
+        path = made / item.name
+        if os.getuid() == 0:
+            _give_away(path, item.uid, item.gid)
+        path.chmod(item.mode)
+
+
+def _give_away(path: Path, uid: int, gid: int) -> None:
+    try:
+        os.chown(path, uid, gid)
+    except OSError as error:
+        # Root of a user namespace can give nothing to who has no number there, nor root of some
+        # containers to anybody. It stays our own, as it does if an ordinary user makes it.
+        if error.errno not in (errno.EINVAL, errno.EPERM):
+            raise
+
+
+def _like(folder: str, name: str) -> LayerFolder:
+    try:
+        found = os.lstat(f"{folder}/{name}" if name else folder)
+    except OSError:
+        found = None
+    if found is None or not stat.S_ISDIR(found.st_mode):
+        return LayerFolder(name, 0o755, os.getuid(), os.getgid())
+    return LayerFolder(name, stat.S_IMODE(found.st_mode) | 0o500, found.st_uid, found.st_gid)
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+@lru_cache(maxsize=64)
+def _ways(names: tuple[str, ...]) -> frozenset[str]:
+    """The folders on the way to these names."""
+    return frozenset(parent for name in names for parent in _parents(name))
+
+
+@lru_cache(maxsize=64)
+def _outermost(
+    names: tuple[str, ...], missing: frozenset[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Without what lies below another name, for that is gone with it; and the folders around.
+
+    Where a folder on the way to a name is missing, that folder is what may not appear: otherwise
+    empty folders that nobody made would be seen.
+    """
+    first = {next((p for p in _parents(name) if p in missing), name) for name in names}
+    kept = sorted(name for name in first if not any(p in first for p in _parents(name)))
+    return tuple(kept), tuple(_ways(tuple(kept)))

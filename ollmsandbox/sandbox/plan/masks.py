@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which names commands do not see, as full paths."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from ... import N_
+from ...errors import ProfileError
+from ...paths import Paths, home_on_record, real_path
+from ..profile.profile import Profile
+from .host import below, folders_of
+
+# Who moved these folders moved the secrets in them, too.
+_MOVED = {
+    "~/.config": "XDG_CONFIG_HOME",
+    "~/.local/share": "XDG_DATA_HOME",
+    "~/.cache": "XDG_CACHE_HOME",
+    "~/.local/state": "XDG_STATE_HOME",
+}
+_TICK = 1_000_000_000
+
+
+def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """With links resolved; what is named need not exist."""
+    home = paths.real_home
+    seen = _Seen()
+    # Somebody may run under another HOME than their own.
+    homes = dict.fromkeys((home, real_path(home_on_record() or home)))
+    places: list[tuple[str, tuple[str, ...]]] = []
+    more: list[str] = []
+    for given, names in profile.hidden_by_folder.items():
+        for base, rest in _places(given, homes, environ):
+            # The folder around a name may be a link, and so may the name itself.
+            real, found = seen.folder(base + rest)
+            around = real.rstrip("/")
+            places.append((around, names))
+            for name in _links(real, found).intersection(names) if found else ():
+                more.append(os.path.realpath(f"{around}/{name}"))
+            for name in names if "*" in rest else _with_star(names):
+                for match in _matches(base, f"{rest}/{name}"):
+                    real = os.path.realpath(os.path.dirname(match))
+                    more += [f"{real}/{os.path.basename(match)}", os.path.realpath(match)]
+    hidden = dict.fromkeys((*_in_full(tuple(places)), *more))
+    for variable in profile.mask_variables:
+        if environ.get(variable, "").startswith("/"):
+            hidden[os.path.realpath(environ[variable])] = None
+    for name in hidden.keys() & set(folders_of(home)):
+        raise ProfileError(
+            N_("The profile {profile} hides {name}, and with it your home folder."),
+            N_("Hide what is in it instead."),
+            profile=repr(profile.name),
+            name=name,
+        )
+    for own in paths.own:
+        hidden[seen.folder(str(own))[0] if ".." not in own.parts else os.path.realpath(own)] = None
+    return tuple(hidden)
+
+
+def _places(
+    given: str, homes: Iterable[str], environ: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """The folders a mask's folder stands for: what is put for the beginning, and the rest."""
+    if not given.startswith("~"):
+        yield "", given or "/"
+        return
+    for home in homes:
+        yield home, given[1:]
+    for usual, variable in _MOVED.items():
+        moved = environ.get(variable, "")
+        if below(given, usual) and moved.startswith("/"):
+            yield moved, given[len(usual) :]
+
+
+class _Seen:
+    """Folders, each looked at once: many names lie in the same ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, os.stat_result | None]] = {"/": ("/", os.stat("/"))}
+
+    def folder(self, path: str) -> tuple[str, os.stat_result | None]:
+        """With links resolved, as os.path.realpath does it; and what is there, if anything is."""
+        if path not in self._known:
+            around, _, name = path.rpartition("/")
+            real, found = self.folder(around or "/")
+            here = f"{real.rstrip('/')}/{name}"
+            # Where the folder around is not, nothing is in it.
+            self._known[path] = (here, None) if found is None else _look(here)
+        return self._known[path]
+
+
+def _look(path: str) -> tuple[str, os.stat_result | None]:
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            path = os.path.realpath(path)
+            found = os.stat(path)
+    except OSError:
+        return path, None
+    return path, found
+
+
+def _links(folder: str, found: os.stat_result) -> frozenset[str]:
+    # A listing is good as long as the folder is unchanged; within the clock's tick that cannot be
+    # told.
+    if time.time_ns() - found.st_mtime_ns < _TICK:
+        return _links_now(folder)
+    return _links_of(folder, (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns))
+
+
+@lru_cache(maxsize=256)
+def _links_of(folder: str, _version: tuple[int, ...]) -> frozenset[str]:
+    return _links_now(folder)
+
+
+def _links_now(folder: str) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_symlink())
+    except OSError:
+        return frozenset()
+
+
+@lru_cache(maxsize=16)
+def _in_full(places: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
+    return tuple(f"{around}/{name}" for around, names in places for name in names)
+
+
+@lru_cache(maxsize=256)
+def _with_star(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if "*" in name)
+
+
+def _matches(base: str, mask: str) -> list[str]:
+    # A star in the home folder's own name stands for itself.
+    return glob.glob(glob.escape(base) + mask)

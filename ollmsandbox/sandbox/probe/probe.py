@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What this machine can do, found by trying. Nothing is concluded from version numbers or from
+the words of an error message: both differ between releases."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import stat
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from gettext import gettext
+from pathlib import Path
+
+from ... import N_
+from ...errors import OllmSandboxError, Sentence
+from ...paths import Paths, make_folder, real_path, write_atomically
+from .. import seccomp
+from ..limits import scope_for
+from ..plan import mask_layer
+from ..plan.host import MountPoint, below, mount_table
+from ..plan.mounts import Layered, Overlaid, OverlayMount, OverlayWay
+from ..records import record
+from ..starter.client import Order, shared_starter
+from . import remedies
+from .environment import find_program, find_surroundings, key_for, versions_of
+
+_PROGRAMS = ("bwrap", "systemd-run")
+_PATIENCE = 5.0
+_TRY_AGAIN = 600.0
+_OLD = 7 * 86400
+_BASIC = (
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+    *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+)
+_OVERLAYS = {
+    "overlay": N_("Overlays, by the program"),
+    "overlay-bwrap": N_("Overlays, by bubblewrap"),
+}
+
+
+@record(frozen=True)
+class Finding:
+    """One line of the checklist, in English. A miss says why, and what to do."""
+
+    key: str
+    title: str
+    ok: bool
+    needed: bool
+    detail: str = ""
+    cause: str = ""
+    remedy: str = ""
+
+
+@record(frozen=True)
+class Capabilities:
+    findings: tuple[Finding, ...]
+    bwrap: str
+    # Those in which bwrap can be started, and overlays mounted before that.
+    namespaces: tuple[str, ...]
+    overlay: OverlayWay
+    systemd_run: str
+    surroundings: str
+
+    @property
+    def can_wrap(self) -> bool:
+        return all(finding.ok for finding in self.findings if finding.needed)
+
+    @property
+    def misses(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.needed and not f.ok)
+
+    def told(self, finding: Finding) -> Finding:
+        """In the person's language. What is kept, and told to programs, is not."""
+        cause, remedy = remedies.find(finding.key, self.bwrap)
+        if finding.ok or not cause:
+            cause, remedy = Sentence(finding.cause), Sentence(finding.remedy)
+        return replace(
+            finding,
+            title=gettext(finding.title),
+            cause=cause.translated(gettext),
+            remedy=remedy.translated(gettext),
+        )
+
+    def why_not(self) -> tuple[Sentence, Sentence]:
+        """Cause and remedy of the first miss."""
+        miss = self.misses[0]
+        # What is kept is English and nothing else; what is found anew can be translated.
+        now = remedies.find(miss.key, self.bwrap)
+        kept = (Sentence(miss.cause), Sentence(miss.remedy))
+        return now if now == kept else kept
+
+
+def probe(
+    paths: Paths,
+    environ: Mapping[str, str],
+    *,
+    fresh: bool = False,
+    writable: Sequence[str] = (),
+    mounts: Sequence[MountPoint] | None = None,
+) -> Capabilities:
+    """The answer for this machine; a good one is kept until something it rests on changes.
+
+    Programs are not taken from folders that commands can write: a project's own `bin` may be on
+    the PATH, and a `bwrap` that a command left there would be no sandbox.
+    """
+    writable = tuple(real_path(folder) for folder in (*writable, str(paths.playground)))
+    mounts = mount_table() if mounts is None else mounts
+    path, flatpak = environ.get("PATH", os.defpath), environ.get("FLATPAK_ID")
+    places = (paths.real_home, paths.cache, paths.runtime_candidates)
+    question = (path, flatpak, places, writable, tuple(mounts))
+    if not fresh and question in _answered:
+        files, versions, found = _answered[question]
+        if versions == versions_of(files):
+            return found
+    programs = _programs(environ, writable)
+    file = _answer_file(paths, environ, programs, mounts)
+    found = _look(paths, environ, programs, file, fresh=fresh)
+    if found.can_wrap and found.overlay is not OverlayWay.NONE:
+        files = (*filter(None, programs.values()), str(file))
+        _answered.clear()
+        _answered[question] = files, versions_of(files), found
+    return found
+
+
+def kept_answer(paths: Paths, environ: Mapping[str, str]) -> Path:
+    """Where the answer for this machine and person is kept."""
+    programs = _programs(environ, (os.path.realpath(paths.playground),))
+    return _answer_file(paths, environ, programs, mount_table())
+
+
+def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
+    return {name: find_program(name, environ, writable) for name in _PROGRAMS}
+
+
+def _answer_file(
+    paths: Paths,
+    environ: Mapping[str, str],
+    programs: Mapping[str, str],
+    mounts: Sequence[MountPoint],
+) -> Path:
+    return paths.cache / f"probe-{key_for(paths, environ, programs, mounts)}.json"
+
+
+# What this program asked last, so that the next run need not read the file again.
+_answered: dict[object, tuple[tuple[str, ...], list[object], Capabilities]] = {}
+
+
+def _look(
+    paths: Paths,
+    environ: Mapping[str, str],
+    programs: Mapping[str, str],
+    file: Path,
+    *,
+    fresh: bool,
+) -> Capabilities:
+    if not fresh:
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            written = file.stat().st_mtime
+            kept = _from_json(json.loads(file.read_text(encoding="utf-8")))
+            # Overlays may have failed for a passing reason.
+            if kept.overlay is not OverlayWay.NONE or time.time() - written < _TRY_AGAIN:
+                return kept
+    found = _Probe(paths, environ, programs).run()
+    # A miss is not kept: the person is about to mend it and tries again.
+    if found.can_wrap:
+        with contextlib.suppress(OllmSandboxError, OSError):  # then it is tried again next time
+            for old in paths.cache.glob("probe-*.json"):
+                # Of another boot, kernel or program.
+                if time.time() - old.stat().st_mtime > _OLD:
+                    old.unlink(missing_ok=True)
+            write_atomically(file, json.dumps(asdict(found), default=lambda way: way.value))
+    else:
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+    return found
+
+
+def _is_mounted_below(folder: str) -> bool:
+    return any(mount.path != folder and below(mount.path, folder) for mount in mount_table())
+
+
+def _written(made: str, upper: str, work: str, way: OverlayWay, runtime: str) -> Overlaid:
+    return Overlaid(f"{made}/below", "", upper, work, "", way, runtime, number=1)
+
+
+class _Probe:
+    def __init__(
+        self, paths: Paths, environ: Mapping[str, str], programs: Mapping[str, str]
+    ) -> None:
+        self._paths = paths
+        self._environ = environ
+        self._systemd_run = programs["systemd-run"]
+        self._findings: list[Finding] = []
+        self._bwrap = programs["bwrap"]
+
+    def run(self) -> Capabilities:
+        surroundings = find_surroundings(self._environ)
+        self._note("surroundings", N_("Surroundings"), surroundings != "flatpak", surroundings)
+        works = surroundings != "flatpak" and self._find_bwrap()
+        namespaces: tuple[str, ...] = ()
+        overlay = OverlayWay.NONE
+        if works:
+            self._try("network", N_("Network can be switched off"), (*_BASIC, "--unshare-net"))
+            self._find_filter()
+            namespaces = self._find_namespaces()
+            overlay = self._find_overlay(namespaces)
+        systemd_run = self._find_systemd() if works else ""
+        return Capabilities(
+            findings=tuple(self._findings),
+            bwrap=self._bwrap,
+            namespaces=namespaces,
+            overlay=overlay,
+            systemd_run=systemd_run,
+            surroundings=surroundings,
+        )
+
+    def _find_bwrap(self) -> bool:
+        if not self._bwrap:
+            self._note("bwrap", N_("Bubblewrap is installed"), ok=False)
+            return False
+        answer = self._answer([self._bwrap, "--version"])
+        setuid = bool(os.stat(self._bwrap).st_mode & stat.S_ISUID)
+        detail = f"{(answer or '').strip()} at {self._bwrap}{', setuid' if setuid else ''}"
+        self._note("bwrap", N_("Bubblewrap is installed"), bool(answer), detail)
+        return bool(answer) and self._try("sandbox", N_("A sandbox starts"), _BASIC)
+
+    def _find_filter(self) -> None:
+        title = N_("System calls can be filtered")
+        try:
+            descriptor = seccomp.open_filter(seccomp.Rules(), self._paths.cache)
+        except (OllmSandboxError, OSError) as error:
+            self._note("seccomp", title, ok=False, detail=str(error))
+            return
+        try:
+            options = (*_BASIC, "--seccomp", str(descriptor))
+            self._try("seccomp", title, options, descriptors=(descriptor,))
+        finally:
+            os.close(descriptor)
+
+    def _find_namespaces(self) -> tuple[str, ...]:
+        users = self._enters(("user", "mount", "pid"), (), "true", "/")
+        self._note("namespaces", N_("User namespaces"), users, needed=False)
+        # Root mounts without a user namespace, so that files of other users can be copied up.
+        if os.getuid() == 0 and self._enters(("mount", "pid"), (), "true", "/"):
+            return ("mount", "pid")
+        return ("user", "mount", "pid") if users else ()
+
+    def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayWay:
+        """Both ways are tried over the real home folder, and with what is written in the cache:
+        not every file system can be below, fewer can be above."""
+        import tempfile
+
+        runtime = self._paths.runtime
+        try:
+            cache = make_folder(self._paths.cache)
+            with tempfile.TemporaryDirectory(dir=cache, prefix="probe-") as made:
+                for name in ("below", "above", "work", "above2", "work2"):
+                    os.mkdir(f"{made}/{name}")
+                folder = self._paths.real_home
+                if namespaces != ("mount", "pid") and _is_mounted_below(folder):
+                    # It cannot be below an overlay, but others can.
+                    folder = f"{made}/below"
+                spec = mask_layer.spec_for(folder, (".ollmsandbox-probe",), ("playground",))
+                mask_layer.prepare(runtime, spec)
+                for number in range(2):
+                    mask_layer.prepare_mount_point(runtime, number)
+                ours = bool(namespaces) and self._mounts_ours(namespaces, spec, made)
+                theirs = self._mounts_theirs(spec, made)
+        except (OllmSandboxError, OSError) as error:
+            for key, title in _OVERLAYS.items():
+                self._note(key, title, ok=False, detail=str(error), needed=False)
+            return OverlayWay.NONE
+        self._note("overlay", _OVERLAYS["overlay"], ours, needed=False)
+        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], theirs, needed=False)
+        if ours:
+            return OverlayWay.UNSHARE
+        return OverlayWay.BWRAP if theirs else OverlayWay.NONE
+
+    def _mounts_ours(
+        self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
+    ) -> bool:
+        way, runtime = OverlayWay.UNSHARE, str(self._paths.runtime)
+        layered = Layered(spec, way, runtime, 0)
+        written = _written(made, f"{made}/above", f"{made}/work", way, runtime)
+        test = "test -d merged0/playground && echo x >merged1/file"
+        return self._enters(namespaces, [*layered.outer(), *written.outer()], test, runtime)
+
+    def _mounts_theirs(self, spec: mask_layer.LayerSpec, made: str) -> bool:
+        way, runtime = OverlayWay.BWRAP, str(self._paths.runtime)
+        written = _written(made, f"{made}/above2", f"{made}/work2", way, runtime)
+        tried = (
+            (Layered(spec, way, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
+            (written.args(), 'echo x >"$1/file"', written.folder),
+        )
+        return all(
+            self._works([self._bwrap, *_BASIC, *args, "--", "/bin/sh", "-c", test, "sh", folder])
+            for args, test, folder in tried
+        )
+
+    def _enters(
+        self,
+        namespaces: tuple[str, ...],
+        mounts: Sequence[OverlayMount],
+        test: str,
+        folder: Path | str,
+    ) -> bool:
+        """Whether the starter can make these namespaces and mounts, and the test holds there."""
+        reader, writer = os.pipe()
+        with open(reader, "rb") as answer, open(os.devnull, "r+b") as nothing:
+            order = Order(
+                argv=["/bin/sh", "-c", f"{test} && echo yes >&3"],
+                folder=str(folder),
+                namespaces=namespaces,
+                mounts=mounts,
+            )
+            given = [*[nothing.fileno()] * 3, writer]
+            try:
+                started = shared_starter().start(order, given)
+            except OllmSandboxError:
+                return False
+            finally:
+                os.close(writer)
+            with open(started.pidfd, "rb") as pidfd:
+                ended = select.select([pidfd], [], [], _PATIENCE)[0]
+                return bool(ended) and answer.read() == b"yes\n"
+
+    def _find_systemd(self) -> str:
+        program = self._systemd_run
+        lent = scope_for(program, 1 << 40, self._environ)
+        ok = bool(program) and self._works([*lent, "/bin/sh", "-c", "exec true"])
+        self._note("systemd", N_("Memory limit by systemd"), ok, needed=False)
+        return program if ok else ""
+
+    def _try(
+        self, key: str, title: str, options: Sequence[str], descriptors: Sequence[int] = ()
+    ) -> bool:
+        ok = self._works([self._bwrap, *options, "--", "/bin/sh", "-c", "exec true"], descriptors)
+        self._note(key, title, ok)
+        return ok
+
+    def _note(
+        self, key: str, title: str, ok: bool, detail: str = "", *, needed: bool = True
+    ) -> None:
+        cause, remedy = ("", "") if ok else remedies.find(key, self._bwrap)
+        self._findings.append(Finding(key, title, ok, needed, detail, cause, remedy))
+
+    def _works(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> bool:
+        return self._answer(argv, descriptors) is not None
+
+    def _answer(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> str | None:
+        """What the program prints, None if it fails or does not come back."""
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                pass_fds=descriptors,
+                cwd="/",
+                # The person's variables may name libraries in a project.
+                env={},
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+
+def _from_json(found: dict[str, object]) -> Capabilities:
+    given = dict(found)
+    findings = given.pop("findings")
+    overlay = given.pop("overlay")
+    namespaces = given.pop("namespaces")
+    if not isinstance(findings, list) or not isinstance(namespaces, list):
+        raise ValueError("not a probe's answer")
+    return Capabilities(
+        findings=tuple(Finding(**finding) for finding in findings),
+        overlay=OverlayWay(overlay),
+        namespaces=tuple(map(str, namespaces)),
+        **{name: str(value) for name, value in given.items()},
+    )

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real commands in a real sandbox, to see that the wall stands on this machine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...errors import OllmSandboxError
+from ...paths import Paths
+from ..bubble import Bubble
+from ..plan.mounts import OverlayWay
+from .probe import Capabilities, Finding
+
+_BROKEN = "This is a fault of the program on this machine."
+_UNRECORDED = (
+    "No overlay can be mounted, so what commands change could not be recorded.",
+    "What keeps overlays from being mounted is said above.",
+)
+_REPORT = "Please report it, with the output of `ollmsandbox doctor --json`."
+
+# Each line says "yes" if the wall stands.
+_COMMAND = """
+touch made && rm made && echo writes=yes
+touch "$HOME/playground/.doctor" && rm "$HOME/playground/.doctor" && echo playground=yes
+touch "$HOME/.doctor" 2>/dev/null || touch /usr/.doctor 2>/dev/null || echo outside=yes
+test -z "$DOCTOR_TOKEN" && ! grep -q doctor-secret /proc/*/environ 2>/dev/null &&
+    ! ls "$OWN" 2>/dev/null && echo secrets=yes
+test "$(wc -l </proc/net/dev)" -le 3 && echo no-network=yes
+test "$(ls -d /proc/[0-9]* | wc -l)" -lt 20 && echo processes=yes
+grep -q '^NoNewPrivs:.*1$' /proc/self/status && grep -q '^CapEff:.*0000000000000000$' \
+    /proc/self/status && echo rights=yes
+"""
+_TITLES = {
+    "writes": "The project can be written",
+    "playground": "The playground can be written",
+    "outside": "Nothing else can be written",
+    "secrets": "Secrets are not there",
+    "no-network": "The network is not there",
+    "processes": "Other programs are not there",
+    "rights": "No rights to be had",
+}
+
+
+async def selftest(
+    capabilities: Capabilities, environ: Mapping[str, str] | None = None
+) -> list[Finding]:
+    environ = {**(os.environ if environ is None else environ), "DOCTOR_TOKEN": "doctor-secret"}
+    environ["OWN"] = str(Paths.from_environ(environ).cache)
+    with tempfile.TemporaryDirectory(prefix="ollmsandbox-doctor-") as project:
+        try:
+            bubble = Bubble(project, environ=environ, capabilities=capabilities, timeout=30)
+            result = await bubble.exec(_COMMAND)
+        except OllmSandboxError as error:
+            return [_finding("command", "A command runs", ok=False, cause=str(error))]
+    said = set(result.stdout.text.split())
+    found = [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
+    if capabilities.overlay is OverlayWay.NONE and not found[0].ok:
+        found[0] = replace(found[0], needed=False, cause=_UNRECORDED[0], remedy=_UNRECORDED[1])
+    return found
+
+
+def _finding(key: str, title: str, *, ok: bool, cause: str = _BROKEN) -> Finding:
+    if ok:
+        return Finding(key, title, ok=True, needed=True)
+    return Finding(key, title, ok=False, needed=True, cause=cause, remedy=_REPORT)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a command may see and use. The values come from YAML files, see profile_file.py."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property, lru_cache
+
+from ..records import record
+
+# A login inside an address: http://name:password@host
+_LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+
+
+@record(frozen=True)
+class Limits:
+    """None means no limit. Sizes are bytes, times are seconds."""
+
+    time: float | None = None
+    processes: int | None = None
+    disk: int | None = None
+    free: int | None = None
+    memory: int | None = None
+    tmp: int | None = None
+
+
+@record(frozen=True)
+class Profile:
+    name: str
+    description: str = ""
+    masks: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
+    mask_variables: tuple[str, ...] = ()
+    environment_drop: tuple[str, ...] = ()
+    environment_keep: tuple[str, ...] = ()
+    environment_set: tuple[tuple[str, str], ...] = ()
+    limits: Limits = Limits()
+    unix_sockets: bool = True
+    deny_syscalls: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    # The person set a memory limit of their own: only then is a control group worth its cost.
+    own_memory_limit: bool = False
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        return tuple(mask for mask in self.masks if mask not in self.show)
+
+    @cached_property
+    def hidden_by_folder(self) -> dict[str, tuple[str, ...]]:
+        """The hidden names, by the folder they lie in."""
+        found: dict[str, list[str]] = {}
+        for path in self.hidden:
+            # "" stands for the root.
+            folder, _, name = path.rpartition("/")
+            found.setdefault(folder, []).append(name)
+        return {folder: tuple(names) for folder, names in found.items()}
+
+    def with_limits(self, own: Limits) -> Profile:
+        """With the limits that the person set instead of some of these."""
+        given = {name: value for name, value in vars(own).items() if value is not None}
+        if not given:
+            return self
+        return replace(
+            self,
+            limits=replace(self.limits, **given),
+            own_memory_limit=self.own_memory_limit or own.memory is not None,
+        )
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The variables a command gets. What is dropped never reaches any process inside."""
+        kept = {
+            name: value
+            for name, value in inherited.items()
+            if not self._drops(name) and ("@" not in value or not _LOGIN.search(value))
+        }
+        kept.update(self.environment_set)
+        return kept
+
+    def _drops(self, name: str) -> bool:
+        decided = self._decisions.get(name)
+        if decided is None:
+            drop, keep = _any_of(self.environment_drop), _any_of(self.environment_keep)
+            decided = name in drop and name not in keep
+            self._decisions[name] = decided
+        return decided
+
+    @cached_property
+    def _decisions(self) -> dict[str, bool]:
+        # The same variables come with every command.
+        return {}
+
+
+class _Names:
+    """Patterns of names as in a shell, whatever the case. Nearly all have their stars at the ends:
+    a regular expression of a hundred of them takes longer to make than all the rest of a plan."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        plain: dict[tuple[bool, bool], list[str]] = {}
+        self._others: list[str] = []
+        for pattern in map(str.casefold, patterns):
+            core = pattern.strip("*")
+            if any(sign in core for sign in "*?["):
+                self._others.append(pattern)
+            else:
+                ends = pattern.startswith("*"), pattern.endswith("*")
+                plain.setdefault(ends, []).append(core)
+        self._whole = frozenset(plain.get((False, False), ()))
+        self._first = tuple(plain.get((False, True), ()))
+        self._last = tuple(plain.get((True, False), ()))
+        self._inside = tuple(plain.get((True, True), ()))
+
+    def __contains__(self, given: str) -> bool:
+        name = given.casefold()
+        if name in self._whole or name.startswith(self._first) or name.endswith(self._last):
+            return True
+        if any(part in name for part in self._inside):
+            return True
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._others)
+
+
+@lru_cache(maxsize=32)
+def _any_of(patterns: tuple[str, ...]) -> _Names:
+    return _Names(patterns)

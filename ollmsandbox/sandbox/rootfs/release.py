@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tarball is fetched, taken up again where it broke off, and compared with its checksum.
+
+Which Alpine there is for this machine, asked of the mirror.
+
+The tarball is fetched, taken up again where it broke off, and compared with its checksum.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from ... import N_
+from ...errors import RootfsError, Sentence
+from ...paths import make_folder
+from .http import (
+    FLAVOR,
+    OTHER_MIRROR,
+    MissingError,
+    UnreachableError,
+    fetch,
+    get,
+    pieces,
+    without_password,
+)
+from .settings import RootfsSettings
+
+ARCH_MAP = {
+    "x86_64": "x86_64",
+    "aarch64": "aarch64",
+    # As some containers on other systems say it.
+    "arm64": "aarch64",
+    "armv7l": "armv7",
+    "i686": "x86",
+    "i386": "x86",
+}
+_LIST = "latest-releases.yaml"
+# As 3.22.1, or the day on which what is not released yet was put together.
+_VERSION = re.compile(r"[0-9]+\.[0-9]+[0-9a-z._]{0,30}|20[0-9]{6}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A tarball on the mirror. Nothing in it is believed before the checksum was compared."""
+
+    version: str
+    file: str
+    sha256: str
+    url: str
+    size: int | None = None
+
+
+def detect_arch(machine: str | None = None) -> str:
+    found = machine if machine is not None else platform.machine()
+    if found not in ARCH_MAP:
+        raise RootfsError(
+            N_("There is no Alpine system for this kind of machine ({machine})."),
+            N_("It is there for: {machines}."),
+            # Translators: a kind of machine, such as x86_64, that is not known.
+            machine=found or Sentence(N_("unknown")),
+            machines=", ".join(ARCH_MAP),
+        )
+    return ARCH_MAP[found]
+
+
+def branch_of(version: str) -> str:
+    """The folder of the mirror that a version's packages are in."""
+    if "." not in version or "_alpha" in version:
+        return "edge"
+    return f"v{'.'.join(version.split('.')[:2])}"
+
+
+def get_latest_version(settings: RootfsSettings, arch: str) -> Release:
+    """The newest of the branch, or the one that the person has set."""
+    try:
+        return _find(settings, arch)
+    except MissingError as error:
+        if not settings.version:
+            raise
+        raise RootfsError(
+            N_("The mirror has no Alpine {version} for {arch}."),
+            N_(
+                "Set another one: ollmsandbox settings rootfs-version VERSION\nThe newest is "
+                'taken if VERSION is "".'
+            ),
+            version=settings.version,
+            arch=arch,
+        ) from error
+
+
+def _find(settings: RootfsSettings, arch: str) -> Release:
+    branch = branch_of(settings.version) if settings.version else settings.branch
+    folder = f"{settings.mirror}/{branch}/releases/{arch}"
+    for entry in _read_list(f"{folder}/{_LIST}"):
+        if entry.get("flavor") == FLAVOR:
+            release = _release(entry, folder, arch)
+            if settings.version in ("", release.version):
+                return release
+    if settings.version:
+        return _by_name(settings.version, folder, arch)
+    raise RootfsError(
+        N_("{address}/{list} names no {name}."),
+        N_("Set another mirror or branch: ollmsandbox settings rootfs-mirror ADDRESS"),
+        address=without_password(folder),
+        list=_LIST,
+        name=FLAVOR,
+    )
+
+
+def _read_list(url: str) -> list[dict[object, object]]:
+    text = fetch(url)
+    try:
+        # Nothing but text, lists and names: what is written is never made into more than it is.
+        found = yaml.load(text, yaml.BaseLoader)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise RootfsError(
+            N_("{address} is no list of releases."), OTHER_MIRROR, address=without_password(url)
+        ) from error
+    entries = found if isinstance(found, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def _release(entry: Mapping[object, object], folder: str, arch: str) -> Release:
+    version, file, size = (_text(entry, key) for key in ("version", "file", "size"))
+    sha256 = _text(entry, "sha256").lower()
+    # The mirror names a file of its own, and never one of ours.
+    if (
+        not _VERSION.fullmatch(version)
+        or not _SHA256.fullmatch(sha256)
+        or not re.fullmatch(rf"{FLAVOR}-[0-9a-z._]{{1,40}}-{arch}\.tar\.gz", file)
+    ):
+        raise RootfsError(
+            N_("{address}/{list} does not say what it should."),
+            OTHER_MIRROR,
+            address=without_password(folder),
+            list=_LIST,
+        )
+    known = int(size) if re.fullmatch("[0-9]{1,15}", size) else 0
+    return Release(version, file, sha256, f"{folder}/{file}", known or None)
+
+
+def _text(entry: Mapping[object, object], key: str) -> str:
+    """A list in its place may be short to write and endless to read."""
+    found = entry.get(key)
+    return found if isinstance(found, str) else ""
+
+
+def _by_name(version: str, folder: str, arch: str) -> Release:
+    """An older one is not in the list, but its checksum lies beside it."""
+    file = f"{FLAVOR}-{version}-{arch}.tar.gz"
+    found = fetch(f"{folder}/{file}.sha256").decode("ascii", "replace").lower().split()
+    if not found or not _SHA256.fullmatch(found[0]):
+        raise RootfsError(
+            N_("{address}/{file}.sha256 is no checksum."),
+            OTHER_MIRROR,
+            address=without_password(folder),
+            file=file,
+        )
+    return Release(version, file, found[0], f"{folder}/{file}")
+
+
+# The real one has less than 4 MiB.
+LARGEST = 256 << 20
+# It is taken up again so often before a person is told.
+_ATTEMPTS = 3
+
+# How much is there, and of how much; called before each piece is written, and may raise to end it.
+Tell = Callable[[int, int | None], None]
+
+
+def download_rootfs(release: Release, folder: Path, tell: Tell, largest: int = LARGEST) -> Path:
+    """Blocks. The file is whole and the right one, or there is an error."""
+    make_folder(folder)
+    # By its checksum: what is left of another version is never taken up.
+    part = folder / f"{release.sha256}.part"
+    whole = folder / f"{release.sha256}.tar.gz"
+    try:
+        if whole.exists() and sha256_of(whole) == release.sha256:
+            return whole
+        for attempt in range(_ATTEMPTS):
+            resumed = part.exists() and part.stat().st_size > 0
+            try:
+                _fetch(release, part, tell, largest)
+            except UnreachableError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                tell(part.stat().st_size if part.exists() else 0, release.size)
+                continue
+            if sha256_of(part) == release.sha256:
+                os.rename(part, whole)
+                return whole
+            part.unlink()
+            if not resumed:
+                break
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    raise RootfsError(
+        N_(
+            "{address} is not the file that the mirror's list names: its checksum differs. "
+            "It was not unpacked."
+        ),
+        N_("Try again; if it stays so, set another mirror and do not use this one."),
+        address=without_password(release.url),
+    )
+
+
+def _fetch(release: Release, part: Path, tell: Tell, largest: int) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    with get(release.url, {"Range": f"bytes={have}-"} if have else None) as answer:
+        if answer.status_code == 416:
+            return  # all of it is there, or it is another file's: the checksum tells
+        begins = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        if answer.status_code != 206 or not begins:
+            have = 0
+        length = answer.headers.get("Content-Length", "")
+        total = have + int(length) if re.fullmatch("[0-9]{1,15}", length) else None
+        if (total or release.size or 0) > largest:
+            raise _too_large(release, largest)
+        # Whoever is not waited for any more ends here, and has changed nothing.
+        tell(have, total or release.size)
+        with open(part, "r+b" if have else "wb", buffering=0) as file:
+            if have:
+                file.truncate(file.seek(have))
+            for piece in pieces(answer, release.url):
+                have += len(piece)
+                if have > largest:
+                    raise _too_large(release, largest)
+                tell(have, total or release.size)
+                left = memoryview(piece)
+                while left:
+                    left = left[file.write(left) :]
+        if total is not None and have < total:
+            raise UnreachableError(release.url)
+
+
+def cannot_write(folder: Path, error: OSError) -> RootfsError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RootfsError(
+            N_("There is no room left on the disk that {folder} is on."),
+            N_("Make room, and try again."),
+            folder=folder,
+        )
+    return RootfsError(
+        N_("{folder} cannot be written: {why}."), folder=folder, why=error.strerror or str(error)
+    )
+
+
+def _too_large(release: Release, largest: int) -> RootfsError:
+    return RootfsError(
+        N_("{address} is larger than {size} MiB, as no such system is."),
+        N_("Set another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
+        address=without_password(release.url),
+        size=largest >> 20,
+    )
+
+
+def sha256_of(file: Path) -> str:
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the Alpine system comes from, and how much of it is wanted: `rootfs.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from ... import N_
+from ...errors import RootfsError
+from ...paths import write_atomically
+
+FILE = "rootfs.yaml"
+_MIRROR = re.compile(r"https?://[^\s?#]+")
+_BRANCH = re.compile(r"latest-stable|edge|v[0-9]+\.[0-9]+")
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6}")
+_TIER = re.compile("[012]")
+_MEND = N_("Mend it or remove it.")
+
+
+@dataclass(frozen=True)
+class RootfsSettings:
+    mirror: str = "https://dl-cdn.alpinelinux.org/alpine"
+    branch: str = "latest-stable"
+    # "": the newest one of the branch.
+    version: str = ""
+    tier: int = 2
+
+    def with_value(self, name: str, text: str) -> RootfsSettings:
+        """As the person gives it; what cannot be is refused with a sentence."""
+        setting = _find(name)
+        if not setting.is_good(text):
+            raise RootfsError(
+                # Translators: {name} is a setting: mirror, branch, version or tier.
+                N_("{value} cannot be the {name} of the Alpine system."),
+                setting.what,
+                value=repr(text),
+                name=name,
+            )
+        if name == "mirror":
+            return replace(self, mirror=text.rstrip("/"))
+        if name == "branch":
+            return replace(self, branch=text)
+        return replace(self, tier=int(text)) if name == "tier" else replace(self, version=text)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    name: str
+    what: str
+    is_good: Callable[[str], object]
+
+
+ALL = (
+    _Setting("mirror", N_("The address of a mirror, as https://host/alpine."), _MIRROR.fullmatch),
+    _Setting("branch", N_("latest-stable, edge, or a branch as v3.22."), _BRANCH.fullmatch),
+    _Setting(
+        "version",
+        N_('A version as 3.22.1, or "" for the newest.'),
+        lambda text: not text or _VERSION.fullmatch(text),
+    ),
+    _Setting(
+        "tier",
+        N_("0: nothing but the base, 1: what is needed, 2: what is useful."),
+        _TIER.fullmatch,
+    ),
+)
+
+
+def _find(name: str) -> _Setting:
+    for setting in ALL:
+        if setting.name == name:
+            return setting
+    raise RootfsError(
+        N_("{name} is not known in {file}."),
+        N_("Known: {names}."),
+        name=repr(name),
+        file=FILE,
+        names=", ".join(names()),
+    )
+
+
+def names() -> list[str]:
+    return [setting.name for setting in ALL]
+
+
+def load(config: Path) -> RootfsSettings:
+    file = config / FILE
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return RootfsSettings()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise RootfsError(
+            N_("{file}, line {line}: {problem}."),
+            _MEND,
+            file=file,
+            line=line,
+            problem=error.problem,
+        ) from error
+    except OSError as error:
+        raise RootfsError(
+            N_("{file} cannot be read: {why}."), _MEND, file=file, why=error.strerror
+        ) from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise RootfsError(
+            N_("{file} cannot be read: {why}"), _MEND, file=file, why=str(error)
+        ) from error
+    if found is None:
+        return RootfsSettings()
+    if not isinstance(found, dict):
+        raise RootfsError(N_("{file} holds no list of names and values."), _MEND, file=file)
+    settings = RootfsSettings()
+    try:
+        for name, value in found.items():
+            settings = settings.with_value(str(name), "" if value is None else str(value))
+    except RootfsError as error:
+        raise RootfsError(
+            N_("{file}: {why}"), error.remedy, file=file, why=error.message
+        ) from error
+    return settings
+
+
+def save(config: Path, settings: RootfsSettings) -> None:
+    write_atomically(config / FILE, yaml.safe_dump(asdict(settings), sort_keys=False))
