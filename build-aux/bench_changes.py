@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from ollmsandbox import loop  # noqa: E402
 from ollmsandbox.paths import Paths  # noqa: E402
-from ollmsandbox.project.recorder import Recorder  # noqa: E402
+from ollmsandbox.project.apply.recorder import Recorder  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
 from ollmsandbox.sandbox.overlay import Overlay  # noqa: E402
 

@@ -18,7 +18,7 @@ from ready_cli import Started
 import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports it
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths, make_folder
-from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, kept_answer, probe

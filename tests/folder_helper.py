@@ -11,9 +11,9 @@ from pathlib import Path
 from conftest import Person
 
 from ollmsandbox import loop
+from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.folder import Folder
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import FileRecord, Project
 from ollmsandbox.project.scan import Scan
 
 

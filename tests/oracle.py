@@ -18,10 +18,10 @@ from oracle_steps import Seen, Step, look
 
 from ollmsandbox import loop
 from ollmsandbox.files import trees
-from ollmsandbox.project.change import State
-from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode, Recorder, Report
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.recorder import Mode, Recorder, Report
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.review.review import Review
 
 Command = str | Sequence[str]
 Programs = Mapping[str, list[Step]]

@@ -10,7 +10,7 @@ import pytest
 from cli_here import cli_here
 from conftest import Person
 
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.review.review import Review
 
 KEYS = ["run_id", "project", "command", "apply", "started", "exit_code"]
 KEYS += ["changes", "conflicts", "skipped"]

@@ -18,7 +18,7 @@ from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.rule_store import RuleStore
-from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anybody

@@ -8,8 +8,8 @@ import json
 from cli_here import cli_here
 from conftest import Person
 
-from ollmsandbox.project.handmade import write_file
-from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.review.write_file import write_file
 
 
 def lose_database(person: Person) -> None:

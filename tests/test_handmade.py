@@ -13,14 +13,15 @@ import pytest
 from conftest import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project import handmade, present
-from ollmsandbox.project.change import State
-from ollmsandbox.project.earlier import backups_of
-from ollmsandbox.project.journal import Journal
-from ollmsandbox.project.models import FileRecord
-from ollmsandbox.project.recorder import Mode, Report
-from ollmsandbox.project.recovering import recover
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.journal import Journal
+from ollmsandbox.project.apply.recorder import Mode, Report
+from ollmsandbox.project.changes import view as present
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.models import FileRecord
+from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import backups_of
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def review(person: Person) -> Iterator[Review]:
 
 def write(person: Person, name: str, text: str, **options: object) -> Report:
     path = f"{person.project}/{name}"
-    return handmade.write_file(
+    return write_file.write_file(
         person.paths,
         str(person.project),
         path,
@@ -103,7 +104,7 @@ def test_a_deletion_waits_too(person: Person) -> None:
     (person.project / "folder").mkdir()
     (person.project / "folder/file").write_text("text")
     path = f"{person.project}/folder/file"
-    report = handmade.delete_file(person.paths, str(person.project), path, how=Mode.REVIEW)
+    report = write_file.delete_file(person.paths, str(person.project), path, how=Mode.REVIEW)
     assert states(report) == [("folder/file", "deleted", "pending")]
     assert seen(person, "folder/file") is None
     layers = present.layers_of(person.paths, str(person.project), str(person.project))
@@ -166,7 +167,7 @@ def test_every_kept_version_can_be_restored(person: Person, review: Review) -> N
     assert [each.version.read() for each in earlier] == [b"2", b"1", b"0"]
     assert all(each.run_id for each in earlier)
     oldest = earlier[-1].version
-    report = handmade.restore(person.paths, project.path, str(file), oldest)
+    report = write_file.restore(person.paths, project.path, str(file), oldest)
     assert states(report) == [("file", "modified", "applied")]
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("0", 0o600)
     # To write to it now must not change what is kept.
@@ -178,14 +179,14 @@ def test_every_kept_version_can_be_restored(person: Person, review: Review) -> N
 def test_a_deleted_file_comes_back_from_its_backup(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text("precious")
-    report = handmade.delete_file(person.paths, str(person.project), str(file))
+    report = write_file.delete_file(person.paths, str(person.project), str(file))
     project = review.manager.project_for(person.project)
     versions = person.paths.versions / report.run_id
     for kept in versions.iterdir():
         kept.unlink()
     [backup] = backups_of(review.manager, project, str(file))
     assert backup.run_id == ""
-    handmade.restore(person.paths, project.path, str(file), backup.version)
+    write_file.restore(person.paths, project.path, str(file), backup.version)
     assert file.read_text() == "precious"
 
 
@@ -193,7 +194,7 @@ def test_a_deleted_file_that_nobody_may_read_comes_back(person: Person, review: 
     file = person.project / "closed"
     file.write_text("text")
     file.chmod(0o111)
-    report = handmade.delete_file(person.paths, str(person.project), str(file))
+    report = write_file.delete_file(person.paths, str(person.project), str(file))
     review.undo(review.manager.run(report.run_id))
     assert stat.S_IMODE(file.stat().st_mode) == 0o111
     file.chmod(0o600)

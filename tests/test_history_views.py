@@ -13,16 +13,18 @@ from collections.abc import Iterator
 import pytest
 from conftest import Person
 
-from ollmsandbox.project import backup, handmade, present
-from ollmsandbox.project.care import take_care
-from ollmsandbox.project.change import Type
-from ollmsandbox.project.journal import project_lock
-from ollmsandbox.project.models import FileRecord, Run
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.journal import project_lock
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes import view as present
+from ollmsandbox.project.changes.change import Type
+from ollmsandbox.project.database import backups
+from ollmsandbox.project.database.models import FileRecord, Run
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.recovery.recover import take_care
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import Version, Versions
 from ollmsandbox.project.settings import KEEP_DAYS
-from ollmsandbox.project.versions import Version, Versions
 
 pytestmark = pytest.mark.anybody
 
@@ -36,7 +38,7 @@ def review(person: Person) -> Iterator[Review]:
 
 def write(person: Person, review: Review, name: str, text: str, mode: Mode = Mode.AUTO) -> Run:
     path = f"{person.project}/{name}"
-    report = handmade.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
+    report = write_file.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
     return review.manager.run(report.run_id)
 
 
@@ -185,7 +187,7 @@ def test_an_old_run_is_not_cleaned_away_while_somebody_works_on_the_project(
     removed: list[str] = []
 
     def clean() -> None:
-        removed.extend(backup.cleanup_old_runs(review.manager, now=later))
+        removed.extend(backups.cleanup_old_runs(review.manager, now=later))
         review.manager.store.close()
 
     cleaner = threading.Thread(target=clean)
@@ -219,8 +221,8 @@ def test_records_of_deleted_files_go_with_their_backups(person: Person, review: 
     for name in ("gone", "kept"):
         (person.project / name).write_text(name)
         write(person, review, name, "new")
-    handmade.delete_file(person.paths, str(person.project), f"{person.project}/gone")
-    backup.cleanup_old_backups(review.manager, now=time.time() + 6 * 86400)
+    write_file.delete_file(person.paths, str(person.project), f"{person.project}/gone")
+    backups.cleanup_old_backups(review.manager, now=time.time() + 6 * 86400)
     assert FileRecord.select().count() == 2
-    backup.cleanup_old_backups(review.manager, now=time.time() + 9 * 86400)
+    backups.cleanup_old_backups(review.manager, now=time.time() + 9 * 86400)
     assert [os.path.basename(record.path) for record in FileRecord.select()] == ["kept"]

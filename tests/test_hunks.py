@@ -11,12 +11,14 @@ import pytest
 from conftest import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project import handmade, hunks, rewriting
-from ollmsandbox.project.change import Recorded, State
-from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode, Report
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.recorder import Mode, Report
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review import hunks as rewriting
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.text import diff
 
 pytestmark = pytest.mark.anybody
 
@@ -33,8 +35,8 @@ def review(person: Person) -> Iterator[Review]:
 
 def change(person: Person, review: Review, new: str, mode: Mode) -> tuple[Run, Recorded]:
     file = f"{person.project}/file"
-    report = handmade.write_file(
-        person.paths, str(person.project), file, hunks.data_of(new), how=mode
+    report = write_file.write_file(
+        person.paths, str(person.project), file, diff.data_of(new), how=mode
     )
     return latest(review, report.run_id)
 
@@ -45,7 +47,7 @@ def latest(review: Review, run_id: str) -> tuple[Run, Recorded]:
     return run, item
 
 
-def parts(review: Review, run: Run, item: Recorded) -> tuple[hunks.Hunk, ...]:
+def parts(review: Review, run: Run, item: Recorded) -> tuple[diff.Hunk, ...]:
     found = rewriting.texts(review.manager, run, item)
     assert found is not None
     return found.hunks
@@ -68,31 +70,31 @@ def parts(review: Review, run: Run, item: Recorded) -> tuple[hunks.Hunk, ...]:
 )
 def test_all_parts_together_are_the_change(old: str, new: str) -> None:
     text = old
-    for hunk in reversed(hunks.hunks(old, new)):
-        text = hunks.with_hunks(text, [hunk])
+    for hunk in reversed(diff.hunks(old, new)):
+        text = diff.with_hunks(text, [hunk])
     assert text == new
-    for hunk in reversed(hunks.hunks(old, new)):
-        text = hunks.without_hunks(text, [hunk])
+    for hunk in reversed(diff.hunks(old, new)):
+        text = diff.without_hunks(text, [hunk])
     assert text == old
 
 
 def test_any_bytes_come_back_as_they_were() -> None:
     data = bytes(range(1, 256)) + b"\n\xff\r\n"
-    assert hunks.data_of(hunks.text_of(data) or "") == data
-    assert hunks.text_of(b"a\0b") is None
+    assert diff.data_of(diff.text_of(data) or "") == data
+    assert diff.text_of(b"a\0b") is None
 
 
 def test_a_part_is_found_again_when_other_lines_have_changed() -> None:
-    first, second, third = hunks.hunks(OLD, NEW)
+    first, second, third = diff.hunks(OLD, NEW)
     moved = "new first line\n" + NEW.replace("line 20\n", "by hand\n")
-    assert hunks.taken_back(moved, NEW, second) == moved.replace(
+    assert diff.taken_back(moved, NEW, second) == moved.replace(
         "line 14\nline 16\n", "line 14\nline 15\nline 16\n"
     )
-    assert hunks.taken_back(moved.replace("changed 3\n", "again\n"), NEW, first) is None
-    assert hunks.taken_back(moved.replace("line 16\n", "again\n"), NEW, second) is None
-    assert hunks.taken_back(NEW + "more\n", NEW, third) is not None
-    appended = hunks.hunks("a\n", "a\nb\n")[0]
-    assert hunks.taken_back("a\nb\nc\n", "a\nb\n", appended) is None
+    assert diff.taken_back(moved.replace("changed 3\n", "again\n"), NEW, first) is None
+    assert diff.taken_back(moved.replace("line 16\n", "again\n"), NEW, second) is None
+    assert diff.taken_back(NEW + "more\n", NEW, third) is not None
+    appended = diff.hunks("a\n", "a\nb\n")[0]
+    assert diff.taken_back("a\nb\nc\n", "a\nb\n", appended) is None
 
 
 def test_a_text_that_repeats_itself_does_not_keep_anybody_waiting() -> None:
@@ -106,7 +108,7 @@ def test_a_text_that_repeats_itself_does_not_keep_anybody_waiting() -> None:
     found: list[str] = []
 
     def work() -> None:
-        found.append(hunks.with_hunks(old, hunks.hunks(old, new)))
+        found.append(diff.with_hunks(old, diff.hunks(old, new)))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -149,16 +151,16 @@ def test_an_undone_part_is_known_as_such_and_comes_back(person: Person, review: 
     assert file.read_text() == undone
     change(person, review, by_hand := undone.replace("changed 3\n", "by hand\n"), Mode.AUTO)
     assert rewriting.parts_since(review.manager, run, item) == {
-        first: hunks.Standing.CHANGED,
-        second: hunks.Standing.TAKEN_BACK,
-        third: hunks.Standing.THERE,
+        first: diff.Standing.CHANGED,
+        second: diff.Standing.TAKEN_BACK,
+        third: diff.Standing.THERE,
     }
     for part in (first, third):
         with pytest.raises(OllmSandboxError, match="in the meantime"):
             rewriting.redo_hunks(review.manager, run, item, [part])
     rewriting.redo_hunks(review.manager, run, item, [second])
     assert file.read_text() == by_hand.replace("line 15\n", "")
-    assert rewriting.parts_since(review.manager, run, item)[second] is hunks.Standing.THERE
+    assert rewriting.parts_since(review.manager, run, item)[second] is diff.Standing.THERE
 
 
 def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, review: Review) -> None:
@@ -260,7 +262,7 @@ def test_what_was_discarded_in_part_is_not_written_through_a_link(
     run, item = change(person, review, NEW, Mode.REVIEW)
     mine = person.home / "mine"
     mine.write_text("mine\n")
-    write = handmade.write_file
+    write = write_file.write_file
 
     def and_link(*given: Any, **options: Any) -> Report:
         report = write(*given, **options)
@@ -278,7 +280,7 @@ def test_what_was_discarded_in_part_is_not_written_through_a_link(
 def test_a_mode_that_was_changed_waits_on_without_the_text(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
-    handmade.write_file(
+    write_file.write_file(
         person.paths,
         str(person.project),
         str(file),

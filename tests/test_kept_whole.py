@@ -14,11 +14,12 @@ import pytest
 from cli_here import cli_here
 from conftest import Person
 
-from ollmsandbox.project import backup, kept
-from ollmsandbox.project.exchange import Spot, copy
-from ollmsandbox.project.layers import FOLDER
+from ollmsandbox.project.apply import kept_versions
+from ollmsandbox.project.apply.swap import Spot, copy
+from ollmsandbox.project.changes.overlayfs import FOLDER
+from ollmsandbox.project.database import backups
+from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import Run
 
 
 def _run(person: Person, command: str, *options: str) -> str:
@@ -126,10 +127,10 @@ def test_a_run_is_kept_for_as_long_after_it_was_applied_as_after_it_ran(person: 
     for folder in person.paths.versions.glob("*"):
         os.utime(folder, (long_ago, long_ago))
     assert cli_here(person, "apply", run).returncode == 0
-    assert backup.cleanup_old_runs(manager) == []
+    assert backups.cleanup_old_runs(manager) == []
     assert cli_here(person, "discard", other).returncode == 0
-    assert backup.cleanup_old_runs(manager, now=time.time() + 29 * day) == []
-    removed = backup.cleanup_old_runs(manager, now=time.time() + 31 * day)
+    assert backups.cleanup_old_runs(manager, now=time.time() + 29 * day) == []
+    removed = backups.cleanup_old_runs(manager, now=time.time() + 31 * day)
     assert sorted(removed) == sorted([run, other])
     manager.close()
 
@@ -153,10 +154,10 @@ def test_what_went_to_the_versions_another_way_is_not_missed(tmp_path: Path) -> 
     versions.mkdir()
     (layer / "second").write_text("second")
     (versions / "1").write_text("first")
-    kept.put_by_number(str(layer), versions, {1: "first", 2: "second"})
+    kept_versions.put_by_number(str(layer), versions, {1: "first", 2: "second"})
     assert {file.name: file.read_text() for file in versions.iterdir()} == {
         "1": "first",
         "2": "second",
     }
     with pytest.raises(FileNotFoundError):
-        kept.put_by_number(str(layer), versions, {3: "third"})
+        kept_versions.put_by_number(str(layer), versions, {3: "third"})

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 import pytest
 from conftest import Person
 
-from ollmsandbox.project import handmade, present
-from ollmsandbox.project.change import State
-from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode, Recorder, Report
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.recovering import recover
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.recorder import Mode, Recorder, Report
+from ollmsandbox.project.changes import view as present
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
 
 
 class Killed(BaseException):
@@ -35,7 +36,7 @@ def write(person: Person, review: Review, mode: Mode, **texts: str) -> Run:
     """One run for each file; returns the last."""
     for name, text in texts.items():
         path = f"{person.project}/{name}"
-        report = handmade.write_file(
+        report = write_file.write_file(
             person.paths, str(person.project), path, text.encode(), how=mode
         )
     return review.manager.run(report.run_id)
@@ -306,7 +307,7 @@ def test_a_kill_while_one_deletion_is_taken_back_keeps_the_others(
 
 def _deleted(person: Person) -> Report:
     from ollmsandbox import loop
-    from ollmsandbox.project.recorder import Recorder
+    from ollmsandbox.project.apply.recorder import Recorder
 
     keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
     loop.run(person.bubble(keeper=keeper).exec("rm -r folder"))

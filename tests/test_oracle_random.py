@@ -31,10 +31,10 @@ from oracle import (
 from oracle_steps import Seen, Step
 
 from ollmsandbox.files import trees
-from ollmsandbox.project.change import State
-from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.review.review import Review
 
 # How many times as much to try.
 _EFFORT = int(os.environ.get("OLLMSANDBOX_ORACLE_EFFORT", "1"))

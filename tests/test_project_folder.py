@@ -17,8 +17,8 @@ from ollmsandbox import loop
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project import ignore
 from ollmsandbox.project import scan as scan_module
+from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.models import FileRecord, Project
 from ollmsandbox.project.scan import Progress, Scan
 
 

@@ -13,8 +13,8 @@ from conftest import Person
 from folder_helper import recorded, scan, write
 
 from ollmsandbox.project import ignore
+from ollmsandbox.project.database.models import FileRecord
 from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.models import FileRecord
 
 NAMES = [
     *("a", "b", "ab", "abc", "a.o", "b.o", ".hidden", "#hash", "!bang", "a b", "trail ", "x\\y"),

@@ -13,16 +13,16 @@ from conftest import Person
 from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.history import History
 from ollmsandbox.chat.stored import SessionInfo
+from ollmsandbox.engine import move
+from ollmsandbox.engine.move import move_project
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rule_store import RuleStore, copy_rules
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
-from ollmsandbox.project import moving
-from ollmsandbox.project.models import Project
-from ollmsandbox.project.moving import move_project
-from ollmsandbox.project.recorder import Mode, Recorder
-from ollmsandbox.project.review import Review
-from ollmsandbox.project.system import System, set_system, system_of
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.database.models import Project
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.settings import System, set_system, system_of
 from ollmsandbox.ui.model_choice import ModelChoice
 from ollmsandbox.ui.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
@@ -298,7 +298,7 @@ def test_cut_off_it_is_done_once_more(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(moving, cut_before, cut)
+        patched.setattr(move, cut_before, cut)
         move_project(review.manager, old, new)
     # Opened there meanwhile.
     review.manager.add_project(new)

@@ -13,8 +13,8 @@ import pytest
 from conftest import Person
 
 from ollmsandbox.errors import OllmSandboxError, ProjectError
+from ollmsandbox.project.database.models import Change, FileRecord, Project, Run
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import Change, FileRecord, Project, Run
 
 pytestmark = pytest.mark.anybody
 

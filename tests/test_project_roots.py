@@ -10,8 +10,8 @@ from conftest import Person
 from folder_helper import make, project_of, recorded, scan, write
 
 from ollmsandbox.project import scan as scan_module
+from ollmsandbox.project.database.models import FoundLink
 from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.models import FoundLink
 
 
 def test_only_agreed_folders_are_roots(folder: Folder, person: Person) -> None:

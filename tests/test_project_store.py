@@ -15,10 +15,17 @@ from conftest import Person
 from peewee import IntegrityError, SqliteDatabase
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project import store as store_module
+from ollmsandbox.project.database import connection as store_module
+from ollmsandbox.project.database.connection import Store
+from ollmsandbox.project.database.models import (
+    ChatMessage,
+    ChatSession,
+    FileRecord,
+    Project,
+    Question,
+    Run,
+)
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import ChatMessage, ChatSession, FileRecord, Project, Question, Run
-from ollmsandbox.project.store import Store
 
 pytestmark = pytest.mark.anybody
 

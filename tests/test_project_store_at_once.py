@@ -15,9 +15,9 @@ import pytest
 from conftest import ROOT, Person
 
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.database.connection import Store
+from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import FileRecord, Project
-from ollmsandbox.project.store import Store
 
 pytestmark = pytest.mark.anybody
 

@@ -14,9 +14,9 @@ from cli_here import cli_here
 from conftest import Person
 
 from ollmsandbox import loop
-from ollmsandbox.project import backup
+from ollmsandbox.project.database import backups
+from ollmsandbox.project.database.models import FileRecord
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import FileRecord
 from ollmsandbox.project.settings import KEEP_DAYS, KEEP_MIB
 from ollmsandbox.sandbox.monitor import Event, Kind
 
@@ -310,8 +310,8 @@ def test_backups_go_after_seven_days_and_their_paths_with_them(person: Person) -
     (person.project / "file").write_text("first")
     run(person, "echo second > file")
     manager = ProjectManager(person.paths)
-    assert backup.cleanup_old_backups(manager, now=time.time() + 6 * 86400) == 0
-    assert backup.cleanup_old_backups(manager, now=time.time() + 9 * 86400) == 1
+    assert backups.cleanup_old_backups(manager, now=time.time() + 6 * 86400) == 0
+    assert backups.cleanup_old_backups(manager, now=time.time() + 9 * 86400) == 1
     assert list(person.paths.backups.iterdir()) == []
     assert FileRecord.get().last_approved_copy_path is None
 
@@ -322,8 +322,8 @@ def test_old_runs_go_and_those_that_wait_stay(person: Person) -> None:
     old = run(person, "echo second > file")["run_id"]
     waits = run(person, "echo third > file", "--apply", "review")["run_id"]
     manager = ProjectManager(person.paths)
-    assert backup.cleanup_old_runs(manager, now=time.time() + 29 * 86400) == []
-    assert backup.cleanup_old_runs(manager, now=time.time() + 31 * 86400) == [old]
+    assert backups.cleanup_old_runs(manager, now=time.time() + 29 * 86400) == []
+    assert backups.cleanup_old_runs(manager, now=time.time() + 31 * 86400) == [old]
     assert not (person.paths.versions / old).exists()
     assert [found.id for found in manager.runs()] == [waits]
 
@@ -335,7 +335,7 @@ def test_of_too_many_versions_the_oldest_go(person: Person) -> None:
     second = run(person, "head -c 3145728 /dev/urandom > file")["run_id"]
     manager = ProjectManager(person.paths)
     KEEP_MIB.write(manager, "4")
-    assert backup.cleanup_old_runs(manager) == [first]
+    assert backups.cleanup_old_runs(manager) == [first]
     assert (person.paths.versions / second).exists()
     assert KEEP_DAYS.read(manager) == 30
 

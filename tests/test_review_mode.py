@@ -24,10 +24,10 @@ from oracle import (
 from oracle_steps import Seen
 
 from ollmsandbox import loop
-from ollmsandbox.project.change import State
-from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.review.review import Review
 
 _GIT = {
     "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",

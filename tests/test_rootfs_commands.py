@@ -14,10 +14,10 @@ from conftest import Person
 from rootfs_helper import VERSION, install
 
 from ollmsandbox.errors import RootfsError, WorkingDirError
-from ollmsandbox.project.change import State
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.changes.change import State
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import Mode, Recorder
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.plan.mounts import ReadOnly
 from ollmsandbox.sandbox.process import Result

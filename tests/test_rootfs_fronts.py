@@ -16,7 +16,7 @@ from tool_helper import Agent
 from ollmsandbox import loop
 from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.project.system import System, set_system, system_of
+from ollmsandbox.project.settings import System, set_system, system_of
 from ollmsandbox.sandbox.rootfs.paths import Renamed
 from ollmsandbox.sandbox.rootfs.store import Installed, find
 from ollmsandbox.tools.base import Stream

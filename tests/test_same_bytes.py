@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ollmsandbox.project import changes
-from ollmsandbox.project.change import Kind
-from ollmsandbox.project.changes import scan
-from ollmsandbox.project.layers import same_bytes
+from ollmsandbox.project.changes import scan as changes
+from ollmsandbox.project.changes.change import Kind
+from ollmsandbox.project.changes.overlayfs import same_bytes
+from ollmsandbox.project.changes.scan import scan
 
 pytestmark = pytest.mark.anybody
 

@@ -11,8 +11,8 @@ import pytest
 from cli_here import cli_here
 from conftest import Person
 
-from ollmsandbox.project.present import layers_of
-from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.view import layers_of
 
 
 @pytest.fixture

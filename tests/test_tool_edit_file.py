@@ -14,9 +14,9 @@ from tool_helper import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
+from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.review.review import Review
 from ollmsandbox.tools import inside
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.edit_file import EditFile

@@ -11,7 +11,7 @@ from conftest import Person
 from tool_helper import Agent
 
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.read_file import ReadFile
 

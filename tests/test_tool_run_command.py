@@ -14,8 +14,8 @@ from tool_helper import Agent, Looking, until
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
+from ollmsandbox.project.apply.recorder import Mode, Recorder
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import Mode, Recorder
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Stream, ToolError
 from ollmsandbox.tools.run_command import RunCommand

@@ -11,9 +11,9 @@ from conftest import Person
 from tool_helper import Agent
 
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
+from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.review.review import Review
 from ollmsandbox.tools.run_command import RunCommand
 
 

@@ -11,7 +11,7 @@ from conftest import Person
 from gi.repository import GObject, Gtk
 from ui_helper import Screen, spin_until
 
-from ollmsandbox.project.change import Change, Kind, Recorded, Type
+from ollmsandbox.project.changes.change import Change, Kind, Recorded, Type
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.ui.change_items import FileItem, RunData, RunItem
 from ollmsandbox.ui.change_list import ChangeList

@@ -15,9 +15,9 @@ from gi.repository import Adw, Gtk
 from ui_helper import Screen, all_of, texts
 from window_helper import button, buttons, finish, press, running_loop, says, wait_until
 
+from ollmsandbox.project.apply.recorder import Mode, Recorder
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import Mode, Recorder
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.review.review import Review
 from ollmsandbox.ui import changes_view
 from ollmsandbox.ui.change_items import FileItem, RunItem
 from ollmsandbox.ui.change_page import ChangePage

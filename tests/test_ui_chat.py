@@ -25,7 +25,7 @@ from ollmsandbox.chat.events import (
     Withdrawn,
 )
 from ollmsandbox.chat.messages import Message, Role
-from ollmsandbox.project.change import State as ChangeState
+from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui import permission_card
 from ollmsandbox.ui.entries import MessageEntry, NoticeEntry

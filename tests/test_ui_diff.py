@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.project.common_lines import matching_blocks
+from ollmsandbox.text.diff import matching_blocks
 from ollmsandbox.ui.diff_colours import grounds_for
 from ollmsandbox.ui.diff_model import Diff, Fold, Hunk, Kind, compare, decode, pairs
 from ollmsandbox.ui.diff_words import word_changes

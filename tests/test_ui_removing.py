@@ -24,7 +24,7 @@ from window_helper import (
 )
 
 from ollmsandbox.chat.events import State
-from ollmsandbox.project.recorder import Mode, Recorder
+from ollmsandbox.project.apply.recorder import Mode, Recorder
 from ollmsandbox.ui import sidebar_controller
 from ollmsandbox.ui.change_rows import RunRow
 from ollmsandbox.ui.sidebar_rows import ProjectRow, SessionRow

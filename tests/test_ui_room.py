@@ -9,7 +9,7 @@ from gi.repository import Gtk
 from ui_helper import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.chat.providers.connections_file import TOUR
-from ollmsandbox.project.change import Change, Flag, Kind, Recorded, State, Type
+from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.ui import tool_words
 from ollmsandbox.ui.change_items import FileItem, RunData
 from ollmsandbox.ui.change_rows import FileRow

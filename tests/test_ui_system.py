@@ -15,7 +15,7 @@ from ui_helper import Screen, all_of
 from window_helper import press, running_loop, says, wait_until
 
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.system import System, system_of
+from ollmsandbox.project.settings import System, system_of
 from ollmsandbox.sandbox.rootfs import settings
 from ollmsandbox.ui.preferences_system import SystemPage
 from ollmsandbox.ui.tasks import Tasks

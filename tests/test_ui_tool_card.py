@@ -16,7 +16,7 @@ from window_helper import running_loop, wait_until
 from ollmsandbox.chat.answers import STOPPED
 from ollmsandbox.chat.events import FilesChanged, Settled
 from ollmsandbox.permission.request import Answer, Source
-from ollmsandbox.project.change import State as ChangeState
+from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import Event, Kind
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome

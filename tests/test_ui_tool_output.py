@@ -19,7 +19,7 @@ from ollmsandbox.chat.stored import CallRecord, Entry, SessionInfo, StoredSessio
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.rule_store import RuleStore
-from ollmsandbox.project.change import State
+from ollmsandbox.project.changes.change import State
 from ollmsandbox.tools.workbench import Workbench
 from ollmsandbox.ui import output_files
 from ollmsandbox.ui.entries import CallEntry

@@ -14,10 +14,10 @@ from ui_helper import Screen, all_of, texts
 from window_helper import finish, press, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.change import State
-from ollmsandbox.project.handmade import restore
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.changes.change import State
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import Mode, Recorder
+from ollmsandbox.project.review.write_file import restore
 from ollmsandbox.ui import change_page, change_work, closing, earlier_versions
 from ollmsandbox.ui.change_page import ChangePage
 from ollmsandbox.ui.change_rows import RunRow

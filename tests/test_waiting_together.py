@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from conftest import Person
 
-from ollmsandbox.project import handmade, present
-from ollmsandbox.project.change import State
-from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import Mode, Report
-from ollmsandbox.project.records import read_changes, write_changes
-from ollmsandbox.project.review import Review
-from ollmsandbox.project.versions import Versions
+from ollmsandbox.project.apply.recorder import Mode, Report
+from ollmsandbox.project.changes import view as present
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.database.runs import read_changes, write_changes
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.overlay import time_at
 
 
@@ -30,13 +31,13 @@ def review(person: Person) -> Iterator[Review]:
 
 def write(person: Person, review: Review, mode: Mode, text: str, name: str = "file") -> Run:
     path = f"{person.project}/{name}"
-    report = handmade.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
+    report = write_file.write_file(person.paths, str(person.project), path, text.encode(), how=mode)
     return review.manager.run(report.run_id)
 
 
 def delete(person: Person, review: Review, mode: Mode, name: str = "file") -> Run:
     path = f"{person.project}/{name}"
-    report = handmade.delete_file(person.paths, str(person.project), path, how=mode)
+    report = write_file.delete_file(person.paths, str(person.project), path, how=mode)
     return review.manager.run(report.run_id)
 
 

@@ -11,7 +11,7 @@ import pytest
 from conftest import Person
 from outside import CLOSING, PATIENCE, is_not, program, start
 
-from ollmsandbox.project.journal import project_lock
+from ollmsandbox.project.apply.journal import project_lock
 
 pytestmark = pytest.mark.anybody
 

@@ -14,8 +14,8 @@ from .. import N_
 from ..paths import Paths
 from ..permission.request import Asker
 from ..permission.rule_store import RuleStore
+from ..project.apply.recorder import Mode
 from ..project.manager import ProjectManager
-from ..project.recorder import Mode
 from ..sandbox.profile import file
 from .history import History, new_session_id
 from .limits import STANDARD, Limits

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from ..project.change import Recorded
+from ..project.changes.change import Recorded
 from .history import History
 from .messages import Role, ToolCall
 from .stored import CallRecord, Entry, StoredSession

@@ -12,10 +12,10 @@ from peewee import JOIN, fn
 from .. import N_
 from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
-from ..project.change import Recorded, State
+from ..project.changes.change import Recorded, State
+from ..project.database.models import Change, ChatMessage, ChatSession, Project, Question, Run
+from ..project.database.runs import read_changes
 from ..project.manager import ProjectManager
-from ..project.models import Change, ChatMessage, ChatSession, Project, Question, Run
-from ..project.records import read_changes
 from .messages import Message, Role
 from .stored import (
     Entry,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import OllmSandboxError
-from ..project.recorder import Mode
+from ..project.apply.recorder import Mode
 from ..tools.programs import programs_of
 from ..tools.workbench import Workbench
 

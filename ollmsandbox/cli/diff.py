@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..project.change import Kind, Recorded, Type
-from ..project.common_lines import Block, matching_blocks
-from ..project.models import Run
-from ..project.review import Review
-from ..project.versions import Version, Versions
+from ..project.changes.change import Kind, Recorded, Type
+from ..project.database.models import Run
+from ..project.review.review import Review
+from ..project.review.versions import Version, Versions
+from ..text.diff import Block, matching_blocks
 from .words import in_order, marks, plain, shown_path
 
 _RED, _GREEN, _CYAN, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"

@@ -9,7 +9,7 @@ from typing import TextIO
 from ..chat import events
 from ..chat.events import Event
 from ..permission.request import Source, Verdict
-from ..project.recorder import Report
+from ..project.apply.recorder import Report
 from ..text.visible import visible_line
 from ..tools.base import Outcome
 from .standard import wants_colour

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
-from ..project.abandoned import discard
-from ..project.change import State
-from ..project.journal import Journal
-from ..project.models import Run
-from ..project.recorder import Report
-from ..project.records import read_changes
-from ..project.review import Review
+from ..project.apply.journal import Journal
+from ..project.apply.recorder import Report
+from ..project.changes.change import State
+from ..project.database.models import Run
+from ..project.database.runs import read_changes
+from ..project.recovery.missing_root import discard
+from ..project.review.review import Review
 from ..sandbox.plan.folders import find_project
 from .here import default_project
 from .standard import complain, wants_colour
@@ -193,7 +193,7 @@ class _open:
     """What was cut off before is finished first."""
 
     def __enter__(self) -> Review:
-        from ..project.care import take_care
+        from ..project.recovery.recover import take_care
 
         paths = Paths.from_environ(os.environ)
         care = take_care(paths)

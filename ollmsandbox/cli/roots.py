@@ -9,9 +9,9 @@ import os
 from .. import loop
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
+from ..project.database.models import Project
 from ..project.folder import Folder
 from ..project.manager import ProjectManager
-from ..project.models import Project
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.host import below, folders_of
 from ..sandbox.plan.masks import hidden_paths

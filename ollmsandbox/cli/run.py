@@ -25,7 +25,7 @@ from .here import default_project
 from .standard import give_up
 
 if TYPE_CHECKING:
-    from ..project.recorder import Report
+    from ..project.apply.recorder import Report
     from ..sandbox.output import Sink
     from ..sandbox.process import Result, Sinks
     from ..sandbox.rootfs.paths import Renamed
@@ -125,8 +125,8 @@ class _Run:
     async def exec(self, command: str | Sequence[str]) -> Result:
         import asyncio
 
-        from ..project.recorder import Mode, Recorder, needs_care
-        from ..project.system import System, system_of
+        from ..project.apply.recorder import Mode, Recorder, needs_care
+        from ..project.settings import System, system_of
         from ..sandbox.bubble import Bubble
         from ..sandbox.plan.folders import find_project
         from ..sandbox.process import Sinks
@@ -238,7 +238,7 @@ class _Run:
 
     def _care(self, paths: Paths) -> None:
         """What was cut off is finished, and what is old goes, before anything new begins."""
-        from ..project.care import take_care
+        from ..project.recovery.recover import take_care
         from .words import summary
 
         care = take_care(paths)

@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..project.change import Flag, Kind, Recorded, Skipped, State, Type
-from ..project.recorder import Report
+from ..project.apply.recorder import Report
+from ..project.changes.change import Flag, Kind, Recorded, Skipped, State, Type
 
 _ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
 # Of these everything is listed, whatever the number.

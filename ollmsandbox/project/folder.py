@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .database.models import FoundLink
 from .manager import ProjectManager, is_below
-from .models import FoundLink
 from .scan import Progress, Scan, Scanner
 
 

@@ -13,8 +13,8 @@ from peewee import SQL, fn
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths
-from .models import AgreedRoot, Change, Project, Run, Setting, as_bytes
-from .store import Store, insert
+from .database.connection import Store, insert
+from .database.models import AgreedRoot, Change, Project, Run, Setting, as_bytes
 
 _ACTIVE = "active_project"
 # SQLite takes only so many values in one statement.

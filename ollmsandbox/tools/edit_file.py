@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .. import N_
 from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
-from ..project.recorder import Recorder
+from ..project.apply.recorder import Recorder
 from ..sandbox.output import harmless
 from ..sandbox.probe.probe import Capabilities
 from . import asking

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
-from ..project.recorder import Mode, Recorder, Report, linked_roots
+from ..project.apply.recorder import Mode, Recorder, Report, linked_roots
 from ..sandbox.bubble import Bubble
 from ..sandbox.launch import SHELL
 from ..sandbox.output import harmless
@@ -200,7 +200,7 @@ class Inside:
     def _write_by_hand(self, data: bytes, old: bytes | None, keeper: Recorder) -> Report | None:
         """Recorded as ever, though nothing is mounted; None outside the project. The person has
         seen it and said yes."""
-        from ..project.handmade import write_file
+        from ..project.review.write_file import write_file
 
         real = os.path.realpath(self.path)
         if not in_any(real, (self._project, *linked_roots(self._bench.paths, self._project))):

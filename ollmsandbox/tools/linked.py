@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from ..errors import ProjectError
-from ..project.recorder import linked_roots
+from ..project.apply.recorder import linked_roots
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.host import below, in_any
 from ..sandbox.plan.masks import hidden_paths

@@ -15,7 +15,7 @@ from gettext import pgettext
 from .. import N_
 from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
 from ..permission.request import Fact, PermissionRequest, Verdict
-from ..project.recorder import Recorder, needs_care
+from ..project.apply.recorder import Recorder, needs_care
 from ..sandbox.bubble import Bubble
 from ..sandbox.flatpak.portal import PortalError
 from ..sandbox.flatpak.runner import InnerRunner, NotHandedOnError
@@ -167,7 +167,7 @@ class RunRequest(RequestBase):
         unfinished: list[str] = []
         if needs_care(bench.paths):
             # Something kept an earlier one from being finished, a full disk, perhaps.
-            from ..project.recovering import recover
+            from ..project.recovery.recover import recover
 
             reports = await asyncio.to_thread(recover, bench.paths)
             unfinished = [error for report in reports for error in report.errors]

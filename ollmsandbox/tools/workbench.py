@@ -14,8 +14,8 @@ from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..permission.request import PermissionRequest, Verdict
-from ..project.recorder import Mode
-from ..project.system import System, system_of
+from ..project.apply.recorder import Mode
+from ..project.settings import System, system_of
 from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile import file

@@ -10,10 +10,10 @@ from functools import cached_property
 
 from gi.repository import GObject
 
-from ..project import records
-from ..project.change import Kind, Recorded, State, Type
+from ..project.changes.change import Kind, Recorded, State, Type
+from ..project.database import runs as records
+from ..project.database.models import Project, Run
 from ..project.manager import ProjectManager
-from ..project.models import Project, Run
 
 WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 

@@ -10,9 +10,9 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gtk
 
-from ..project.change import Kind, Recorded, State, Type
-from ..project.hunks import Standing
+from ..project.changes.change import Kind, Recorded, State, Type
 from ..project.manager import ProjectManager
+from ..text.diff import Standing
 from ..text.visible import visible_line
 from . import change_words as words
 from .change_items import RunData

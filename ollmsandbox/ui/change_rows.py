@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gi.repository import Gtk, Pango
 
-from ..project.change import Kind, State
+from ..project.changes.change import Kind, State
 from ..text.visible import visible_line
 from . import change_words as words
 from .accessible import set_accessible_name

@@ -8,7 +8,7 @@ from gettext import gettext as _
 from gettext import ngettext
 
 from .. import N_
-from ..project.change import Flag, Kind, Recorded, State, Type
+from ..project.changes.change import Flag, Kind, Recorded, State, Type
 from ..text.visible import visible_line
 from .change_items import RunData
 from .note_words import note

@@ -7,14 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from gettext import gettext as _
 
-from ..project import records
-from ..project.change import Recorded, State
-from ..project.hunks import Hunk as Part
-from ..project.hunks import Standing
+from ..project.apply.recorder import Report
+from ..project.changes.change import Recorded, State
+from ..project.database import runs
 from ..project.manager import ProjectManager
-from ..project.recorder import Report
-from ..project.review import Review
-from ..project.rewriting import (
+from ..project.review.hunks import (
     apply_hunks,
     discard_hunks,
     parts_since,
@@ -22,7 +19,10 @@ from ..project.rewriting import (
     texts,
     undo_hunks,
 )
-from ..project.versions import Version, Versions
+from ..project.review.review import Review
+from ..project.review.versions import Version, Versions
+from ..text.diff import Hunk as Part
+from ..text.diff import Standing
 from .change_items import RunData
 from .diff_model import Hunk, decode
 from .note_words import note
@@ -140,7 +140,7 @@ def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
     row = next(iter(manager.known_runs([run.id])), None)
     if row is None:
         return None  # removed since, as it was old
-    recorded = next((i for i in records.read_changes(manager, row) if i.number == number), None)
+    recorded = next((i for i in runs.read_changes(manager, row) if i.number == number), None)
     if recorded is None:
         return None
     versions = Versions(manager)

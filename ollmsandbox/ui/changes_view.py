@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gi.repository import Adw, GLib, GObject, Gtk
 
 from ..project.manager import ProjectManager
-from ..project.review import Review
+from ..project.review.review import Review
 from . import change_words as words
 from .change_focus import RunFocus, focus_file, name_around, rows_of
 from .change_items import FileItem, Found, RunData, RunItem, load

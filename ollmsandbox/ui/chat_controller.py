@@ -14,7 +14,7 @@ from gi.repository import GLib, Gtk
 from ..chat.history import History
 from ..errors import OllmSandboxError
 from ..permission.request import Answer
-from ..project.review import Review
+from ..project.review.review import Review
 from . import change_words
 from .asking import WindowAsker
 from .changes_view import ChangesView

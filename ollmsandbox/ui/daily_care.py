@@ -9,9 +9,9 @@ from gettext import gettext as _
 
 from gi.repository import GLib
 
-from ..project.care import take_care
+from ..project.apply.recorder import DAILY
 from ..project.manager import ProjectManager
-from ..project.recorder import DAILY
+from ..project.recovery.recover import take_care
 from .output_files import remove_old
 from .tasks import Tasks
 from .weakly import weakly

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import zip_longest
 
-from ..project.common_lines import Block, matching_blocks
+from ..text.diff import Block, matching_blocks
 from .diff_words import Span, word_changes
 from .terminal_text import mark_all
 

@@ -9,10 +9,10 @@ from gettext import gettext as _
 
 from gi.repository import GLib, Gtk
 
-from ..project.change import Recorded
-from ..project.earlier import Earlier, backups_of
-from ..project.handmade import restore
+from ..project.changes.change import Recorded
 from ..project.manager import ProjectManager
+from ..project.review.versions import Earlier, backups_of
+from ..project.review.write_file import restore
 from .accessible import set_accessible_name
 from .change_items import RunData
 from .note_words import note

@@ -19,8 +19,8 @@ from gi.repository import GObject
 from ..chat.messages import Message, Role, ToolCall
 from ..chat.stored import CallRecord
 from ..permission.request import PermissionRequest, Verdict
-from ..project.change import State
-from ..project.recorder import Report
+from ..project.apply.recorder import Report
+from ..project.changes.change import State
 from ..sandbox.output import Capture
 from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, Stream

@@ -11,7 +11,7 @@ import time
 from gettext import gettext as _
 
 from ..paths import Paths
-from ..project.journal import Journal
+from ..project.apply.journal import Journal
 
 # Seconds for what is only looked at: there may be much, or others may be at work in the project.
 _PATIENCE = 5.0

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import OllmSandboxError
-from ..project.change import Recorded, State, Type
-from ..project.common_lines import matching_blocks
+from ..project.changes.change import Recorded, State, Type
 from ..project.manager import ProjectManager
-from ..project.versions import Version, Versions
+from ..project.review.versions import Version, Versions
+from ..text.diff import matching_blocks
 from .change_items import FileItem
 from .change_rows import FileRow
 from .diff_model import decode

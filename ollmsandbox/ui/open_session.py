@@ -18,7 +18,7 @@ from ..chat.events import End, Event, State
 from ..chat.messages import Message, Role
 from ..errors import OllmSandboxError
 from ..permission.provider import Provider
-from ..project.change import State as ChangeState
+from ..project.changes.change import State as ChangeState
 from . import tool_words
 from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
 from .message_parts import Cutter

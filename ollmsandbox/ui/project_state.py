@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import OllmSandboxError
 from ..paths import Paths
-from ..project.recorder import Recorder
-from ..project.system import System, system_of
+from ..project.apply.recorder import Recorder
+from ..project.settings import System, system_of
 from ..sandbox.plan.mounts import Hidden, Layered, Overlaid, Pieced, Writable
 from ..sandbox.plan.plan import Plan
 from ..sandbox.profile import file

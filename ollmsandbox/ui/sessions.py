@@ -17,8 +17,8 @@ from ..chat.providers.connections_file import TOUR
 from ..chat.stored import SessionInfo
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import real_path
-from ..project.models import Project
-from ..project.recorder import Mode
+from ..project.apply.recorder import Mode
+from ..project.database.models import Project
 from .change_items import count_waiting
 from .command_limits import own_limits
 from .folder_looks import FolderLooks
@@ -191,7 +191,7 @@ class Sessions(GObject.Object):
         """Raises if the project cannot be moved there. Nothing is changed or closed yet."""
 
         def check() -> None:
-            from ..project.moving import check_move
+            from ..engine.move import check_move
 
             check_move(self._desk.manager, self._project(path), folder)
 
@@ -207,8 +207,8 @@ class Sessions(GObject.Object):
 
         def move() -> str:
             # Here, because it is seldom needed.
+            from ..engine.move import check_move, move_project
             from ..permission.rule_store import copy_rules
-            from ..project.moving import check_move, move_project
 
             manager, rules = self._desk.manager, self._desk.rules
             project = self._project(path)

@@ -12,8 +12,8 @@ from gettext import ngettext
 from itertools import chain, islice
 
 from ..chat.answers import STOPPED
-from ..project.change import Kind, Recorded, State, Type
-from ..project.recorder import Report
+from ..project.apply.recorder import Report
+from ..project.changes.change import Kind, Recorded, State, Type
 from ..sandbox.process import Stop
 from ..text.visible import visible_line
 from .entries import CallEntry, Stage

@@ -15,10 +15,10 @@ from conftest import Person
 
 from ollmsandbox import loop
 from ollmsandbox.files import trees
-from ollmsandbox.project.change import State
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.recorder import Mode, Recorder, Report, nothing
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.recorder import Mode, Recorder, Report, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.process import Sinks
 
 # Every second step: root looks at these, an ordinary user at the others.

@@ -24,12 +24,12 @@ from typing import Any
 from conftest import Person
 
 from ollmsandbox.files import trees
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.models import Run
-from ollmsandbox.project.recorder import MANY, Mode, Recorder, Report, nothing
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.recovering import recover
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.recorder import MANY, Mode, Recorder, Report, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
 
 Seen = dict[str, tuple[object, ...]]

@@ -19,15 +19,15 @@ from conftest import Person
 from killing import Bench, killed_after
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.alongside import Alongside
-from ollmsandbox.project.change import Recorded, State
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.journal import Job, Journal
+from ollmsandbox.project.apply.journal import Job, Journal
+from ollmsandbox.project.apply.record_process import Alongside
+from ollmsandbox.project.apply.recorder import MANY, Mode, Recorder
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.database.models import FileRecord
+from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.models import FileRecord
-from ollmsandbox.project.recorder import MANY, Mode, Recorder
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.recovering import recover
+from ollmsandbox.project.recovery.recover import recover
 
 NAMES = [f"{number}" for number in range(12)]
 CHANGE = "for name in [0-9]*; do echo 'this is new' >$name; done"
@@ -38,7 +38,7 @@ def _few_at_once(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         (person.project / name).write_text(f"old {name}")
     # One after the other: there is a moment between any two.
-    monkeypatch.setattr("ollmsandbox.project.apply.AT_ONCE", 1)
+    monkeypatch.setattr("ollmsandbox.project.apply.applier.AT_ONCE", 1)
 
 
 def change(person: Person) -> None:
@@ -146,8 +146,8 @@ def test_there_is_none_where_a_command_could_change_it(
 SEND = """
 import os, signal
 from ollmsandbox.paths import Paths
-from ollmsandbox.project.alongside import Alongside
-from ollmsandbox.project.clerk import Errand
+from ollmsandbox.project.apply.record_process import Alongside
+from ollmsandbox.project.apply.record_process import Errand
 with Alongside() as alongside:
     alongside.begin(Errand(Paths.from_environ(os.environ), 1, "/", "/", os.getpid()))
     print(alongside._clerk.pid, flush=True)

@@ -16,15 +16,15 @@ from conftest import Person
 from copy_back import during, review, settle, states
 from killing import Bench, has_journal, killed_after
 
-from ollmsandbox.project import handmade
-from ollmsandbox.project.arriving import came_since
-from ollmsandbox.project.change import State
-from ollmsandbox.project.journal import Job, Task
-from ollmsandbox.project.pending import newest_in
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.records import waiting
-from ollmsandbox.project.recovering import recover
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.journal import Job, Task
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.runs import waiting
+from ollmsandbox.project.pending.conflicts import came_since
+from ollmsandbox.project.pending.layer import newest_in
+from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
 
 HOUR = 3600
 
@@ -90,7 +90,9 @@ def test_what_comes_while_a_command_runs_is_a_conflict_all_the_same(
 ) -> None:
     def write() -> None:
         project = str(person.project)
-        handmade.write_file(person.paths, project, f"{project}/f", b"meanwhile\n", how=Mode.REVIEW)
+        write_file.write_file(
+            person.paths, project, f"{project}/f", b"meanwhile\n", how=Mode.REVIEW
+        )
 
     second = during(person, "echo second >>f", write, Mode.REVIEW)
     assert states(second) == {"f": State.CONFLICT}
@@ -127,7 +129,7 @@ def test_who_comes_before_that_is_finished_is_later(person: Person, first: str) 
         if has_journal(person):
             break
     project = str(person.project)
-    handmade.write_file(person.paths, project, f"{project}/f", b"third\n", how=Mode.REVIEW)
+    write_file.write_file(person.paths, project, f"{project}/f", b"third\n", how=Mode.REVIEW)
     [report] = recover(person.paths)
     assert states(report) == {"f": State.CONFLICT}
 

@@ -16,11 +16,11 @@ from conftest import Person, make_person
 from killing import Bench, killed_after
 
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.project.apply import Applier
-from ollmsandbox.project.change import State
-from ollmsandbox.project.changes import scan
-from ollmsandbox.project.recorder import Mode, Recorder
-from ollmsandbox.project.recovering import recover
+from ollmsandbox.project.apply.applier import Applier
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.scan import scan
+from ollmsandbox.project.recovery.recover import recover
 
 
 def mode_of(folder: Path) -> int:

@@ -11,14 +11,14 @@ import pytest
 from conftest import Person
 from killing import EVERY, Bench, Seen, check_finished, finish, killed_after, look_at
 
-from ollmsandbox.project import review as reviewing
-from ollmsandbox.project.change import Recorded, State
-from ollmsandbox.project.choosing import is_folder_left
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.recorder import Mode, Recorder
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.review import Review
-from ollmsandbox.project.versions import Versions
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review import review as reviewing
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.selection import is_folder_left
+from ollmsandbox.project.review.versions import Versions
 
 FIRST = """
 echo first >file; echo first >folder/leaf; mkdir -m 700 new; echo first >new/inner

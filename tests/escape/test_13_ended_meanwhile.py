@@ -19,8 +19,8 @@ from meanwhile import states, until
 from ready_cli import Started
 
 from ollmsandbox import loop
-from ollmsandbox.project.care import take_care
-from ollmsandbox.project.journal import project_lock
+from ollmsandbox.project.apply.journal import project_lock
+from ollmsandbox.project.recovery.recover import take_care
 
 
 def test_who_waits_to_look_can_be_ended(person: Person) -> None:
@@ -101,7 +101,7 @@ def test_it_says_nothing_once_all_is_done_and_only_something_is_left_to_remove(
     slow = f"""
 import time
 from pathlib import Path
-from ollmsandbox.project.journal import Journal
+from ollmsandbox.project.apply.journal import Journal
 from ollmsandbox.sandbox.overlay import Overlay
 
 def cleanup(overlay):

@@ -17,8 +17,8 @@ import pytest
 from conftest import make_person
 from killing import EVERY, Bench, check_kill, killed_after, look_at
 
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.recorder import Mode, nothing
+from ollmsandbox.project.apply.recorder import Mode, nothing
+from ollmsandbox.project.apply.swap import Step
 
 MAKE = r"""
 umask 022

@@ -18,13 +18,12 @@ from copy_back import FIRST_STEP, review, settle
 from killing import EVERY, Bench, check_finished, has_journal, killed_after
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.care import take_care
-from ollmsandbox.project.change import Recorded
-from ollmsandbox.project.journal import Job, Journal, Task, project_lock
-from ollmsandbox.project.recorder import Mode, needs_care
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.recovering import recover
-from ollmsandbox.project.review import Review
+from ollmsandbox.project.apply.journal import Job, Journal, Task, project_lock
+from ollmsandbox.project.apply.recorder import Mode, needs_care
+from ollmsandbox.project.changes.change import Recorded
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.recovery.recover import recover, take_care
+from ollmsandbox.project.review.review import Review
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from conftest import Person
 from copy_back import review, settle
 from killing import Bench, check_finished, has_journal, killed_when
 
+from ollmsandbox.engine.move import check_move
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.project.care import take_care
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.moving import check_move
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.recovery.recover import take_care
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from conftest import Person
 from copy_back import settle
 from killing import EVERY, Bench, check_finished, finish, killed_after
 
-from ollmsandbox.project.change import State
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.records import read_changes
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.runs import read_changes
 
 
 @pytest.mark.parametrize("mode", [Mode.REVIEW, Mode.AUTO])

@@ -15,15 +15,15 @@ from conftest import Person
 from copy_back import FIRST_STEP, review, settle
 from killing import EVERY, Bench, Leaver, LeftBehind, check_finished, finish, killed_after, look_at
 
-from ollmsandbox.project import pending
-from ollmsandbox.project.change import Kind, Recorded, State
-from ollmsandbox.project.changes import scan
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.present import find_in_layers, layers_of, names_in_layers, read_seen
-from ollmsandbox.project.recorder import Mode, Recorder, nothing
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.review import Review
-from ollmsandbox.project.versions import Versions
+from ollmsandbox.project.apply.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Kind, Recorded, State
+from ollmsandbox.project.changes.scan import scan
+from ollmsandbox.project.changes.view import find_in_layers, layers_of, names_in_layers, read_seen
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.pending import layer as pending
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import Versions
 from ollmsandbox.sandbox.overlay import leftovers
 
 ANEW = "rm -r d; mkdir d; echo old >d/a"

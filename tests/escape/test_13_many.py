@@ -14,12 +14,12 @@ import pytest
 from conftest import Person, make_person
 from killing import EVERY, Bench, check_kill, killed_after, look_at
 
-from ollmsandbox.project import bulk
-from ollmsandbox.project.change import Recorded, State
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.recorder import Mode, Recorder, nothing
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.versions import Versions
+from ollmsandbox.project.apply import fast_swap
+from ollmsandbox.project.apply.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review.versions import Versions
 
 MAKE = r"""
 umask 022
@@ -170,14 +170,14 @@ def test_what_somebody_does_just_before_a_file_changes_places_stays(
     """Between the look at a file and the step that puts another in its place."""
     bench = make(CHANGE)
     file = bench.person.project / "one" / "a"
-    real = bulk.Bulk._cleanse
+    real = fast_swap.Bulk._cleanse
 
-    def meanwhile(self: bulk.Bulk, name: str) -> None:
+    def meanwhile(self: fast_swap.Bulk, name: str) -> None:
         real(self, name)
         if name == "a" and os.readlink(f"/proc/self/fd/{self._place}").endswith("/one"):
             act(file)
 
-    monkeypatch.setattr(bulk.Bulk, "_cleanse", meanwhile)
+    monkeypatch.setattr(fast_swap.Bulk, "_cleanse", meanwhile)
     settle(bench)
     there = look_at(bench.person.project).get("one/a")
     (item,) = [item for item in read(bench) if item.change.path == "one/a"]
@@ -202,14 +202,14 @@ def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
 ) -> None:
     bench = make(CHANGE)
     file = bench.person.project / "one" / "added"
-    real = bulk.Bulk._cleanse
+    real = fast_swap.Bulk._cleanse
 
-    def meanwhile(self: bulk.Bulk, name: str) -> None:
+    def meanwhile(self: fast_swap.Bulk, name: str) -> None:
         real(self, name)
         if name == "added" and os.readlink(f"/proc/self/fd/{self._place}").endswith("/one"):
             file.write_text("mine\n")
 
-    monkeypatch.setattr(bulk.Bulk, "_cleanse", meanwhile)
+    monkeypatch.setattr(fast_swap.Bulk, "_cleanse", meanwhile)
     settle(bench)
     assert file.read_text() == "mine\n"
     (item,) = [item for item in read(bench) if item.change.path == "one/added"]

@@ -23,8 +23,8 @@ from conftest import Person, cli_argv
 from killing import look_at
 from meanwhile import WAIT, kill, last_changes, run_while, running, states
 
-from ollmsandbox.project import finding
-from ollmsandbox.project.store import Store
+from ollmsandbox.project.apply import settle
+from ollmsandbox.project.database.connection import Store
 from ollmsandbox.sandbox.overlay import clock_offset
 
 # --- kill -9 ------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_a_clock_that_is_set_back_meanwhile(
     file = person.project / "file"
     file.write_text("old")
     # As if the file had been changed by somebody after the clock was set back by an hour.
-    monkeypatch.setattr(finding, "clock_offset", lambda: clock_offset() - 3600 * 10**9)
+    monkeypatch.setattr(settle, "clock_offset", lambda: clock_offset() - 3600 * 10**9)
     assert person.run("echo theirs >file").exit_code == 0
     assert file.read_text() == "old"
     assert states(last_changes(person)) == {"file": "conflict"}

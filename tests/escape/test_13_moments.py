@@ -20,12 +20,13 @@ from conftest import Person
 from copy_back import review, settle
 from killing import Bench, check_finished, check_kill, finish, has_journal, killed_when, look_at
 
-from ollmsandbox.project import backup, handmade
-from ollmsandbox.project.earlier import backups_of
-from ollmsandbox.project.exchange import Step
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.database import backups as backup
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.recovering import recover
+from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.versions import backups_of
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(benc
 
     # To root it is open as it is.
     killed_when(is_open, lambda step: review(person, "apply", run, step=step))
-    handmade.write_file(
+    write_file.write_file(
         person.paths, str(person.project), str(closed / "in"), b"second\n", how=Mode.REVIEW
     )
     finish(bench)
@@ -185,7 +186,7 @@ def test_a_backup_that_is_on_no_record_is_not_taken_for_another_files(bench: Ben
     file = str(other / "a")
 
     def write(data: bytes) -> None:
-        handmade.write_file(person.paths, str(other), file, data)
+        write_file.write_file(person.paths, str(other), file, data)
 
     def earlier() -> list[bytes]:
         with closing(ProjectManager(person.paths)) as manager:
@@ -255,7 +256,7 @@ def test_an_edit_that_was_cut_off_waits_as_a_whole(bench: Bench, name: str) -> N
     file = str(person.project / name)
 
     def edit(_step: Step) -> None:
-        handmade.write_file(person.paths, str(person.project), file, b"new\n")
+        write_file.write_file(person.paths, str(person.project), file, b"new\n")
 
     assert killed_when(lambda: any(person.paths.cache.glob("overlay-*/upper/overlay1/*")), edit)
     assert not has_journal(person)

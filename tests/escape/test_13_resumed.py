@@ -13,14 +13,14 @@ from conftest import Person
 from copy_back import FIRST_STEP, review, settle
 from killing import EVERY, Bench, check_finished, finish, killed_after
 
-from ollmsandbox.project import handmade
-from ollmsandbox.project.change import State
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.present import find_in_layers, layers_of, read_seen
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.review import Review
-from ollmsandbox.project.versions import Versions
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.view import find_in_layers, layers_of, read_seen
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import Versions
 
 BOTH = {"a": b"first\n", "f": b"first\n"}
 
@@ -50,7 +50,7 @@ def doing(person: Person, verb: str, run_id: str, step: Step) -> None:
 def write(person: Person, name: str, text: bytes) -> str:
     """As a command does that was at work all the time."""
     file = f"{person.project}/{name}"
-    report = handmade.write_file(person.paths, str(person.project), file, text, how=Mode.REVIEW)
+    report = write_file.write_file(person.paths, str(person.project), file, text, how=Mode.REVIEW)
     return report.run_id
 
 

@@ -22,11 +22,11 @@ from conftest import Person, make_person
 from copy_back import Counter, review, settle, states
 from killing import Bench, check_finished, killed_after, look_at
 
-from ollmsandbox.project import exchange
-from ollmsandbox.project.change import State
-from ollmsandbox.project.exchange import Spot, Step
-from ollmsandbox.project.recorder import Mode, Report, nothing
-from ollmsandbox.project.recovering import recover
+from ollmsandbox.project.apply import swap
+from ollmsandbox.project.apply.recorder import Mode, Report, nothing
+from ollmsandbox.project.apply.swap import Spot, Step
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.recovery.recover import recover
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def once_copied(
 ) -> list[str]:
     """Act right after a copy has been made under such a name."""
     acted: list[str] = []
-    real = exchange.copy
+    real = swap.copy
 
     def meanwhile(source: Spot, target: Spot) -> None:
         real(source, target)
@@ -64,7 +64,7 @@ def once_copied(
             acted.append(target.name)
             act()
 
-    monkeypatch.setattr(exchange, "copy", meanwhile)
+    monkeypatch.setattr(swap, "copy", meanwhile)
     return acted
 
 
@@ -182,7 +182,7 @@ def test_one_file_system_that_is_mounted_at_two_places(
             acted = once_copied(
                 monkeypatch, lambda name: name == "half", lambda: write_to_it(tmp_path / "place")
             )
-            with pytest.raises(exchange.ConflictError):
+            with pytest.raises(swap.ConflictError):
                 exchange_all(place, incoming, kept)
             assert acted
             assert (tmp_path / "place").read_text() == "mine\n"
@@ -194,7 +194,7 @@ def test_one_file_system_that_is_mounted_at_two_places(
 
 
 def exchange_all(place: Spot, incoming: Spot, kept: Spot) -> None:
-    exchange.exchange(
+    swap.exchange(
         place,
         incoming,
         kept,

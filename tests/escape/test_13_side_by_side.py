@@ -18,12 +18,12 @@ from copy_back import FIRST_STEP
 from killing import EVERY, Bench, check_finished, finish, killed_after, look_at
 from meanwhile import run_while, states, until
 
-from ollmsandbox.project.change import Kind, State
-from ollmsandbox.project.exchange import Step
-from ollmsandbox.project.recorder import Mode, Recorder, nothing
-from ollmsandbox.project.records import read_changes
-from ollmsandbox.project.review import Review
-from ollmsandbox.project.versions import Versions
+from ollmsandbox.project.apply.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Kind, State
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import Versions
 
 REVIEW = ("--apply", "review")
 

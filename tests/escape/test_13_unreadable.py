@@ -13,11 +13,11 @@ from conftest import Person
 from copy_back import review, settle
 from killing import Bench, killed_after
 
-from ollmsandbox.project.backup import clean_up
-from ollmsandbox.project.care import take_care
-from ollmsandbox.project.journal import Job, Journal, Task
+from ollmsandbox.project.apply.journal import Job, Journal, Task
+from ollmsandbox.project.apply.recorder import DAILY, Mode
+from ollmsandbox.project.database.backups import clean_up
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.recorder import DAILY, Mode
+from ollmsandbox.project.recovery.recover import take_care
 
 DAMAGE = {"cut off": b'{"task": "ta', "empty": b"", "of another kind": b'{"task": "dance"}'}
 

@@ -14,8 +14,8 @@ import pytest
 from attack import IS_ROOT, attempt, python, refusal, run_while
 from conftest import Person, make_person
 
-from ollmsandbox.project.change import Flag
-from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Flag
 
 
 def _copy_of_id(person: Person) -> Path:

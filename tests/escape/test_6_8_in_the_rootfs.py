@@ -10,8 +10,8 @@ import stat
 from attack import python, run_while
 from conftest import Person
 
-from ollmsandbox.project.change import Flag
-from ollmsandbox.project.recorder import Recorder, Report
+from ollmsandbox.project.apply.recorder import Recorder, Report
+from ollmsandbox.project.changes.change import Flag
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.rootfs.store import Installed
 

@@ -15,8 +15,8 @@ from attack import IS_ROOT, python, refusals
 from conftest import Person
 from copy_back import MODES, during, fill, review, settle, snapshot, states, untouched_home
 
-from ollmsandbox.project.change import State
-from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import State
 
 
 @pytest.fixture(autouse=True)

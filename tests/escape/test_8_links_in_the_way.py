@@ -32,10 +32,9 @@ from copy_back import (
 from killing import Bench
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.care import take_care
-from ollmsandbox.project.change import Kind, State, Type
-from ollmsandbox.project.recorder import Mode
-from ollmsandbox.project.recovering import recover
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import Kind, State, Type
+from ollmsandbox.project.recovery.recover import recover, take_care
 
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)
 SOME = ("outer/sub/changed", "outer/sub/new")

@@ -16,8 +16,8 @@ from attack import python
 from conftest import Person, cli_argv
 from copy_back import MODES, cleared_afterwards, fill, review, settle, states, untouched_home
 
-from ollmsandbox.project.change import State
-from ollmsandbox.project.recorder import Mode
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import State
 
 
 @pytest.fixture(autouse=True)

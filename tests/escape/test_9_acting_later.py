@@ -13,7 +13,7 @@ import pytest
 from cli_here import cli_here
 from conftest import Person
 
-from ollmsandbox.project.recorder import Mode, Recorder
+from ollmsandbox.project.apply.recorder import Mode, Recorder
 
 
 def changed(

@@ -1,0 +1,565 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Changes to the project, and back. What was there before is kept, what somebody else changed is
+left alone, and doing it once more after a kill finishes it.
+
+Whether what is at a place is still what it was when a change to it was decided.
+
+What a kill left half done, and others came upon before it was finished: a later run may have put
+its own version into the pending layer, and somebody may have changed what was already applied.
+
+Changes to the project, and back. What was there before is kept, what somebody else changed is
+left alone, and doing it once more after a kill finishes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ...files import trees
+from ...files.dirfd import Tree, modes_of
+from ...paths import make_folder
+from ..changes.change import Change, Kind, Recorded, State, Type
+from ..changes.overlayfs import FOLDER, is_whiteout
+from .fast_swap import Plain
+from .kept_versions import Kept
+from .swap import ConflictError, Exchanged, Found, Spot, Step, exchange, make_single, signature
+
+if TYPE_CHECKING:
+    from .record_process import Alongside
+
+
+Check = Callable[[Found], bool]
+
+
+class Guard:
+    """For all changes of one run to one root."""
+
+    def __init__(self, decided: int) -> None:
+        """`decided` is when somebody decided what is finished now, after a kill; else 0."""
+        self._decided = decided
+        self._linked: dict[int, tuple[int, int, int]] = {}
+        # Of the change that is at work: what was at its place, and whether it is the second try.
+        self.found = ""
+        self.is_again = False
+
+    def unchanged_since(self, began: int) -> Check:
+        def check(found: Found) -> bool:
+            there = found.stat
+            if found.is_linked:
+                return self._is_as_linked(there, began)
+            looks = (there.st_mtime_ns, there.st_size, there.st_mode)
+            # That we took another of its names away changed its time, too.
+            if there.st_ctime_ns > began and self._linked.get(there.st_ino) != looks:
+                return False
+            if there.st_nlink > 1:
+                self._linked[there.st_ino] = looks
+            self.found = signature(there)
+            return True
+
+        return check
+
+    def as_left(self, after: str) -> Check:
+        def check(found: Found) -> bool:
+            there = found.stat
+            inode, _, changed = after.partition(":")
+            if not found.is_linked or not changed:
+                return signature(there) == after
+            return there.st_ino == int(inode) and self._is_as_linked(there, int(changed))
+
+        return check
+
+    def whatever(self) -> Check:
+        """Where the person said so. What was saved after that, and before a kill is mended, was not
+        meant."""
+        return self.unchanged_since(self._decided) if self._decided else _any
+
+    def _is_as_linked(self, there: os.stat_result, at: int) -> bool:
+        """When it was linked, by the first try or before a kill, it was as it should be."""
+        return self.is_again or there.st_mtime_ns <= at
+
+
+def _any(_found: Found) -> bool:
+    return True
+
+
+def has_changed_places(change: Change, incoming: Spot, kept: Spot, step: Step) -> bool:
+    """Among many, before a kill: then what is in the layer is what was in the project."""
+    found = incoming.look() if change.inode else None
+    if found is None or found.st_ino == change.inode:
+        return False
+    os.rename(incoming.name, kept.name, src_dir_fd=incoming.around, dst_dir_fd=kept.around)
+    step()
+    return True
+
+
+def bring_deleted(change: Change, layer: Tree, kept: Spot, step: Step) -> None:
+    """The same of a file that went to where the layer said that it is deleted."""
+    try:
+        there = Spot(*layer.split(change.path))
+    except FileNotFoundError:
+        return
+    found = there.look()
+    if found is None:
+        # It was about to. That it is deleted has to be seen there, should it wait.
+        os.mknod(there.name, stat.S_IFCHR, 0, dir_fd=there.around)
+    elif stat.S_ISREG(found.st_mode):
+        os.rename(there.name, kept.name, src_dir_fd=there.around, dst_dir_fd=kept.around)
+        step()
+
+
+def return_rights(spot: Spot, mode: int | None) -> None:
+    """A file that its owner may not read, or not write to, may do so for a moment, to be copied or
+    cleansed. A kill in it shall not leave it so."""
+    found = spot.look()
+    if found is None or mode is None or not stat.S_ISREG(found.st_mode):
+        return
+    lent = (mode | stat.S_IRUSR, mode | stat.S_IWUSR, mode | stat.S_IRUSR | stat.S_IWUSR)
+    if stat.S_IMODE(found.st_mode) != mode and stat.S_IMODE(found.st_mode) in lent:
+        trees.set_mode(spot.name, spot.around, mode, any_kind=True)
+
+
+def still_own(
+    items: Sequence[Recorded], layer: str, root: str
+) -> tuple[list[Recorded], list[Recorded]]:
+    """Of what is to be taken from the pending layer: what is still the run's own version, and the
+    rest as it stands. A later run's, which may be there by now, is known by its inode."""
+    if not os.path.isdir(layer):
+        return list(items), []
+    own: list[Recorded] = []
+    others: list[Recorded] = []
+    here, project = Tree(layer, modes_of(layer)), Tree(root)
+    try:
+        for item in items:
+            inode, waiting = item.change.inode, _look(here, item)
+            is_other = waiting is not None and (
+                waiting.st_ino != inode if inode else is_whiteout(waiting)
+            )
+            if item.change.kind is Kind.DELETED or not is_other:
+                own.append(item)
+                continue
+            there = _look(project, item)
+            if there is not None and there.st_ino == inode:
+                # Ours was in its place before that came.
+                item = item._replace(state=State.APPLIED, note="", after=signature(there))
+            others.append(item)
+    finally:
+        here.close()
+        project.close()
+    return own, others
+
+
+def _look(tree: Tree, item: Recorded) -> os.stat_result | None:
+    try:
+        return Spot(*tree.split(item.change.path)).look()
+    except OSError:
+        return None
+
+
+def only_ours(
+    item: Recorded, written: Mapping[int, tuple[str, str]], since: int, is_moved: bool
+) -> Recorded:
+    """After a kill: what is at a place may be what somebody else has put there by now. If it was
+    not yet written down what we left, it counts as ours only if it is as old as the command; else
+    an undo has to ask."""
+    if item.state not in (State.APPLIED, State.UNDONE) or not item.after:
+        return item
+    if item.number in written:
+        before, after = written[item.number]
+        return item._replace(before=before, after=after)
+    change, place = item.change, f"{item.change.root}/{item.change.path}"
+    is_new = item.state is State.APPLIED
+    try:
+        if is_new and change.type is Type.LINK:
+            is_ours = os.readlink(place) == change.target
+        else:
+            found = os.lstat(place)
+            is_ours = found.st_mtime_ns <= since
+            if is_new and is_moved and change.inode:
+                is_ours &= found.st_ino == change.inode
+    except OSError:
+        is_ours = False
+    return item if is_ours else item._replace(after="")
+
+
+def device(layer: str) -> int:
+    try:
+        return os.stat(layer).st_dev
+    except FileNotFoundError:
+        return -1
+
+
+__all__ = ["Applier", "Recorded", "State"]
+
+# So many are recorded in one transaction; between two, others can write to the database.
+AT_ONCE = 500
+
+
+class Applier:
+    """Works on one root of a project, for one run. `versions` is where the run keeps what was there
+    before (by number) and, when that is undone, what was there after (`new-` and the number)."""
+
+    def __init__(
+        self,
+        root: str,
+        versions: Path,
+        run_id: str,
+        step: Step,
+        *,
+        resumed: bool,
+        decided: int = 0,
+    ) -> None:
+        """If it is `resumed` after a kill, part of it may be done already. `decided` then is when
+        somebody decided it."""
+        with contextlib.ExitStack() as opened:
+            top = trees.open_root(root)
+            opened.callback(os.close, top)
+            self._versions = os.open(make_folder(versions), FOLDER)
+            opened.callback(os.close, self._versions)
+            self._kept = Kept(versions, self._versions, root)
+            opened.callback(self._kept.close)
+            note = versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
+            self._project = Tree(root, note, top=top)
+            opened.pop_all()
+        self._guard = Guard(decided)
+        self._run_id = run_id
+        self._step = step
+        self._resumed = resumed
+        # By number: the paths of which the layer has what was in the project.
+        self.exchanged: dict[int, str] = {}
+
+    def close(self) -> None:
+        self._kept.close()
+        os.close(self._versions)
+        self._project.leave()
+
+    def apply(
+        self,
+        recorded: Sequence[Recorded],
+        source: str,
+        *,
+        forced: Iterable[str] = (),
+        closed: Mapping[str, int] = MappingProxyType({}),
+        fresh: bool = False,
+        is_own: bool = False,
+        alongside: Alongside | None = None,
+    ) -> list[Recorded]:
+        """From a layer into the project. What is forced is put in place whatever is there. What is
+        closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was
+        begun before. If the layer `is_own`, no other run puts files there: they may have changed
+        places. If there are many, they are recorded `alongside`, and that is what they do."""
+        for path, mode in closed.items():
+            self._project.set_mode(path, mode)
+        layer = Tree(source, modes_of(source), missing_ok=self._resumed and not is_own)
+        always = frozenset(forced)
+        guard = self._guard
+
+        def one(item: Recorded) -> Exchanged:
+            change = item.change
+            kept = Spot(self._versions, str(item.number))
+            if change.path == ".":
+                self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
+                return Exchanged()
+            if is_own and change.kind is Kind.DELETED and change.inode:
+                bring_deleted(change, layer, kept, self._step)
+            place = self._place(change, kept)
+            if place is None:
+                return Exchanged()
+            is_forced = change.path in always
+            check = guard.whatever() if is_forced else guard.unchanged_since(item.began)
+            if change.type is Type.FOLDER:
+                return self._folder(change, place, kept, check)
+            incoming = None
+            if change.kind is not Kind.DELETED:
+                try:
+                    incoming = Spot(*layer.split(change.path))
+                except FileNotFoundError:
+                    # Taken out before, with the folder around it.
+                    if (found := place.look()) is None:
+                        raise
+                    return Exchanged("", signature(found))
+                if is_own and has_changed_places(change, incoming, kept, self._step):
+                    return Exchanged("", signature(place.look()))
+                if self._resumed:
+                    return_rights(incoming, change.mode)
+                if change.old_type is Type.FOLDER and incoming.look() is not None:
+                    self._remove_folder(place)
+            return exchange(
+                place,
+                incoming,
+                kept,
+                may_replace=check,
+                expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
+                temporary=self._temporary(item),
+                step=self._step,
+                fresh=fresh and not guard.is_again,
+            )
+
+        plain = Plain(self._project, layer, self._versions, self._step)
+        if alongside:
+            # Here: what it needs takes long to load, and is mostly not needed.
+            from .fast_swap import Bulk
+
+            plain = bulk = Bulk(self._project, layer, self._versions, self._step)
+            self.exchanged = bulk.exchanged
+        done: list[Recorded] = []
+        ready: list[Recorded] = []
+        try:
+            for item in recorded:
+                change = item.change
+                if fresh and change.is_plain and plain.is_possible and not always:
+                    put = plain.put(change, item.number, item.began)
+                    if put is not None:
+                        before, after = put
+                        ready.append(
+                            Recorded(
+                                item.number, change, State.APPLIED, "", item.began, before, after
+                            )
+                        )
+                        if len(ready) == AT_ONCE:
+                            done += ready
+                            if alongside:
+                                alongside.put(ready)
+                            ready = []
+                        continue
+                begun = plain.found if plain.is_begun else None
+                done.append(self._try(item, one, State.APPLIED, layer, begun))
+                plain.reset()
+            done += ready
+            if alongside:
+                alongside.put(ready)
+                # Before folders are closed that it looks into.
+                alongside.wait()
+        finally:
+            layer.close()
+        return self._finish(done)
+
+    def go(
+        self,
+        recorded: Sequence[Recorded],
+        forced: Iterable[str] = (),
+        *,
+        back: bool,
+    ) -> list[Recorded]:
+        """Undo, or redo."""
+        return self._finish(self._back_or_forth(recorded, frozenset(forced), back=back))
+
+    def _back_or_forth(
+        self, recorded: Sequence[Recorded], forced: frozenset[str], *, back: bool
+    ) -> list[Recorded]:
+        guard = self._guard
+
+        def one(item: Recorded) -> Exchanged:
+            change = _reversed(item.change) if back else item.change
+            old, new = str(item.number), f"new-{item.number}"
+            kept, given = (new, old) if back else (old, new)
+            if change.path == ".":
+                self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
+                return Exchanged()
+            spot = Spot(self._versions, kept)
+            place = self._place(change, spot)
+            if place is None:
+                return Exchanged()
+            is_forced = change.path in forced
+            left = guard.as_left(item.after)
+            if item.state is State.DISCARDED:
+                # It never was in the project.
+                left = guard.unchanged_since(item.began)
+            check = guard.whatever() if is_forced else left
+            if change.type is Type.FOLDER:
+                return self._folder(change, place, spot, check)
+            incoming = None
+            if change.kind is not Kind.DELETED:
+                incoming = Spot(self._versions, given)
+                if back:
+                    self._kept.bring(item.number, change.path)
+                if incoming.look() is None and not self._resumed and not guard.is_again:
+                    raise ConflictError("The other version is no longer kept.")
+                if self._resumed:
+                    return_rights(incoming, change.mode)
+                make_single(incoming, place)
+                if change.old_type is Type.FOLDER and incoming.look() is not None:
+                    self._remove_folder(place)
+            try:
+                return exchange(
+                    place,
+                    incoming,
+                    spot,
+                    may_replace=check,
+                    expects=change.old_type in (Type.FILE, Type.LINK) and not is_forced,
+                    temporary=self._temporary(item),
+                    step=self._step,
+                )
+            except FileNotFoundError as error:
+                if error.filename == given:
+                    raise ConflictError("The other version is no longer kept.") from error
+                raise
+
+        order = list(reversed(recorded)) if back else list(recorded)
+        state = State.UNDONE if back else State.APPLIED
+        done = [self._try(item, one, state) for item in order]
+        return list(reversed(done)) if back else done
+
+    def _try(
+        self,
+        item: Recorded,
+        one: Callable[[Recorded], Exchanged],
+        state: State,
+        layer: Tree | None = None,
+        begun: str | None = None,
+    ) -> Recorded:
+        """A failure of one is said, and the others go on. If it is `begun`, that is what was found
+        at its place."""
+        guard = self._guard
+        guard.found, guard.is_again = begun or "", begun is not None
+        try:
+            try:
+                done = one(item)
+                if guard.is_again:
+                    done = done._replace(before=done.before or guard.found)
+            except PermissionError:
+                # A command may write in a folder that it has opened for that, and closed again.
+                around = os.path.dirname(item.change.path)
+                self._project.unlock(around)
+                if layer is not None:
+                    with contextlib.suppress(OSError):
+                        layer.unlock(around)
+                guard.is_again = True
+                done = one(item)
+                # To keep it changed its time: what it was is known from the first try.
+                done = done._replace(before=done.before or guard.found)
+        except ConflictError as conflict:
+            self._forget_half(item)
+            return item._replace(state=State.CONFLICT, note=str(conflict))
+        except OSError as error:
+            self._forget_half(item)
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                note = "A folder around it is none any more."
+                return item._replace(state=State.CONFLICT, note=note)
+            note = f"{error.strerror}." if error.strerror else str(error)
+            return item._replace(state=State.FAILED, note=note)
+        return Recorded(item.number, item.change, state, "", item.began, *done)
+
+    def _finish(self, done: list[Recorded]) -> list[Recorded]:
+        failed = dict(self._project.close())
+        if not failed:
+            return done
+        return [
+            item._replace(state=State.FAILED, note=f"{failed[item.change.path].strerror}.")
+            if item.change.path in failed
+            else item
+            for item in done
+        ]
+
+    def _place(self, change: Change, kept: Spot) -> Spot | None:
+        """None: it was to be deleted, and is gone with all that was around it."""
+        try:
+            return Spot(*self._project.split(change.path))
+        except FileNotFoundError:
+            if change.kind is Kind.DELETED:
+                return None
+            raise
+        except OSError as error:
+            # The folder around it was to be replaced, and that is done already. The first time that
+            # cannot be: what is in a folder goes before it.
+            is_done = self._resumed and (change.type is Type.FOLDER or kept.look() is not None)
+            if (
+                error.errno in (errno.ELOOP, errno.ENOTDIR)
+                and change.kind is Kind.DELETED
+                and is_done
+            ):
+                return None
+            raise
+
+    def _folder(self, change: Change, place: Spot, kept: Spot, check: Check) -> Exchanged:
+        """What is in it has changes of its own."""
+        before = ""
+        if change.kind is Kind.DELETED:
+            self._remove_folder(place)
+            return Exchanged()
+        if change.kind is Kind.REPLACED and change.old_type is not Type.FOLDER:
+            found = place.look()
+            if found is not None and not stat.S_ISDIR(found.st_mode):
+                before = exchange(
+                    place,
+                    None,
+                    kept,
+                    may_replace=check,
+                    expects=False,
+                    temporary="",
+                    step=self._step,
+                ).before
+        mode = change.mode if change.mode is not None else 0o755
+        if change.kind is not Kind.MODIFIED:
+            mode |= self._make_folder(place)
+        elif (found := place.look()) is None or not stat.S_ISDIR(found.st_mode):
+            raise ConflictError("It was removed in the meantime.")
+        else:
+            # The bit that passes on the folder's group is none of the command's business.
+            mode |= found.st_mode & stat.S_ISGID
+        self._project.set_mode(change.path, mode)
+        return Exchanged(before)
+
+    def _group_bit(self) -> int:
+        return os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
+
+    def _make_folder(self, place: Spot) -> int:
+        try:
+            os.mkdir(place.name, 0o700, dir_fd=place.around)
+            self._step()
+        except FileExistsError as error:
+            found = place.look()
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                raise ConflictError("There is something at its place now.") from error
+        found = place.look()
+        return found.st_mode & stat.S_ISGID if found else 0
+
+    def _remove_folder(self, place: Spot) -> None:
+        found = place.look()
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            return
+        try:
+            os.rmdir(place.name, dir_fd=place.around)
+            self._step()
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise ConflictError("There is something in it that the command did not see.") from (
+                    error
+                )
+            raise
+
+    def _temporary(self, item: Recorded) -> str:
+        return f".ollmsandbox-{self._run_id}-{item.number}~"
+
+    def _forget_half(self, item: Recorded) -> None:
+        """Where files have to be copied, one may be there in part."""
+        with contextlib.suppress(OSError, ConflictError):
+            around, _ = self._project.split(item.change.path)
+            os.unlink(self._temporary(item), dir_fd=around)
+        for name in (f"{item.number}.half", f"new-{item.number}.half"):
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=self._versions)
+
+
+def _reversed(change: Change) -> Change:
+    """The change that takes this one back."""
+    kind = {Kind.ADDED: Kind.DELETED, Kind.DELETED: Kind.ADDED}.get(change.kind, change.kind)
+    was = change.type if change.kind is not Kind.DELETED else None
+    return Change(
+        change.root,
+        change.path,
+        kind,
+        change.old_type or change.type,
+        change.old_mode,
+        None,
+        change.flags,
+        was,
+        change.mode,
+    )

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is about to be done to a project, on disk before the first step: who finds it there after a
+kill does it again, and what is done already stays done."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from ... import N_
+from ...errors import OllmSandboxError
+from ...paths import Paths, make_folder, write_alone
+from ..changes.change import Change, Flag, Kind, Recorded, State, Type
+
+_PREFIX = "journal-"
+# What cannot be read any more.
+UNREADABLE = "unreadable-"
+# Changes.
+_PIECE = 500
+
+
+class Task(Enum):
+    # The changes of a run go to the pending layer; those that are to be applied are found then.
+    MERGE = "merge"
+    APPLY = "apply"
+    # What a person asks for.
+    TAKE = "take"
+    DISCARD = "discard"
+    # What waited below that is seen in the layer again.
+    BRING_BACK = "bring back"
+    UNDO = "undo"
+    REDO = "redo"
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is done to a run's upper folder before it is merged, where another run was at work."""
+
+    # Folders that were made anew and shall hide by name what the command saw, and nothing else.
+    renewed: tuple[str, ...] = ()
+    # What changes nothing, and goes.
+    needless: tuple[str, ...] = ()
+    # Folders whose place is taken; what is in conflict goes aside, and they go with the rest.
+    covered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that is needed to do it, now or later."""
+
+    task: Task
+    run_id: str
+    project: str
+    mode: str
+    command: str
+    started: float
+    items: tuple[Recorded, ...]
+    # By root: the layer that the changes are taken from.
+    sources: dict[str, str]
+    forced: tuple[str, ...] = ()
+    # By root and path: folders whose mode has to come back.
+    closed: dict[str, dict[str, int]] | None = None
+    # The chat and the tool call that it belongs to.
+    session_id: str = ""
+    call_id: str = ""
+    # A part of what waits goes to the project, and the whole stays in the layer: only what is in
+    # the project by then is no longer a change.
+    past_pending: bool = False
+    # The person has said yes already: nothing is held.
+    agreed: bool = False
+    # By root.
+    ways: dict[str, Way] = field(default_factory=dict)
+    # When it ends, for who does it after a kill; later than it is written, if the clock was set
+    # back. 0: an earlier version wrote it.
+    ends_at: float = 0.0
+
+    def part(self, roots: Collection[str]) -> Job:
+        """For these roots alone."""
+        return replace(
+            self,
+            items=tuple(item for item in self.items if item.change.root in roots),
+            sources={root: layer for root, layer in self.sources.items() if root in roots},
+            closed={r: modes for r, modes in (self.closed or {}).items() if r in roots},
+            ways={root: way for root, way in self.ways.items() if root in roots},
+        )
+
+    def without(self, places: Collection[tuple[str, str]]) -> Job:
+        """By root and path."""
+        left = (i for i in self.items if (i.change.root, i.change.path) not in places)
+        return replace(self, items=tuple(left))
+
+    def packed(self) -> str:
+        rest = json.dumps(
+            {
+                "task": self.task.value,
+                "run_id": self.run_id,
+                "project": self.project,
+                "mode": self.mode,
+                "command": self.command,
+                "started": self.started,
+                "sources": self.sources,
+                "forced": self.forced,
+                "closed": self.closed,
+                "session_id": self.session_id,
+                "call_id": self.call_id,
+                "past_pending": self.past_pending,
+                "agreed": self.agreed,
+                "ways": {
+                    root: (way.renewed, way.needless, way.covered)
+                    for root, way in self.ways.items()
+                },
+                "ends_at": self.ends_at,
+            },
+            check_circular=False,
+        )
+        # A few at a time: while something is packed no other thread has a turn, nor has a window.
+        items = ", ".join(
+            json.dumps(
+                [_packed(item) for item in self.items[start : start + _PIECE]], check_circular=False
+            )[1:-1]
+            for start in range(0, len(self.items), _PIECE)
+        )
+        return f'{{"items": [{items}], {rest[1:]}'
+
+    @classmethod
+    def unpacked(cls, text: str) -> Job:
+        given = json.loads(text)
+        return cls(
+            task=Task(given["task"]),
+            run_id=given["run_id"],
+            project=given["project"],
+            mode=given["mode"],
+            command=given["command"],
+            started=given["started"],
+            items=tuple(_unpacked(item) for item in given["items"]),
+            sources=given["sources"],
+            forced=tuple(given["forced"]),
+            closed=given["closed"],
+            session_id=given.get("session_id", ""),
+            call_id=given.get("call_id", ""),
+            past_pending=given.get("past_pending", False),
+            agreed=given.get("agreed", False),
+            # An earlier version wrote less.
+            ways={root: Way(*map(tuple, way)) for root, way in given.get("ways", {}).items()},
+            ends_at=given.get("ends_at", 0.0),
+        )
+
+
+def _packed(item: Recorded) -> list[object]:
+    change = item.change
+    # `_value_` is what `value` returns, without a call for each of a hundred thousand.
+    return [
+        item.number, item.state._value_, item.note, item.began, item.before, item.after,
+        change.root, change.path, change.kind._value_, change.type._value_,
+        change.mode, change.target, [flag.value for flag in change.flags] if change.flags else (),
+        change.old_type._value_ if change.old_type else None, change.old_mode, change.inode,
+    ]  # fmt: skip
+
+
+# Looked up a hundred thousand times, which a call of the class takes five times as long for.
+_STATES = {state.value: state for state in State}
+_KINDS = {kind.value: kind for kind in Kind}
+_TYPES = {type_.value: type_ for type_ in Type}
+
+
+def _unpacked(given: list[Any]) -> Recorded:
+    (
+        number, state, note, began, before, after,
+        root, path, kind, type_, mode, target, flags, old_type, old_mode, inode,
+    ) = given  # fmt: skip
+    was = _TYPES[old_type] if old_type else None
+    marks = tuple(map(Flag, flags)) if flags else ()
+    change = Change(
+        root, path, _KINDS[kind], _TYPES[type_], mode, target, marks, was, old_mode, inode
+    )
+    return Recorded(number, change, _STATES[state], note, began, before, after)
+
+
+def asked(jobs: Sequence[Job]) -> Job:
+    """Of several, what the person asked for: others give way before, or are seen again after it."""
+    return next((job for job in reversed(jobs) if job.task is not Task.BRING_BACK), jobs[-1])
+
+
+def parts(jobs: Sequence[Job], roots: Collection[str]) -> list[Job]:
+    """Of those that have something to do with these roots."""
+    return [part for job in jobs if (part := job.part(roots)).sources]
+
+
+def _jobs(content: bytes) -> list[Job]:
+    try:
+        return [Job.unpacked(line) for line in content.decode().splitlines()]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+class Journal:
+    """One file for each job that is under way."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @property
+    def name(self) -> str:
+        """Of the file, or of the run that it lies with."""
+        file = self._file
+        return file.stem if file.name.startswith(_PREFIX) else file.parent.name
+
+    @classmethod
+    def of_run(cls, overlay_folder: str) -> Journal:
+        """That of a run lies with its changes."""
+        return cls(Path(overlay_folder, "journal.json"))
+
+    @classmethod
+    def of_person(cls, paths: Paths, run_id: str) -> Journal:
+        return cls(paths.cache / f"{_PREFIX}{run_id}.json")
+
+    @classmethod
+    def left(cls, paths: Paths) -> list[Journal]:
+        with contextlib.suppress(FileNotFoundError):
+            return [cls(file) for file in sorted(paths.cache.glob(f"{_PREFIX}*.json"))]
+        return []
+
+    def write(self, *jobs: Job) -> None:
+        """One after the other: a line for each."""
+        write_alone(self._file, "\n".join(job.packed() for job in jobs), durably=True)
+
+    def read_all(self) -> list[Job]:
+        """None if nothing had begun. It is renamed into place, so it is whole or not there; if a
+        disk did not keep that promise, what is found on disk has to do."""
+        return _jobs(self._content() or b"")
+
+    def _content(self) -> bytes | None:
+        try:
+            return self._file.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def check(self, paths: Paths) -> None:
+        """One that is there and cannot be read is set aside, where nobody takes it up again: this
+        is told once."""
+        found = self._content()
+        if found is None or _jobs(found):
+            return
+        number = 0
+        while (kept := paths.cache / f"{UNREADABLE}{self.name}{number or ''}.json").exists():
+            number += 1
+        try:
+            self._file.rename(kept)
+        except FileNotFoundError:
+            return  # somebody else has told it
+        if kept.read_bytes() != found:
+            # Somebody has just written another one.
+            kept.rename(self._file)
+            return
+        raise OllmSandboxError(
+            N_("It cannot be read any more what was being done when the program was killed."),
+            N_("See whether something waits to be applied. What was written down is in {file}."),
+            file=kept,
+        )
+
+    def exists(self) -> bool:
+        return self._file.exists()
+
+    def read(self) -> Job | None:
+        """The first."""
+        return next(iter(self.read_all()), None)
+
+    def written_at(self) -> int:
+        """As the file system tells time."""
+        return os.stat(self._file).st_mtime_ns
+
+    def write_again(self, job: Job) -> None:
+        """As if it had been known then."""
+        at = self.written_at()
+        self.write(job)
+        os.utime(self._file, ns=(at, at))
+
+    @property
+    def _put_off(self) -> Path:
+        return self._file.with_name(f"put-off-{self._file.name}")
+
+    def put_off(self, jobs: Sequence[Job]) -> None:
+        """What cannot be done now, before the rest of it is: that is all that is written here
+        then. It comes after what is put off already, and a second time it is there."""
+        later, known = Journal(self._put_off), self.read_put_off()
+        if new := [job for job in jobs if job not in known]:
+            at = min(one.written_at() for one in ((self, later) if known else (self,)))
+            later.write(*known, *new)
+            os.utime(self._put_off, ns=(at, at))
+
+    def read_put_off(self) -> list[Job]:
+        return Journal(self._put_off).read_all()
+
+    def read_rest(self) -> list[Job]:
+        """All but what is put off."""
+        later = [job.part((root,)) for job in self.read_put_off() for root in job.sources]
+        jobs = self.read_all()
+        if not later:
+            return jobs
+        left = [job.part([r for r in job.sources if job.part((r,)) not in later]) for job in jobs]
+        return [job for job in left if job.sources]
+
+    def take_up(self) -> bool:
+        """What was put off is now to be done. False if nothing was."""
+        try:
+            os.rename(self._put_off, self._file)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def end(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._file.unlink()
+
+
+@contextlib.contextmanager
+def project_lock(paths: Paths, project: str) -> Iterator[None]:
+    """One at a time changes a project, the others wait. A kill frees it."""
+    folder = make_folder(paths.pending(project).parent)
+    file = folder / f"{paths.pending(project).name}.lock"
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

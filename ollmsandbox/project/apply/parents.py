@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The folders around what changes: those that are missing, and those that are closed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Collection, Iterable, Sequence
+
+from ..changes.change import Change, Kind, Recorded, State, Type
+
+
+def implied_parents(source: str, project: str, recorded: Sequence[Recorded]) -> list[Change]:
+    """Folders that chosen files need and that are not chosen themselves."""
+    chosen = {item.change.path for item in recorded}
+    needed: dict[str, Change] = {}
+    for item in recorded:
+        if item.change.kind is Kind.DELETED:
+            continue
+        # Upwards until one is there: a path may have thousands of parts.
+        path = os.path.dirname(item.change.path)
+        missing = []
+        while path and path not in chosen and path not in needed:
+            if os.path.lexists(f"{project}/{path}"):
+                break
+            missing.append(path)
+            path = os.path.dirname(path)
+        for path in reversed(missing):
+            with contextlib.suppress(OSError):
+                mode = stat.S_IMODE(os.lstat(f"{source}/{path}").st_mode) & 0o1777
+                needed[path] = Change(project, path, Kind.ADDED, Type.FOLDER, mode)
+    return list(needed.values())
+
+
+def numbered_parents(
+    source: str,
+    project: str,
+    chosen: Sequence[Recorded],
+    rows: Sequence[Recorded],
+    made: Collection[str] = (),
+) -> list[Recorded]:
+    """The same as changes of the run that has these rows, without those that are `made` anyway."""
+    free = 1 + max(item.number for item in rows)
+    # One that a later run made, too, is theirs in the layer, and both may need it.
+    own = {
+        item.change.path: item.number
+        for item in rows
+        if item.change.root == project and item.state is State.PENDING
+    }
+    missing = [c for c in implied_parents(source, project, chosen) if c.path not in made]
+    return [
+        Recorded(own.get(change.path, free + position), change)
+        for position, change in enumerate(missing)
+    ]
+
+
+def closed_folders(root: str, changes: Iterable[Change]) -> dict[str, int]:
+    """Folders on disk that nobody may write in, and that hold something that changes."""
+    if os.getuid() == 0:
+        return {}
+    found: dict[str, int] = {}
+    for around in {os.path.dirname(change.path) for change in changes}:
+        with contextlib.suppress(OSError):
+            mode = stat.S_IMODE(os.lstat(f"{root}/{around}").st_mode)
+            if mode & 0o700 != 0o700:
+                found[around] = mode
+    return found

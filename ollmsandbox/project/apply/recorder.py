@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The keeper of a run: which folders its command may change, and what becomes of the changes.
+
+What is needed only once something has changed is not loaded before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ...paths import Paths, write_atomically
+from ...sandbox.overlay import Overlay, Root
+from ..recovery.missing_root import is_told
+
+if TYPE_CHECKING:
+    from ..changes.change import Recorded, Skipped
+    from .journal import Way
+    from .swap import Step
+
+
+DAILY = 86400
+# From so many plain files on, another way to apply them pays.
+MANY = 1000
+
+
+class Mode(Enum):
+    """What becomes of a run's changes."""
+
+    AUTO = "auto"
+    REVIEW = "review"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run changed, and what became of it."""
+
+    run_id: str
+    changes: tuple[Recorded, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def nothing() -> None:
+    """Between two steps."""
+
+
+class Recorder:
+    """For one run. `step` is called after each thing that is done on disk."""
+
+    def __init__(
+        self,
+        project: str,
+        paths: Paths,
+        *,
+        mode: Mode = Mode.AUTO,
+        command: str = "",
+        session_id: str = "",
+        call_id: str = "",
+        step: Step = nothing,
+        many: int = MANY,
+    ) -> None:
+        self._project = project
+        self._paths = paths
+        self._mode = mode
+        self._command = command
+        self._step = step
+        self._many = many
+        self._started = time.time()
+        self.about: Mapping[str, str] = {
+            "mode": mode.value,
+            "command": command,
+            "session_id": session_id,
+            "call_id": call_id,
+        }
+        self.report: Report | None = None
+
+    def roots(self) -> list[Root]:
+        folder = self._paths.pending(self._project)
+        roots = (self._project, *linked_roots(self._paths, self._project))
+        if not folder.is_dir():
+            return [Root(root) for root in roots]
+        from ..pending import layer as pending
+
+        found = []
+        # First: what comes later is not there for the command.
+        newest = pending.newest_in(folder)
+        for root in roots:
+            layer = pending.layer_of(folder, root)
+            waits = layer and not pending.is_empty(layer)
+            found.append(Root(root, layer, newest) if waits else Root(root))
+        return found
+
+    async def settle(self, overlay: Overlay) -> None:
+        import asyncio  # not for who has no loop
+
+        self.report = await asyncio.to_thread(self._settle, overlay)
+
+    def has_begun(self, overlay: Overlay) -> bool:
+        """Whether something is done to the project, or was."""
+        from .journal import Journal
+
+        return Journal.of_run(overlay.folder).exists()
+
+    def note_exit(self, exit_code: int) -> None:
+        """How the command ended, once that is known."""
+        if self.report is None or not self.report.changes or self._mode is Mode.NEVER:
+            return
+        from ..database import runs
+        from ..manager import ProjectManager
+
+        manager = ProjectManager(self._paths)
+        try:
+            runs.note_exit(manager, self.report.run_id, exit_code)
+        finally:
+            manager.close()
+
+    def _settle(self, overlay: Overlay) -> Report:
+        from .journal import project_lock
+
+        with project_lock(self._paths, self._project):
+            return self.settle_locked(overlay)
+
+    def settle_locked(
+        self, overlay: Overlay, *, agreed: bool = False, past_pending: bool = False
+    ) -> Report:
+        """Who holds the lock of the project calls this. If it was `agreed` to, nothing is held. For
+        `past_pending` see Job."""
+        from ..changes.change import State
+        from .settle import Settling, find_changes, numbered, uncrossed
+
+        overlay.leave_below()
+        sets = find_changes(overlay)
+        changes = [change for found in sets.values() for change in found.changes]
+        skipped = tuple(skip for found in sets.values() for skip in found.skipped)
+        if not changes and not any(found.idle for found in sets.values()):
+            return Report(overlay.run_id, skipped=skipped)
+        items = numbered(overlay, changes)
+        if self._mode is Mode.NEVER:
+            dropped = [item._replace(state=State.DISCARDED) for item in items]
+            return Report(overlay.run_id, tuple(dropped), skipped)
+        ways: dict[str, Way] = {}
+        if not past_pending:
+            items, ways = uncrossed(self._paths, overlay, items, sets)
+        if not items:
+            return Report(overlay.run_id, skipped=skipped)
+        settling = Settling(self._paths, self._step, many=self._many)
+        job = settling.plan(
+            overlay,
+            items,
+            self._mode,
+            self._command,
+            self._started,
+            agreed=agreed,
+            past_pending=past_pending,
+            ways=ways,
+        )
+        done = settling.run(overlay, job, fresh=True)
+        return Report(overlay.run_id, tuple(done), skipped)
+
+
+def linked_roots(paths: Paths, project: str) -> tuple[str, ...]:
+    """The folders outside that the person agreed to. The database knows them; what it said last is
+    kept in a file, for a command shall not wait until the database is open."""
+    file = paths.linked_roots(project)
+    agreed: list[str] | None = None
+    with contextlib.suppress(OSError, ValueError):
+        agreed = json.loads(file.read_text(encoding="utf-8"))
+    if agreed is None:
+        if not paths.database.exists():
+            return ()
+        from ..folder import Folder
+        from ..manager import ProjectManager
+
+        manager = ProjectManager(paths)
+        try:
+            _, *agreed = Folder(project, manager).build_roots()
+        finally:
+            manager.close()
+        write_atomically(file, json.dumps(agreed))
+    # One that was replaced by a link since leads somewhere else now.
+    return tuple(root for root in agreed if os.path.isdir(root) and os.path.realpath(root) == root)
+
+
+def needs_care(paths: Paths) -> bool:
+    """Whether something was cut off, or is on no record, or the daily cleaning is due."""
+    if paths.unclaimed.exists():
+        return True
+    try:
+        names = os.listdir(paths.cache)
+    except FileNotFoundError:
+        return False
+    left = [name for name in names if name.startswith(("overlay-", "done-", "journal-"))]
+    if left and not all(is_told(paths, name.removesuffix(".json")) for name in left):
+        return True
+    try:
+        age = time.time() - (paths.cache / "cleaned").stat().st_mtime
+    except FileNotFoundError:
+        return paths.database.exists()
+    # A clock that was set back must not put it off for ever.
+    return not 0 <= age < DAILY

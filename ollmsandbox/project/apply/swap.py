@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Put one file in the place of another and keep the other. Done again after a kill at any point,
+each step finds what is done already."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...files import trees
+from ..changes.overlayfs import same_bytes
+
+OURS = "user.overlay."
+# At the end of a name: a copy that is not whole yet.
+HALF = ".half"
+# Who else may do what with a file, beside what its mode says.
+_RIGHTS = "system.posix_acl_access"
+_FICLONE = 0x40049409
+_PIECE = 1 << 30
+NO_LINKS = (
+    errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS
+)  # fmt: skip
+
+Step = Callable[[], None]
+
+
+class Spot(NamedTuple):
+    """A name in a folder that is held by its descriptor."""
+
+    around: int
+    name: str
+
+    def look(self) -> os.stat_result | None:
+        try:
+            return os.stat(self.name, dir_fd=self.around, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def link_to(self, other: Spot) -> None:
+        """A second name, of a link for the link itself; nothing is ever replaced."""
+        os.link(
+            self.name,
+            other.name,
+            src_dir_fd=self.around,
+            dst_dir_fd=other.around,
+            follow_symlinks=False,
+        )
+
+
+class Found(NamedTuple):
+    """What is at a place. If it is linked, it is also kept already: that it got this other name
+    changed its change time."""
+
+    stat: os.stat_result
+    is_linked: bool
+
+
+class Exchanged(NamedTuple):
+    """Signatures of what was at a place, and of what is there now; "" for nothing."""
+
+    before: str = ""
+    after: str = ""
+
+
+class ConflictError(Exception):
+    """Somebody else changed what should be changed. It is left as it is."""
+
+
+def exchange(
+    place: Spot,
+    incoming: Spot | None,
+    kept: Spot,
+    *,
+    may_replace: Callable[[Found], bool],
+    expects: bool,
+    temporary: str,
+    step: Step,
+    fresh: bool = False,
+) -> Exchanged:
+    """Files and links only. Without `incoming` the place is emptied. `expects` says that there was
+    something, `fresh` that nothing of this was begun before."""
+    old = place.look()
+    version = None if fresh else kept.look()
+    if incoming is not None and not fresh:
+        new = incoming.look()
+        if new is None:
+            if old is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), incoming.name)
+            return Exchanged("", signature(old))
+        if old is not None and os.path.samestat(old, new):
+            # Linked into place already.
+            return _finish(place, incoming, temporary)
+    is_linked = is_kept = False
+    if old is not None:
+        is_linked = version is not None and os.path.samestat(old, version)
+        if stat.S_ISDIR(old.st_mode):
+            raise ConflictError("There is a folder now.")
+        may = may_replace(Found(old, is_linked))
+        is_begun = version is not None and not is_linked
+        if incoming and not fresh and (is_begun or not may) and _is_copy(incoming, place):
+            # Copied into place before a kill.
+            return _finish(place, incoming, temporary)
+        if not may:
+            raise ConflictError("It was changed in the meantime.")
+        if not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
+            raise ConflictError("It is neither a file nor a link now.")
+        is_kept = is_linked or (is_begun and _is_copy(kept, place))
+        if is_begun and not is_kept:
+            # Somebody has saved the place since: then this is another version.
+            _rename(kept, Spot(kept.around, f"{kept.name}.earlier"))
+    elif incoming is None:
+        return Exchanged()
+    elif expects:
+        raise ConflictError("It was removed in the meantime.")
+    before = "" if is_linked else signature(old)
+    if incoming is not None:
+        _replace(place, incoming, None if is_kept else kept, old, temporary, step)
+        return Exchanged(before, signature(place.look()))
+    assert old is not None
+    if is_linked:
+        os.unlink(place.name, dir_fd=place.around)
+        step()
+    else:
+        _move_away(place, kept, old, step)
+    return Exchanged(before, "")
+
+
+def _replace(
+    place: Spot,
+    incoming: Spot,
+    kept: Spot | None,
+    old: os.stat_result | None,
+    temporary: str,
+    step: Step,
+) -> None:
+    """Without `kept` the old one is kept already."""
+    cleanse(incoming, temporary)
+    copied = Spot(place.around, temporary)
+    is_far = os.fstat(place.around).st_dev != os.fstat(incoming.around).st_dev
+    if is_far:
+        # Before anything else: it takes long, and there may be no room.
+        copy(incoming, copied)
+        step()
+    if old is not None and kept is not None:
+        _keep(place, kept, old)
+        step()
+    try:
+        _put(copied if is_far else incoming, place, old)
+    except OSError as error:
+        if is_far or error.errno != errno.EXDEV:
+            raise
+        # The same file system, mounted at two places.
+        is_far = True
+        copy(incoming, copied)
+        _put(copied, place, old)
+    step()
+    if is_far:
+        os.unlink(incoming.name, dir_fd=incoming.around)
+
+
+def _put(source: Spot, place: Spot, old: os.stat_result | None) -> None:
+    """By a rename, which costs nothing per byte and is never half done."""
+    if old is None:
+        try:
+            # A rename would replace what somebody puts there just now.
+            source.link_to(place)
+        except FileExistsError as error:
+            raise ConflictError("There is something at its place now.") from error
+        except OSError as error:
+            if error.errno == errno.EXDEV or error.errno not in NO_LINKS:
+                raise
+        else:
+            os.unlink(source.name, dir_fd=source.around)
+            return
+        if place.look() is not None:
+            raise ConflictError("There is something at its place now.")
+    else:
+        check_again(place, old)
+    _rename(source, place)
+
+
+def check_again(place: Spot, old: os.stat_result) -> None:
+    """Somebody may have saved it since, above all while files were copied."""
+    found = place.look()
+    if (
+        found is None
+        or not os.path.samestat(found, old)
+        or (found.st_mtime_ns, found.st_size, found.st_mode)
+        != (old.st_mtime_ns, old.st_size, old.st_mode)
+        # That it has got another name, as to be kept, changed this, too.
+        or (found.st_nlink == old.st_nlink and found.st_ctime_ns != old.st_ctime_ns)
+    ):
+        raise ConflictError("It was changed in the meantime.")
+
+
+def _finish(place: Spot, incoming: Spot, temporary: str) -> Exchanged:
+    """After a kill: it is in place, and goes from where it was."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary, dir_fd=place.around)
+    # Last: without it nothing is looked for any more.
+    os.unlink(incoming.name, dir_fd=incoming.around)
+    return Exchanged("", signature(place.look()))
+
+
+def _is_copy(one: Spot, other: Spot) -> bool:
+    found, there = one.look(), other.look()
+    if found is None or there is None or stat.S_IFMT(found.st_mode) != stat.S_IFMT(there.st_mode):
+        return False
+    if stat.S_ISLNK(found.st_mode):
+        words = (os.readlink(spot.name, dir_fd=spot.around) for spot in (one, other))
+        return len(set(words)) == 1
+    if not stat.S_ISREG(found.st_mode):
+        return False
+    if stat.S_IMODE(found.st_mode) & 0o1777 != stat.S_IMODE(there.st_mode):
+        return False
+    return same_bytes(one.name, one.around, other.name, other.around)
+
+
+def signature(found: os.stat_result | None) -> str:
+    """Something else after every change to the file or its name."""
+    return f"{found.st_ino}:{found.st_ctime_ns}" if found else ""
+
+
+def cleanse(spot: Spot, temporary: str) -> None:
+    """A file as the project may have it: nothing of the overlay's, nobody's rights lent, and no
+    other name, by which it would change when that is changed."""
+    path = f"/proc/self/fd/{spot.around}/{spot.name}"
+    ours = [name for name in _attributes(path) if name.startswith(OURS)]
+    for name in ours:
+        try:
+            os.removexattr(path, name, follow_symlinks=False)
+        except PermissionError:
+            # Its owner may not write to it; that is no secret to be kept from us.
+            mode = stat.S_IMODE(os.lstat(path).st_mode)
+            trees.set_mode(spot.name, spot.around, mode | stat.S_IWUSR, any_kind=True)
+            os.removexattr(path, name, follow_symlinks=False)
+            trees.set_mode(spot.name, spot.around, mode, any_kind=True)
+    found = spot.look()
+    if found is None or stat.S_ISDIR(found.st_mode):
+        return
+    if found.st_nlink > 1:
+        _cut(spot, found, Spot(spot.around, temporary))
+    elif stat.S_ISREG(found.st_mode) and found.st_mode & 0o6000:
+        trees.set_mode(spot.name, spot.around, found.st_mode & 0o1777, any_kind=True)
+
+
+def _cut(spot: Spot, found: os.stat_result, half: Spot) -> None:
+    try:
+        copy(spot, half)
+    except PermissionError:
+        mode = stat.S_IMODE(found.st_mode)
+        trees.set_mode(spot.name, spot.around, mode | stat.S_IRUSR, any_kind=True)
+        copy(spot, half)
+        for one in (spot, half):
+            trees.set_mode(one.name, one.around, mode & 0o1777, any_kind=True)
+    _rename(half, spot)
+
+
+def _attributes(file: str | int) -> list[str]:
+    """Of the file at a path, or of an open one."""
+    try:
+        return os.listxattr(file, follow_symlinks=isinstance(file, int))
+    except OSError:
+        return []
+
+
+def make_single(spot: Spot, place: Spot) -> None:
+    """A file with no other name: what is written to it in the project must not be written to a
+    backup, too."""
+    found, there = spot.look(), place.look()
+    if found is not None and there is not None and os.path.samestat(found, there):
+        return  # that other name is the place, where it was linked to before a kill
+    if found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+        # Also one that even its owner may not read.
+        _cut(spot, found, Spot(spot.around, f"{spot.name}{HALF}"))
+
+
+def _rename(source: Spot, target: Spot) -> None:
+    os.rename(source.name, target.name, src_dir_fd=source.around, dst_dir_fd=target.around)
+
+
+def _move_away(place: Spot, kept: Spot, old: os.stat_result, step: Step) -> None:
+    try:
+        _rename(place, kept)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy_whole(place, kept)
+        step()
+        check_again(place, old)
+        os.unlink(place.name, dir_fd=place.around)
+    step()
+
+
+def _keep(place: Spot, kept: Spot, old: os.stat_result) -> None:
+    if old.st_nlink == 1 or stat.S_ISLNK(old.st_mode):
+        try:
+            place.link_to(kept)
+            return
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+    # With another name elsewhere, it would be changed there, and so in what is kept.
+    copy_whole(place, kept)
+
+
+def copy_whole(source: Spot, target: Spot, half: Spot | None = None) -> None:
+    """All of it, or nothing at the name. The `half` is beside it, unless that is not our folder."""
+    half = half or Spot(target.around, f"{target.name}{HALF}")
+    copy(source, half)
+    _rename(half, target)
+
+
+def copy(source: Spot, target: Spot) -> None:
+    """With mode and times; as root with the owner. Without what lends rights."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(target.name, dir_fd=target.around)
+    found = os.stat(source.name, dir_fd=source.around, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        words = os.readlink(source.name, dir_fd=source.around)
+        os.symlink(words, target.name, dir_fd=target.around)
+        return
+    # What became a pipe just now must not make us wait.
+    given = os.open(
+        source.name,
+        os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK,
+        dir_fd=source.around,
+    )
+    try:
+        found = os.fstat(given)
+        if not stat.S_ISREG(found.st_mode):
+            raise ConflictError("It is neither a file nor a link now.")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        made = os.open(target.name, flags, 0o600, dir_fd=target.around)
+        try:
+            _copy_bytes(given, made, found.st_size)
+            if os.getuid() == 0:
+                os.fchown(made, found.st_uid, found.st_gid)
+            for name in _attributes(given):
+                if (name.startswith("user.") and not name.startswith(OURS)) or name == _RIGHTS:
+                    with contextlib.suppress(OSError):  # not every file system has them
+                        os.setxattr(made, name, os.getxattr(given, name))
+            os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
+            os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(made)
+    finally:
+        os.close(given)
+
+
+def _copy_bytes(given: int, made: int, size: int) -> None:
+    try:
+        fcntl.ioctl(made, _FICLONE, given)
+        return
+    except OSError:
+        pass  # only some file systems can share blocks
+    os.ftruncate(made, size)
+    start = 0
+    while start < size:
+        # What was never written takes no room, and shall not.
+        try:
+            start = os.lseek(given, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = os.lseek(given, start, os.SEEK_HOLE)
+        while start < end:
+            start += _copy_piece(given, made, start, min(end - start, _PIECE))
+
+
+def _copy_piece(given: int, made: int, start: int, size: int) -> int:
+    try:
+        copied = os.copy_file_range(given, made, size, start, start)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        data = os.pread(given, min(size, 1 << 20), start)
+        copied = os.pwrite(made, data, start)
+    if copied == 0:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return copied

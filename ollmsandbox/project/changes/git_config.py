@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Repositories deep in a project, whose config may lead git to hooks elsewhere in it. To look for
+them takes a walk, so that is done only where something may be a hook.
+
+Where its own config leads git inside a project: to hooks and programs that it runs whatever the
+person asked for, and to more config. The config is read as text; git itself is not run.
+
+Repositories deep in a project, whose config may lead git to hooks elsewhere in it. To look for
+them takes a walk, so that is done only where something may be a hook.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import re
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from ...files.dirfd import folders_above
+from .change import Type
+from .risky_files import spelled
+
+_LARGEST = 1 << 20
+# As deep as git follows them; and more files, or more that they lead to, no repository has.
+_INCLUDES = 10
+_MOST = 500
+_MOST_LED = 5_000
+_SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*"\s*)?\]')
+_SETTING = re.compile(r"\s*([a-zA-Z][\w-]*)\s*=(.*)")
+# A quoted part, or up to a comment.
+_PART = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^"\\#;]|\\.)+)')
+# By their names, in whatever section: programs that it runs without being told.
+_PROGRAMS = frozenset(
+    (
+        "askpass", "clean", "command", "difffilter", "driver", "editor", "external", "fsmonitor",
+        "gitproxy", "helper", "packobjectshook", "pager", "process", "program", "receivepack",
+        "smudge", "sshcommand", "textconv", "uploadpack",
+    )
+)  # fmt: skip
+
+HOOKS = frozenset((
+    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist",
+    "p4-pre-submit", "p4-prepare-changelist", "post-applypatch", "post-checkout", "post-commit",
+    "post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update",
+    "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase",
+    "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout",
+    "reference-transaction", "sendemail-validate", "update",
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Repository:
+    worktree: str
+    folder: str
+
+
+class Led:
+    """For one root of a project."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._folders: set[str] = set()
+        self._files: set[str] = set()
+        # All folders on the way to one of them.
+        self._ways: set[str] = set()
+        self._known: set[str] = set()
+        # Of the repository at hand: the config that was read, and what is left of the most.
+        self._read: set[str] = set()
+        self._left = _MOST_LED
+        # There is more than is looked at: it may lead anywhere.
+        self._is_all = False
+
+    @classmethod
+    def of(cls, root: str) -> Led:
+        """By the repository that the root is in, and by those right below it, which may share a
+        folder of hooks. Others come with what is changed in them; see also Nested."""
+        found = cls(root)
+        for file in _own_config():
+            found._add(file, found._files)
+        # All the way up: git passes by what only looks like a repository.
+        for folder in (root, *map(str, PurePath(root).parents)):
+            found.add_repository(folder)
+        with contextlib.suppress(OSError), os.scandir(root) as entries:  # whoever reads it tells
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    found.add_repository(entry.path)
+        return found
+
+    @classmethod
+    def by(cls, root: str, worktrees: Iterable[str]) -> Led:
+        """By these repositories alone."""
+        found = cls(root)
+        for worktree in worktrees:
+            found.add_repository(worktree)
+        return found
+
+    def add_repository(self, worktree: str) -> None:
+        """If there is one in this folder."""
+        own = f"{worktree}/.git"
+        if not os.path.lexists(own) or worktree in self._known:
+            return
+        self._known.add(worktree)
+        # For each anew: a command can make as many as it likes.
+        self._read, self._left = set(), _MOST_LED
+        if not os.path.isdir(own):
+            # Of a worktree or a submodule: it says where the repository is.
+            _, _, words = (_read(own) or "").partition("gitdir:")
+            own = os.path.join(worktree, words.strip())
+        common = os.path.join(own, (_read(f"{own}/commondir") or "").strip())
+        # These have names that tell what they are; what they link to has not.
+        self._add_linked(f"{common}/hooks")
+        repository = _Repository(worktree, common)
+        for file in (*_own_config(), f"{common}/config", f"{own}/config.worktree"):
+            self._add_config(file, repository, _INCLUDES)
+
+    def covers(self, path: str) -> bool:
+        """What is led to, or in it; or a file or link in the way, where there was a folder."""
+        if self._is_all or not self._ways:
+            return self._is_all
+        plain = spelled(path)
+        return plain in self._ways or plain in self._files or self._is_in_folder(plain)
+
+    def is_near(self, folder: str) -> bool:
+        """Whether something that is directly in the folder may be covered."""
+        if self._is_all or not self._ways:
+            return self._is_all
+        plain = spelled(folder.rstrip("/"))
+        return plain in self._ways or self._is_in_folder(plain)
+
+    def _is_in_folder(self, plain: str) -> bool:
+        return plain in self._folders or any(way in self._folders for way in folders_above(plain))
+
+    def _add_config(self, file: str, repository: _Repository, deep: int) -> None:
+        worktree = repository.worktree
+        real = os.path.realpath(file)
+        if self._is_all or real in self._read:
+            return
+        text = _read(file)
+        if text is None or (text and len(self._read) >= _MOST):
+            self._is_all = True
+            return
+        if text:
+            self._read.add(real)
+        for section, key, value in _settings(text):
+            if key == "hookspath":
+                # Those that run when somebody pushes run in the repository's own folder.
+                for place in (worktree, repository.folder):
+                    self._add_hooks(os.path.join(place, os.path.expanduser(value)), repository)
+            elif key == "path" and section.startswith("include") and deep:
+                included = os.path.join(os.path.dirname(file), os.path.expanduser(value))
+                self._add(included, self._files)
+                self._add_config(included, repository, deep - 1)
+            elif key in _PROGRAMS:
+                for place in _words(value, worktree):
+                    self._add(place, self._files)
+
+    def _add_hooks(self, folder: str, repository: _Repository) -> None:
+        real = os.path.realpath(folder)
+        if real in map(os.path.realpath, (repository.worktree, repository.folder, self._root)):
+            # Most of what is in there is something else.
+            for name in sorted(HOOKS):
+                self._add(f"{folder}/{name}", self._files)
+        else:
+            self._add(folder, self._folders)
+            self._add_linked(folder)
+
+    def _add_linked(self, folder: str) -> None:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    self._add(entry.path, self._files)
+
+    def _add(self, path: str, to: set[str]) -> None:
+        # As it is named, and where links lead that are in the way.
+        for place in () if self._is_all else (os.path.normpath(path), os.path.realpath(path)):
+            if place.startswith(f"{self._root}/"):
+                inside = spelled(place[len(self._root) + 1 :])
+                self._is_all = not self._left
+                if self._is_all:
+                    return
+                self._left -= inside not in to
+                to.add(inside)
+                self._ways.update(folders_above(inside), ("",))
+
+
+def _own_config() -> tuple[str, ...]:
+    """The machine's and the person's, which count in every repository."""
+    home = os.path.expanduser("~")
+    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    own = (named,) if named else (f"{settings}/git/config", f"{home}/.gitconfig")
+    return ("/etc/gitconfig", *own)
+
+
+def _read(file: str) -> str | None:
+    """Nothing of what is none; None if it is too large. A link may lead to whatever there is."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with open(descriptor, "rb") as opened:
+            # What the kernel makes up as it is read says that it is empty.
+            size = os.fstat(descriptor).st_size if stat.S_ISREG(os.fstat(descriptor).st_mode) else 0
+            if size > _LARGEST:
+                return None
+            data = opened.read(size)
+    except (OSError, ValueError):
+        return ""
+    # No path has the first, which some programs put before a text.
+    return "" if b"\0" in data else os.fsdecode(data.removeprefix(codecs.BOM_UTF8))
+
+
+def _settings(text: str) -> Iterator[tuple[str, str, str]]:
+    """Section and key in small letters, and the value."""
+    section = ""
+    for line in re.sub(r"\\\r?\n", "", text).splitlines():
+        rest = line
+        while found := _SECTION.match(rest):
+            section, rest = found[1].lower(), rest[found.end() :]
+        if found := _SETTING.match(rest):
+            yield section, found[1].lower(), _value(found[2])
+
+
+def _value(text: str) -> str:
+    parts = []
+    at = 0
+    while found := _PART.match(text, at):
+        quoted, plain = found[1], found[2]
+        parts.append(re.sub(r"\\(.)", r"\1", plain if quoted is None else quoted))
+        at = found.end()
+    return "".join(parts).strip()
+
+
+def _words(command: str, worktree: str) -> Iterator[str]:
+    """Those that may be files. A shell reads it; a program without a folder is looked for
+    elsewhere."""
+    words = [word for word in re.split(r"[\s;|&(){}<>\"'`$!]+", command) if word]
+    for number, word in enumerate(words):
+        place = os.path.join(worktree, word)
+        if "/" in word or (number and os.path.isfile(place)):
+            yield place
+
+
+# More is not looked at: then what is named as a hook counts as one.
+_MOST_FOLDERS = 10_000
+_MOST_NAMES = 200_000
+_MOST_FOUND = 500
+# Nobody keeps work of their own in the last one.
+_PASSED_BY = frozenset((".git", "node_modules"))
+
+
+class Nested:
+    """For one root of a project, and one look at what changed there."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._led: Led | None = None
+        self._is_whole = True
+
+    def covers(
+        self, path: str, type_: Type, mode: int | None, old_type: Type | None, old_mode: int | None
+    ) -> bool:
+        """A hook has one of few names, and can be run; or a link leads to where it is."""
+        is_link = type_ is Type.LINK
+        # First: most are none, and there may be a hundred thousand.
+        if not is_link and not ((mode or 0) | (old_mode or 0)) & 0o111:
+            return False
+        is_named = spelled(os.path.basename(path)) in HOOKS
+        if not is_link and not is_named:
+            return False
+        if self._led is None:
+            found, self._is_whole = _repositories(self._root)
+            self._led = Led.by(self._root, found)
+        if self._led.covers(path):
+            return True
+        return not self._is_whole and (is_named or (is_link and old_type is Type.FOLDER))
+
+
+def _repositories(root: str) -> tuple[list[str], bool]:
+    """Folders that have one, those that are less deep first; and whether these are all."""
+    found: list[str] = []
+    waiting = deque([root])
+    folders = names = 0
+    while waiting:
+        folder = waiting.popleft()
+        folders += 1
+        # What cannot be looked into, git of the person's cannot, either.
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                names += 1
+                plain = entry.name.casefold()
+                if plain == ".git":
+                    found.append(folder)
+                elif plain not in _PASSED_BY and entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                if names > _MOST_NAMES:
+                    return found, False
+        if folders > _MOST_FOLDERS or len(found) > _MOST_FOUND:
+            return found, False
+    return found, True

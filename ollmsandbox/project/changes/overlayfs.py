@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is seen through the layers of an overlay, from the top one down to the project."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Sequence
+
+from ...files import trees
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPAQUE = "user.overlay.opaque"
+_ORIGIN = "user.overlay.origin"
+# In that mark: where a file handle begins, and what tells its type; of this one that it begins with
+# the inode's number.
+_HANDLE, _HANDLE_TYPE, _INODE = 21, 4, 1
+_BLOCK = 1 << 20
+
+
+def is_whiteout(found: os.stat_result) -> bool:
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def is_opaque(folder: int) -> bool:
+    # What a command sets under this name is kept under another one: it cannot be forged.
+    try:
+        return os.getxattr(folder, OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def is_copied_up(path: str) -> bool:
+    """Whether a file of an upper folder was one of the project's before. The mark may be empty: not
+    everybody can name the file that it was."""
+    try:
+        os.getxattr(path, _ORIGIN, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def origin_of(path: str) -> int | None:
+    """The inode of the project's that it was; None if that is not told, or not in this way."""
+    try:
+        mark = os.getxattr(path, _ORIGIN, follow_symlinks=False)
+    except OSError:
+        return None
+    if len(mark) < _HANDLE + 4 or mark[_HANDLE_TYPE] != _INODE:
+        return None
+    return int.from_bytes(mark[_HANDLE : _HANDLE + 4], sys.byteorder)
+
+
+def find(lowers: Sequence[int], name: str) -> tuple[os.stat_result | None, list[int]]:
+    """What is seen at a name through the layers; of a folder, also which of them have part in it;
+    of anything else, the one that it is in."""
+    if len(lowers) == 1:
+        # Mostly the project alone.
+        try:
+            alone = os.stat(name, dir_fd=lowers[0], follow_symlinks=False)
+        except FileNotFoundError:
+            return None, []
+        return (None, []) if is_whiteout(alone) else (alone, [lowers[0]])
+    found: os.stat_result | None = None
+    parts: list[int] = []
+    for lower in lowers:
+        try:
+            here = os.stat(name, dir_fd=lower, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if is_whiteout(here):
+            break
+        if found is None:
+            found = here
+            parts.append(lower)
+            if not stat.S_ISDIR(here.st_mode):
+                break
+        elif stat.S_ISDIR(here.st_mode):
+            parts.append(lower)
+        else:
+            break
+        if lower != lowers[-1] and _covers_all(name, lower):
+            break
+    return found, parts
+
+
+def _covers_all(name: str, around: int) -> bool:
+    opened: list[trees.Opened] = []
+    folder = trees.open_folder(name, around, opened)
+    try:
+        return is_opaque(folder)
+    finally:
+        os.close(folder)
+        for one in opened:
+            one.close_again()
+
+
+def names_in(folders: Sequence[int]) -> list[str]:
+    return sorted({name for folder in folders for name in os.listdir(folder)})
+
+
+def folders_in(folder: int) -> list[str]:
+    """Without a look at each of the files."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def same_bytes(
+    name: str, around: int, other: str, other_around: int, *, most: int | None = None
+) -> bool:
+    """False also where it cannot be said that they are: one of them may not be read, or there are
+    more than `most` bytes to be compared."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        one = os.open(name, flags, dir_fd=around)
+    except OSError:
+        return False
+    try:
+        try:
+            two = os.open(other, flags, dir_fd=other_around)
+        except OSError:
+            return False
+        try:
+            return _same_bytes(one, two, most)
+        finally:
+            os.close(two)
+    finally:
+        os.close(one)
+
+
+def _same_bytes(one: int, two: int, most: int | None) -> bool:
+    size = os.fstat(one).st_size
+    if os.fstat(two).st_size != size:
+        return False
+    at = compared = 0
+    # What neither has ever been written to is not read: it can be larger than any disk.
+    while (at := min(_next_data(one, at, size), _next_data(two, at, size))) < size:
+        if most is not None and compared >= most:
+            return False
+        first, second = os.pread(one, _BLOCK, at), os.pread(two, _BLOCK, at)
+        if first != second or not first:
+            return False
+        at += len(first)
+        compared += len(first)
+    return True
+
+
+def _next_data(file: int, at: int, size: int) -> int:
+    try:
+        return os.lseek(file, at, os.SEEK_DATA)
+    except OSError as error:
+        # Not every file system can tell.
+        return size if error.errno == errno.ENXIO else at

@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the upper folder of an overlay to what changed, in one walk that never follows a link.
+
+Folders that are closed even to their owner, and open while they are looked into. Each is noted
+before that, so that a kill leaves none of them open for ever.
+
+From the upper folder of an overlay to what changed, in one walk that never follows a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ...errors import ProjectError
+from ...files import trees
+from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
+from .git_config import Led, Nested
+from .overlayfs import FOLDER, find, is_opaque, is_whiteout, names_in, same_bytes
+from .risky_files import acts_later, is_plain_folder, is_plain_name, waits_for_yes
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Openings:
+    """While one layer is looked at: of folders in it, and of what it covers in the project."""
+
+    def __init__(self, layer: str) -> None:
+        self._note = note_of(layer)
+        self._is_noted = False
+
+    def open(self, name: str, around: int, opened: list[trees.Opened]) -> int:
+        wanted = os.R_OK | os.X_OK
+        if not os.access(name, wanted, dir_fd=around, effective_ids=True, follow_symlinks=False):
+            # Where there is no room for a note it is looked into all the same.
+            with contextlib.suppress(OSError):
+                mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
+                self.remember(f"{os.readlink(f'/proc/self/fd/{around}')}/{name}", mode)
+        return trees.open_folder(name, around, opened)
+
+    def remember(self, path: str, mode: int) -> None:
+        """A folder by its full path, links resolved, and the mode that it shall have."""
+        descriptor = os.open(self._note, _FLAGS, 0o600)
+        self._is_noted = True
+        try:
+            os.write(descriptor, f"{json.dumps([path, mode])}\n".encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def end(self) -> None:
+        """All are closed again."""
+        if self._is_noted:
+            self._note.unlink(missing_ok=True)
+
+
+def note_of(layer: str) -> Path:
+    return Path(f"{layer}.opened.modes")
+
+
+def close_left(layer: str) -> None:
+    """After a kill. What somebody gave another mode since keeps that."""
+    note = note_of(layer)
+    try:
+        lines = note.read_text(encoding="ascii", errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    # The inner ones first, while those around them are open.
+    for line in reversed(lines):
+        # A line that was cut off is of a folder that was not opened yet. One that cannot be reached
+        # is closed already, with those around it, or gone.
+        with contextlib.suppress(ValueError, OSError, ProjectError):
+            path, mode = json.loads(line)
+            _close(path, mode)
+    note.unlink()
+
+
+def _close(path: str, mode: int) -> None:
+    folder, name = os.path.split(path)
+    around = trees.open_root(folder)
+    try:
+        found = os.stat(name, dir_fd=around, follow_symlinks=False)
+        if stat.S_IMODE(found.st_mode) == mode | stat.S_IRWXU:
+            trees.set_mode(name, around, mode)
+    finally:
+        os.close(around)
+
+
+_LENT = stat.S_ISUID | stat.S_ISGID
+__all__ = ["Change", "ChangeSet", "Flag", "Kind", "Skipped", "Type", "is_too_deep", "scan"]
+
+_PLAIN = stat.S_IFREG | 0o666
+# Of a file. One that was only touched and has more counts as changed; nobody waits for minutes.
+_MOST_COMPARED = 1 << 30
+# No program could open what is in it by its path.
+_DEEPEST = 4096 - 256
+# Every level takes descriptors, of the layers or of where their files go; others are in use.
+_TAKEN_BY_LEVEL, _IN_USE = 4, 256
+
+
+def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
+    """What `upper` changes, where `lowers` are the layers below it from the top to the project.
+
+    Parents come before what is in them; what is deleted comes after what was in it.
+    """
+    trees.allow_many_descriptors()
+    close_left(upper)
+    walk = _Walk(root, Openings(upper))
+    try:
+        walk.run(upper, lowers)
+    finally:
+        walk.close()
+    return ChangeSet(tuple(walk.changes), tuple(walk.skipped), tuple(walk.idle))
+
+
+class _Level:
+    """A folder of upper that the walk is in, with the folders that it covers."""
+
+    __slots__ = ("hides", "lowers", "names", "opened", "prefix", "upper")
+
+    def __init__(
+        self, prefix: str, upper: int, lowers: list[int], opened: list[trees.Opened]
+    ) -> None:
+        self.prefix = prefix
+        self.upper = upper
+        self.lowers = lowers
+        self.opened = opened
+        self.names: Iterator[str] = iter(())
+        # Whether nothing of the folders below is seen through it.
+        self.hides = False
+
+    def leave(self) -> None:
+        for descriptor in (self.upper, *self.lowers):
+            if descriptor >= 0:
+                os.close(descriptor)
+        for folder in self.opened:
+            folder.close_again()
+
+
+class _Walk:
+    def __init__(self, root: str, openings: Openings) -> None:
+        self._root = root
+        self._openings = openings
+        self.changes: list[Change] = []
+        self.skipped: list[Skipped] = []
+        self.idle: list[str] = []
+        self._levels: list[_Level] = []
+        # What was last found that waits for a yes.
+        self._held = ""
+        self._led = Led.of(root)
+        self._nested = Nested(root)
+
+    def run(self, upper: str, lowers: Sequence[str]) -> None:
+        level = _Level("", os.open(upper, FOLDER), [], [])
+        self._levels.append(level)
+        top, below = level.upper, level.lowers
+        for lower in lowers[:-1]:
+            below.append(os.open(lower, FOLDER))
+        below.append(trees.open_root(lowers[-1]))
+        new, old = _mode(os.fstat(top)) & 0o1777, _mode(os.fstat(below[0]))
+        if new != old & 0o1777:
+            self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)
+        level.names = iter(sorted(os.listdir(top)))
+        while self._levels:
+            level = self._levels[-1]
+            name = self._skim(level)
+            if name is None:
+                self._levels.pop().leave()
+            else:
+                self._look(level, name)
+
+    def close(self) -> None:
+        while self._levels:
+            self._levels.pop().leave()
+        self._openings.end()
+
+    def _skim(self, level: _Level) -> str | None:
+        """Take plain files, as most are when there are many, until there is something else. What
+        makes one plain is said by `_look`, `_file` and `_marks`; here it is only told quickly."""
+        if (
+            len(level.lowers) > 1
+            or not is_plain_folder(level.prefix)
+            or self._led.is_near(level.prefix)
+        ):
+            return next(level.names, None)
+        upper, lower = level.upper, next(iter(level.lowers), -1)
+        root, prefix, file, look = self._root, level.prefix, Type.FILE, os.stat
+        for name in level.names:
+            new = look(name, dir_fd=upper, follow_symlinks=False)
+            mode = new.st_mode
+            is_file = mode | 0o666 == _PLAIN and new.st_nlink == 1
+            if not (is_file or is_whiteout(new)) or not is_plain_name(name):
+                return name
+            kind, old_type, was = Kind.ADDED, None, None
+            if lower >= 0:
+                try:
+                    old = look(name, dir_fd=lower, follow_symlinks=False)
+                except FileNotFoundError:
+                    pass
+                else:
+                    was = old.st_mode
+                    is_as_long = was == mode and old.st_size == new.st_size
+                    if not stat.S_ISREG(was) or was & 0o111 or is_as_long:
+                        return name
+                    kind, old_type, was = Kind.MODIFIED, file, was & 0o7777
+            mode_now: int | None = mode & 0o7777
+            if not is_file:
+                if kind is Kind.ADDED:
+                    return name
+                kind, mode_now = Kind.DELETED, None
+            path = prefix + name
+            self.changes.append(
+                Change(root, path, kind, file, mode_now, None, (), old_type, was, new.st_ino)
+            )
+        return None
+
+    def _look(self, level: _Level, name: str) -> None:
+        path = level.prefix + name
+        new = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
+        old, covered = find(level.lowers, name)
+        if is_whiteout(new):
+            if old is None:
+                self.idle.append(path)
+            else:
+                self._delete(path, name, old, covered, new.st_ino)
+        elif stat.S_ISDIR(new.st_mode):
+            self._folder(level, path, name, new, old, covered)
+        elif stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode):
+            self._file(level, path, name, new, old, covered)
+        else:
+            self.skipped.append(Skipped(self._root, path, _kind_of_file(new.st_mode)))
+
+    def _folder(
+        self,
+        level: _Level,
+        path: str,
+        name: str,
+        new: os.stat_result,
+        old: os.stat_result | None,
+        covered: list[int],
+    ) -> None:
+        if is_too_deep(path):
+            self._skip_deep(path)
+            return
+        mode = _mode(new) & 0o1777
+        flags = (Flag.STRIPPED,) if new.st_mode & _LENT else ()
+        inside = _Level(f"{path}/", -1, [], [])
+        self._levels.append(inside)
+        lowers, opened = inside.lowers, inside.opened
+        if old is None:
+            self._add(path, Kind.ADDED, Type.FOLDER, mode, flags=flags)
+        elif not stat.S_ISDIR(old.st_mode):
+            kind = _type(old)
+            self._add(path, Kind.REPLACED, Type.FOLDER, mode, None, flags, kind, _mode(old))
+        else:
+            was = _mode(old)
+            # The bit that passes on a folder's group is lost on the way up.
+            if mode != was & 0o1777:
+                self._add(path, Kind.MODIFIED, Type.FOLDER, mode, None, flags, Type.FOLDER, was)
+            for below in covered:
+                lowers.append(self._openings.open(name, below, opened))
+            self._led.add_repository(f"{self._root}/{path}")
+        upper = inside.upper = self._openings.open(name, level.upper, opened)
+        names = sorted(os.listdir(upper))
+        # The kernel marks only the outermost of new folders.
+        inside.hides = level.hides or is_opaque(upper)
+        if lowers and inside.hides:
+            kept = set(names)
+            for gone in names_in(lowers):
+                if gone not in kept:
+                    was_there, inner = find(lowers, gone)
+                    if was_there is not None:
+                        self._delete(f"{path}/{gone}", gone, was_there, inner)
+        inside.names = iter(names)
+
+    def _file(
+        self,
+        level: _Level,
+        path: str,
+        name: str,
+        new: os.stat_result,
+        old: os.stat_result | None,
+        covered: list[int],
+    ) -> None:
+        kind, type_ = Kind.ADDED, _type(new)
+        mode = _mode(new) if type_ is Type.FILE else None
+        target = os.readlink(name, dir_fd=level.upper) if type_ is Type.LINK else None
+        old_type = old_mode = None
+        if old is not None:
+            old_type, old_mode = _type(old), _mode(old)
+            if old_type is Type.FOLDER:
+                self._delete_inside(path, name, covered)
+            elif old_type is type_:
+                if _is_same(level.upper, covered[0], name, new, old):
+                    self.idle.append(path)
+                    return
+                kind = Kind.MODIFIED
+            if old_type is not type_:
+                kind = Kind.REPLACED
+        flags = []
+        if type_ is Type.FILE:
+            if new.st_mode & _LENT:
+                flags.append(Flag.STRIPPED)
+            was_executable = old is not None and stat.S_ISREG(old.st_mode) and old.st_mode & 0o111
+            if new.st_mode & 0o111 and not was_executable:
+                flags.append(Flag.EXECUTABLE)
+        elif target is not None and _leads_outside(self._root, path, target):
+            flags.append(Flag.OUTSIDE)
+        is_plain = type_ is Type.FILE and kind is not Kind.REPLACED and new.st_nlink == 1
+        self._add(
+            path, kind, type_, mode, target, flags, old_type, old_mode,
+            inode=new.st_ino if is_plain and not new.st_mode & _LENT else 0,
+        )  # fmt: skip
+
+    def _delete(
+        self, path: str, name: str, old: os.stat_result, covered: list[int], whiteout: int = 0
+    ) -> None:
+        type_ = _type(old)
+        if type_ is Type.FOLDER:
+            self._delete_inside(path, name, covered)
+        inode = whiteout if stat.S_ISREG(old.st_mode) else 0
+        self._add(path, Kind.DELETED, type_, old_type=type_, old_mode=_mode(old), inode=inode)
+
+    def _delete_inside(self, path: str, name: str, covered: list[int]) -> None:
+        """Everything in a folder, the deepest first."""
+        levels: list[_Level] = []
+        folders: list[tuple[str, os.stat_result]] = []
+        try:
+            self._enter(levels, path, name, covered)
+            while levels:
+                level = levels[-1]
+                inner = next(level.names, None)
+                if inner is None:
+                    levels.pop().leave()
+                    if levels:
+                        where, old = folders.pop()
+                        self._add(
+                            where,
+                            Kind.DELETED,
+                            Type.FOLDER,
+                            old_type=Type.FOLDER,
+                            old_mode=_mode(old),
+                        )
+                    continue
+                found, below = find(level.lowers, inner)
+                if found is None:
+                    continue
+                where = level.prefix + inner
+                if stat.S_ISDIR(found.st_mode) and is_too_deep(where):
+                    # So are the folders around it, when they are found not to be empty.
+                    self._skip_deep(where)
+                elif stat.S_ISDIR(found.st_mode):
+                    folders.append((where, found))
+                    self._enter(levels, where, inner, below)
+                else:
+                    type_ = _type(found)
+                    self._add(where, Kind.DELETED, type_, old_type=type_, old_mode=_mode(found))
+        finally:
+            while levels:
+                levels.pop().leave()
+
+    def _skip_deep(self, path: str) -> None:
+        self.skipped.append(Skipped(self._root, path, "a folder too deep to be looked into"))
+
+    def _enter(self, levels: list[_Level], path: str, name: str, covered: list[int]) -> None:
+        level = _Level(f"{path}/", -1, [], [])
+        levels.append(level)
+        for below in covered:
+            level.lowers.append(self._openings.open(name, below, level.opened))
+        level.names = iter(names_in(level.lowers))
+
+    def _add(
+        self,
+        path: str,
+        kind: Kind,
+        type_: Type,
+        mode: int | None = None,
+        target: str | None = None,
+        flags: Sequence[Flag] = (),
+        old_type: Type | None = None,
+        old_mode: int | None = None,
+        *,
+        inode: int = 0,
+    ) -> None:
+        is_led = self._led.covers(path)
+        if not is_led and type_ is not Type.FOLDER:
+            is_led = self._nested.covers(path, type_, mode, old_type, old_mode)
+        marks = (*flags, *self._marks(path, kind, type_, is_led=is_led))
+        self.changes.append(
+            Change(self._root, path, kind, type_, mode, target, marks, old_type, old_mode, inode)
+        )
+
+    def _marks(self, path: str, kind: Kind, type_: Type, *, is_led: bool) -> tuple[Flag, ...]:
+        is_deleted = kind is Kind.DELETED
+        if type_ is Type.FOLDER:
+            # It cannot go before what is in it, and that came just before it.
+            return (Flag.HELD,) if is_deleted and self._held.startswith(f"{path}/") else ()
+        folder, _, name = path.rpartition("/")
+        if is_plain_folder(folder) and is_plain_name(name) and not is_led:
+            return ()
+        is_link = type_ is Type.LINK
+        if is_led or waits_for_yes(self._root, path, is_link=is_link, is_deleted=is_deleted):
+            self._held = path
+            return (Flag.LATER, Flag.HELD)
+        return (Flag.LATER,) if acts_later(path) else ()
+
+
+def is_too_deep(path: str) -> bool:
+    if len(os.fsencode(path)) > _DEEPEST:
+        return True
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(limit - _IN_USE, _IN_USE) // _TAKEN_BY_LEVEL
+    return limit != resource.RLIM_INFINITY and path.count("/") >= most
+
+
+def _is_same(upper: int, lower: int, name: str, new: os.stat_result, old: os.stat_result) -> bool:
+    if stat.S_ISLNK(new.st_mode):
+        return os.readlink(name, dir_fd=upper) == os.readlink(name, dir_fd=lower)
+    if new.st_mode != old.st_mode or new.st_size != old.st_size:
+        return False
+    return same_bytes(name, upper, name, lower, most=_MOST_COMPARED)
+
+
+def _leads_outside(root: str, path: str, target: str) -> bool:
+    """By its words alone. A way back out of a named folder may be one out of a link's: then it
+    cannot be said, and counts as outside."""
+    if target.startswith("/"):
+        plain = os.path.normpath(target)
+        return ".." in target.split("/") or not f"{plain}/".startswith(f"{root}/")
+    depth = path.count("/")
+    entered = False
+    for part in target.split("/"):
+        if part == "..":
+            depth -= 1
+            if depth < 0 or entered:
+                return True
+        elif part not in ("", "."):
+            entered = True
+    return False
+
+
+def _mode(found: os.stat_result) -> int:
+    return stat.S_IMODE(found.st_mode)
+
+
+def _type(found: os.stat_result) -> Type:
+    if stat.S_ISDIR(found.st_mode):
+        return Type.FOLDER
+    return Type.LINK if stat.S_ISLNK(found.st_mode) else Type.FILE
+
+
+def _kind_of_file(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups: one of each changed file and day, and what each run found; and when they go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from ...errors import OllmSandboxError
+from ...files import trees
+from ...paths import Paths, make_folder
+from ..apply.journal import UNREADABLE, Journal, project_lock
+from ..apply.recorder import DAILY
+from ..apply.swap import HALF, NO_LINKS, ConflictError, Spot, copy_whole
+from ..changes.change import Kind, Recorded, State, Type
+from ..changes.overlayfs import FOLDER
+from ..manager import ProjectManager
+from ..settings import KEEP_DAYS, KEEP_MIB
+from .models import Change, Project, Run
+
+KEEP_BACKUPS = 7 * 86400
+_LONGEST = 255
+_BACKUP = re.compile(r"\d+-(\d\d-\d\d-\d\d)-", re.ASCII)
+_WAITING = [State.PENDING.value, State.CONFLICT.value, State.FAILED.value]
+# So many characters fit in any case, however many bytes each has.
+_SHORT = 50
+
+
+def backup_name(number: int, path: str, day: str) -> str:
+    """`{id}-{YY-MM-DD}-{basename}`; of a long name the end is kept, which tells what kind it is."""
+    start = f"{number}-{day}-"
+    name = path[path.rfind("/") + 1 :]
+    if len(name) < _SHORT:
+        return start + name
+    return start + os.fsdecode(os.fsencode(name)[-(_LONGEST - len(start)) :])
+
+
+def day_of(name: str) -> str:
+    """The day in a backup's name; "" if it is none of ours."""
+    ours = _BACKUP.match(name)
+    return ours[1] if ours else ""
+
+
+def back_up(
+    manager: ProjectManager, project: Project, versions: Path, items: Sequence[Recorded]
+) -> None:
+    """What a run replaced or deleted: a record for each file, and the first version of the day."""
+    kept = os.open(make_folder(versions), FOLDER)
+    try:
+        back_up_found(manager, project, items, lambda item: Spot(kept, str(item.number)))
+    finally:
+        os.close(kept)
+
+
+def forget_unrecorded(manager: ProjectManager, project: Project, versions: Path) -> None:
+    """After a kill: backups of this run whose numbers nobody has, and another file would get. They
+    are the very files that the run keeps."""
+    with contextlib.suppress(FileNotFoundError), manager.store.transaction():
+        _, last = manager.numbers_for(project, ())
+        kept = {entry.inode() for entry in os.scandir(versions)}
+        for entry in os.scandir(manager.paths.backups):
+            is_new = bool(day_of(entry.name)) and int(entry.name.partition("-")[0]) > last
+            if is_new and entry.inode() in kept:
+                os.unlink(entry.path)
+
+
+def back_up_found(
+    manager: ProjectManager,
+    project: Project,
+    items: Sequence[Recorded],
+    find: Callable[[Recorded], Spot],
+) -> None:
+    """`find` tells where the version from before is."""
+    done = [
+        (f"{item.change.root}/{item.change.path}", item)
+        for item in items
+        if item.state is State.APPLIED and item.change.type is not Type.FOLDER
+    ]
+    if not done:
+        return
+    around = str(manager.paths.backups)
+    with manager.store.transaction():
+        ids, _ = manager.numbers_for(project, [path for path, _ in done])
+        numbered = [(ids[path], item) for path, item in done]
+        names = _link_all(manager, numbered, find)
+        manager.note_backups(
+            project,
+            [
+                (
+                    ids[path],
+                    path,
+                    None if name is None else f"{around}/{name}",
+                    item.change.kind is Kind.DELETED,
+                )
+                for (path, item), name in zip(done, names, strict=True)
+            ],
+        )
+
+
+def _link_all(
+    manager: ProjectManager,
+    items: Iterable[tuple[int, Recorded]],
+    find: Callable[[Recorded], Spot],
+) -> list[str | None]:
+    """The names of the backups of the day, for files with the numbers of their records. Where there
+    cannot be one, the run itself still keeps the version: that must not keep it off the record."""
+    day = time.strftime("%y-%m-%d")
+    try:
+        folder = os.open(make_folder(manager.paths.backups), FOLDER)
+    except (OSError, OllmSandboxError):
+        return [None for _ in items]
+    names: list[str | None] = []
+    try:
+        for number, item in items:
+            name = None
+            if item.change.old_type is Type.FILE:
+                name = backup_name(number, item.change.path, day)
+                if not _is_linked(find(item), Spot(folder, name), manager, number):
+                    name = None
+            names.append(name)
+    finally:
+        os.close(folder)
+    return names
+
+
+def _is_linked(version: Spot, backup: Spot, manager: ProjectManager, number: int) -> bool:
+    """True if there is a backup."""
+    try:
+        _link(version, backup, manager, number)
+    except (OSError, ConflictError):
+        # Such as another owner's file, which we may move and neither link nor read.
+        with contextlib.suppress(OSError):
+            os.unlink(f"{backup.name}{HALF}", dir_fd=backup.around)
+        return False
+    return True
+
+
+def _link(version: Spot, backup: Spot, manager: ProjectManager, number: int) -> None:
+    """Nobody writes to a kept version, so the backup may be the same file."""
+    try:
+        version.link_to(backup)
+    except FileExistsError:
+        if not manager.has_backup(number):
+            # Somebody was killed before this was in the database: it may be another file's.
+            os.unlink(backup.name, dir_fd=backup.around)
+            _link(version, backup, manager, number)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        copy_whole(version, backup)
+
+
+def clean_up(manager: ProjectManager, *, now: float | None = None) -> None:
+    """At start and daily: the stamp says when it was last done."""
+    now = time.time() if now is None else now
+    stamp = manager.paths.cache / "cleaned"
+    with contextlib.suppress(FileNotFoundError):
+        # A clock that was set back must not put it off for ever.
+        if 0 <= now - stamp.stat().st_mtime < DAILY:
+            return
+    cleanup_old_backups(manager, now=now)
+    cleanup_old_runs(manager, now=now)
+    _remove_halves(manager.paths, now)
+    _remove_unreadable(manager, now)
+    make_folder(stamp.parent)
+    stamp.touch()
+    os.utime(stamp, (now, now))
+
+
+def _remove_halves(paths: Paths, now: float) -> None:
+    """What a kill left of files that were just being written."""
+    for file in (*paths.cache.glob(".*-*"), *(paths.data / "pending").glob("*/.*-*")):
+        with contextlib.suppress(OSError):
+            if now - file.lstat().st_mtime > DAILY:
+                file.unlink()
+
+
+def _remove_unreadable(manager: ProjectManager, now: float) -> None:
+    """Journals that were set aside, as long ago as runs are kept; but not of a run that is still to
+    be finished."""
+    cache, keep = manager.paths.cache, KEEP_DAYS.read(manager) * DAILY
+    left = tuple(UNREADABLE + folder.name for folder in cache.glob("overlay-*"))
+    for file in cache.glob(f"{UNREADABLE}*.json"):
+        if now - file.lstat().st_ctime > keep and not file.name.startswith(left):
+            file.unlink(missing_ok=True)
+
+
+def cleanup_old_backups(manager: ProjectManager, *, now: float | None = None) -> int:
+    """Those of more than seven days ago. A backup is as old as its name says: it may be the very
+    file that lay in the project for years."""
+    now = time.time() if now is None else now
+    limit = time.strftime("%y-%m-%d", time.localtime(now - KEEP_BACKUPS))
+    old = []
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(manager.paths.backups):
+            day = day_of(entry.name)
+            if day and day < limit and not entry.is_dir(follow_symlinks=False):
+                old.append((int(entry.name.partition("-")[0]), entry.path))
+    if old:
+        # First: after a kill nobody would know any more that they are to be forgotten.
+        manager.forget_copies(old)
+    for _, path in old:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    manager.forget_deleted()
+    return len(old)
+
+
+def cleanup_old_runs(
+    manager: ProjectManager,
+    *,
+    now: float | None = None,
+) -> list[str]:
+    """Runs that can no longer be undone: nothing happened to them for too long, or they are the
+    oldest of too much. One whose changes still wait stays."""
+    now = time.time() if now is None else now
+    keep, most = KEEP_DAYS.read(manager) * DAILY, KEEP_MIB.read(manager) << 20
+    folders = {}
+    with contextlib.suppress(FileNotFoundError):
+        folders = {entry.name: entry.path for entry in os.scandir(manager.paths.versions)}
+    with manager.store.errors_told():
+        used = {run: _used_at(run, folders.get(run.id)) for run in Run.select()}
+        waiting = {
+            change.run_id for change in Change.select(Change.run).where(Change.state.in_(_WAITING))
+        }
+    total, newest = 0, set[int]()
+    old: dict[str, list[tuple[str, str]]] = {}
+    for run in sorted(used, key=lambda run: (used[run], str(run.id)), reverse=True):
+        folder = folders.pop(run.id, "")
+        total += trees.measure(Path(folder))[1] if folder else 0
+        is_newest = run.project_id not in newest
+        newest.add(run.project_id)
+        too_much = total > most and not is_newest
+        if (now - used[run] > keep or too_much) and run.id not in waiting:
+            old.setdefault(run.project.path, []).append((run.id, folder))
+    removed = []
+    for project, of_project in old.items():
+        # Somebody may just be undoing one of them.
+        with project_lock(manager.paths, project):
+            removed += _remove_runs(manager, of_project)
+    for left in folders.values():
+        # Of a run that nobody knows any more.
+        if now - os.stat(left).st_mtime > DAILY:
+            remove_versions(Path(left))
+    return removed
+
+
+def note_use(versions: Path) -> None:
+    """Of a run: something was applied, undone or discarded just now."""
+    os.utime(make_folder(versions))
+
+
+def _used_at(run: Run, versions: str | None) -> float:
+    """When something last happened to it."""
+    times = [run.started_at, run.ended_at or 0]
+    with contextlib.suppress(FileNotFoundError):
+        times += [os.stat(versions).st_mtime] if versions else []
+    return max(times)
+
+
+def _remove_runs(manager: ProjectManager, runs: Sequence[tuple[str, str]]) -> list[str]:
+    """The rows first: a run whose versions are gone must not be offered to be undone."""
+    removed = []
+    for run_id, folder in runs:
+        journal = Journal.of_person(manager.paths, run_id)
+        with manager.store.transaction():
+            waits = Change.select().where((Change.run == run_id) & Change.state.in_(_WAITING))
+            # What was cut off, or has begun to wait since, is still needed.
+            if journal.read() is not None or waits.exists():
+                continue
+            Run.delete().where(Run.id == run_id).execute()
+        if folder:
+            remove_versions(Path(folder))
+        removed.append(run_id)
+    return removed
+
+
+def remove_versions(versions: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        trees.empty(versions)
+        versions.rmdir()

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The database's file: opened, brought up to date, or set aside when it is broken.
+
+Room that is set aside for a disk that is full to its last byte: without some, the database
+cannot even be read, and nothing can be undone to make room.
+
+The database's file: opened, brought up to date, or set aside when it is broken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from peewee import PeeweeException, SqliteDatabase
+
+from ... import N_
+from ...errors import OllmSandboxError, Sentence
+from ...paths import Paths, flush, make_folder
+from .models import OPENED, TABLES, ChatMessage, ChatSession, Question
+
+_NAME = "reserve"
+_SIZE = 256 << 10
+# Where there is less than that, others need it more.
+_PLENTY = 64 << 20
+
+
+def keep(folder: Path) -> None:
+    """Set it aside, if there is plenty."""
+    file = folder / _NAME
+    # Without it, things are as they would be without this file.
+    with contextlib.suppress(OSError):
+        if file.exists() or _free(folder) < _PLENTY:
+            return
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, _SIZE)
+        except OSError:
+            file.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def give(folder: Path) -> bool:
+    """Use it, if the disk is full. Whether there is some room now."""
+    try:
+        if _free(folder) >= _SIZE:
+            return False
+        os.unlink(folder / _NAME)
+    except OSError:
+        return False
+    return True
+
+
+def _free(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def _create(database: SqliteDatabase) -> None:
+    database.create_tables(TABLES)
+
+
+def _add_chats_and_questions(database: SqliteDatabase) -> None:
+    database.create_tables((ChatSession, ChatMessage, Question))
+    connection: sqlite3.Connection = database.connection()  # type: ignore[no-untyped-call]
+    for column in ("session_id", "call_id"):
+        connection.execute(f"ALTER TABLE run ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+    # A backup is found by the number in its name.
+    connection.execute("DROP INDEX IF EXISTS filerecord_last_approved_copy_path")
+
+
+def _add_whether_listed(database: SqliteDatabase) -> None:
+    connection: sqlite3.Connection = database.connection()  # type: ignore[no-untyped-call]
+    connection.execute("ALTER TABLE project ADD COLUMN is_listed INTEGER NOT NULL DEFAULT 1")
+
+
+# The first makes a new database as it is now; each later one changes that of the version before.
+MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
+    _create,
+    _add_chats_and_questions,
+    _add_whether_listed,
+]
+
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# Without our tables it can be read, but not used.
+_UNUSABLE = (*_BROKEN, sqlite3.SQLITE_ERROR)
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+# With one statement; each one costs more than a row does.
+_ROWS = 100
+
+
+class Store:
+    """The open database. Inside its `transaction()` and `errors_told()` the tables are this one's,
+    elsewhere those of the store that was opened last.
+
+    Each thread has a connection of its own; one that ends should `close()` its own.
+    """
+
+    def __init__(self, paths: Paths, *, patience: float = 10) -> None:
+        self.notices: list[str] = []
+        self.file = paths.database
+        self._unclaimed = paths.unclaimed
+        self._cache = paths.cache
+        self._patience = patience
+        make_folder(paths.data)
+        self.database = SqliteDatabase(
+            str(self.file),
+            pragmas={"foreign_keys": 1, "synchronous": "normal"},
+            timeout=patience,
+        )
+        try:
+            with OPENED.use(self.database):
+                self._open_if_full()
+            OPENED.last = self.database
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise self._explained(error) from error
+            raise
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """That of this thread, made when missing."""
+        connection: sqlite3.Connection = self.database.connection()  # type: ignore[no-untyped-call]
+        return connection
+
+    def close(self) -> None:
+        """End the connection of this thread."""
+        self.database.close()
+
+    def write_back_later(self) -> None:
+        """On this connection, not whenever the log has grown: that would have to wait for the disk.
+        Somebody has to `write_back()` in the end."""
+        self.connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def write_back(self) -> None:
+        """From the log to the file, as far as nobody else uses it."""
+        with self.errors_told():
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def make_durable(self) -> None:
+        """What was written so far, before the journal goes that could tell it again."""
+        with contextlib.suppress(FileNotFoundError):
+            flush(f"{self.file}-wal")
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of it or nothing. Inside another one it is a part of that one."""
+        with self.errors_told(), self.database.atomic("IMMEDIATE"):
+            yield self.connection
+
+    @contextlib.contextmanager
+    def errors_told(self) -> Iterator[None]:
+        """What SQLite has to say becomes a sentence for the person."""
+        try:
+            with OPENED.use(self.database):
+                yield
+        except (PeeweeException, sqlite3.Error) as error:
+            if _code(error) in _BROKEN:
+                # Looked at when the database is opened next: that takes long.
+                with contextlib.suppress(OSError):
+                    self._doubt.touch()
+            raise self._explained(error) from error
+
+    @property
+    def _doubt(self) -> Path:
+        return self.file.with_name("ollmsandbox.db-doubt")
+
+    def _open_if_full(self) -> None:
+        try:
+            self._open()
+        except (OllmSandboxError, OSError):
+            self.close()
+            # SQLite needs some room even to read.
+            if not give(self.file.parent):
+                raise
+            self._open()
+        else:
+            keep(self.file.parent)
+
+    def _open(self) -> None:
+        self._make_file()
+        try:
+            if self._version() == len(MIGRATIONS) and not self._doubt.exists():
+                return
+        except (PeeweeException, sqlite3.Error) as error:
+            if _code(error) not in _UNUSABLE:
+                raise self._explained(error) from error
+        # Another process may just be making it, or setting it aside.
+        with self._alone(), self.errors_told():
+            self.database.close()
+            if self._is_broken():
+                self.database.close()
+                self._set_aside()
+                self._make_file()
+            self._doubt.unlink(missing_ok=True)
+            self._make_current()
+
+    def _make_file(self) -> None:
+        """Before SQLite does, which would let others read it."""
+        # Only a new one: closing a file takes away the locks that SQLite holds on it.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    def _version(self) -> int:
+        version: int = self.connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(MIGRATIONS):
+            raise OllmSandboxError(
+                N_("This program is older than its database ({file})."),
+                N_("Install the newer version of OLLM Sandbox again."),
+                file=self.file,
+            )
+        if version:
+            self.connection.execute("SELECT * FROM setting LIMIT 1").fetchone()
+        return version
+
+    def _is_broken(self) -> bool:
+        try:
+            self._version()
+            if self._doubt.exists():
+                found = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+                return bool(found[0] != "ok")
+        except (PeeweeException, sqlite3.Error) as error:
+            if _code(error) in _UNUSABLE:
+                return True
+            raise
+        return False
+
+    def _set_aside(self) -> None:
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        aside, number = self.file.with_name(f"ollmsandbox-broken-{stamp}.db"), 1
+        while aside.exists():
+            number += 1
+            aside = self.file.with_name(f"ollmsandbox-broken-{stamp}-{number}.db")
+        # The file itself last: a new one must never meet the log of an old one.
+        for suffix in ("-wal", "-shm", ""):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
+        text = N_(
+            "The database was damaged and a new one was begun; the old one is {aside}. "
+            "Your files are not affected, but the list of projects and what could be undone "
+            "are gone."
+        )
+        self.notices.append(Sentence(text, aside=aside))
+
+    def _make_current(self) -> None:
+        version = self._version()
+        if version == 0:
+            self.connection.execute("PRAGMA journal_mode = wal")
+            with self.transaction():
+                self._migrate(MIGRATIONS[0], len(MIGRATIONS))
+                if any(self.file.parent.glob("ollmsandbox-broken-*")):
+                    self._skip_used_ids()
+                if any(self.file.parent.glob("pending/*/map.json")):
+                    self._unclaimed.touch()
+                # What an earlier one said of linked folders is no longer agreed to.
+                for file in self._cache.glob("roots-*.json"):
+                    file.unlink(missing_ok=True)
+            return
+        for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+            self._migrate(migration, number)
+
+    def _migrate(self, migration: Callable[[SqliteDatabase], None], version: int) -> None:
+        with self.transaction() as connection:
+            migration(self.database)
+            connection.execute(f"PRAGMA user_version = {version}")
+
+    def _skip_used_ids(self) -> None:
+        """What the lost database named by its ids is still there."""
+        for table in ("project", "filerecord"):
+            self.connection.execute(
+                "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, int(time.time()))
+            )
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        folder = os.open(self.file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            give_up = time.monotonic() + self._patience
+            while True:
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > give_up:
+                        raise self._busy() from None
+                    time.sleep(0.01)
+            yield
+        finally:
+            os.close(folder)
+
+    def _busy(self) -> OllmSandboxError:
+        return OllmSandboxError(
+            N_("Another program keeps the database locked ({file})."),
+            N_("Wait until it is done, or close it, and try again."),
+            file=self.file,
+        )
+
+    def _explained(self, error: Exception) -> OllmSandboxError:
+        code = _code(error)
+        if code in _LOCKED:
+            return self._busy()
+        if code in _BROKEN:
+            return OllmSandboxError(
+                N_("The database is damaged ({file})."),
+                N_("Start the program again: it sets the damaged file aside and begins a new one."),
+                file=self.file,
+            )
+        if self.file.is_dir():
+            return OllmSandboxError(
+                N_("There is a folder where the database should be: {file}."),
+                N_("Move it away and try again."),
+                file=self.file,
+            )
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        return OllmSandboxError(
+            N_("The database cannot be used ({file}): {why}."),
+            N_(
+                "See whether the disk is full, and whether you may write to this file and its "
+                "folder."
+            ),
+            file=self.file,
+            why=why,
+        )
+
+
+def insert(
+    connection: sqlite3.Connection, into: str, rows: Iterable[tuple[object, ...]], end: str = ""
+) -> None:
+    """Rows of one width, many at once. `end` says what is to be done with those that are there."""
+    left = iter(rows)
+    while some := list(islice(left, _ROWS)):
+        values = ",".join([f"({','.join('?' * len(some[0]))})"] * len(some))
+        connection.execute(f"{into} VALUES {values} {end}", [*chain.from_iterable(some)])
+
+
+def _code(error: BaseException | None) -> int:
+    """SQLite's own number for what went wrong, without its details; 0 if it is not from SQLite."""
+    while error is not None:
+        if isinstance(error, sqlite3.Error):
+            return getattr(error, "sqlite_errorcode", 0) & 0xFF
+        error = error.__context__
+    return 0

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What waits in a pending layer and is on no record, since the database was lost: every command
+sees it, so a person has to be able to apply or discard it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+
+from ...errors import OllmSandboxError
+from ...files.dirfd import mend
+from ...paths import Paths
+from ..apply.journal import Job, Task, project_lock
+from ..apply.recorder import Mode
+from ..changes.change import Change, Recorded
+from ..changes.scan import scan
+from ..database import runs
+from ..manager import ProjectManager, is_missing
+from ..pending import layer as pending
+from .missing_root import unfinished
+
+_COMMAND = "Changes that were found again"
+
+
+def adopt(manager: ProjectManager, errors: list[str]) -> list[str]:
+    """The projects of which something is found; it waits as if a run had made it. Where something
+    is on record, all is, unless the database has just begun. What goes wrong with one is told, and
+    keeps none of the others from it."""
+    paths = manager.paths
+    is_new = paths.unclaimed.exists()
+    is_all = True
+    found = []
+    for project, roots in _layers(paths):
+        if is_missing(project):
+            continue  # on a disk that is not there now, perhaps
+        try:
+            with project_lock(paths, project):
+                begun = unfinished(paths)
+                if begun is None or project in begun:
+                    # What is in a layer already comes on record with its run.
+                    is_all = False
+                elif _adopt(manager, project, roots, is_new=is_new):
+                    found.append(project)
+        except (OllmSandboxError, OSError) as error:
+            errors.append(str(error))
+    if is_new and is_all:
+        paths.unclaimed.unlink(missing_ok=True)
+    return found
+
+
+def _layers(paths: Paths) -> list[tuple[str, list[str]]]:
+    """By project: its roots that have one."""
+    found = []
+    for file in sorted((paths.data / "pending").glob("*/map.json")):
+        try:
+            known: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            continue
+        folder = file.parent
+        roots = [root for name, root in known.items() if not pending.is_empty(f"{folder}/{name}")]
+        project = [root for root in known.values() if paths.pending(root) == folder]
+        if roots and project:
+            found.append((project[0], roots))
+    return found
+
+
+def _adopt(manager: ProjectManager, path: str, roots: Sequence[str], *, is_new: bool) -> bool:
+    known = manager.find_project(path)
+    changes: list[tuple[Change, int]] = []
+    for root in roots:
+        covered = runs.waiting(manager, known, root) if known else {}
+        if (covered and not is_new) or not os.path.isdir(root):
+            continue
+        layer = pending.layer_for(manager.paths.pending(path), root)
+        if pending.is_empty(layer):
+            continue
+        mend(layer)
+        for change in scan(layer, [root], root).changes:
+            if change.path not in covered:
+                changes.append((change, _made_at(layer, change.path)))
+    if not changes:
+        return False
+    now = time.time()
+    job = Job(
+        task=Task.APPLY,
+        run_id=f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}",
+        project=path,
+        mode=Mode.REVIEW.value,
+        command=_COMMAND,
+        started=now,
+        items=tuple(Recorded(n, change, began=at) for n, (change, at) in enumerate(changes)),
+        sources={},
+    )
+    with manager.store.transaction():
+        project = runs.begin_run(manager, job)
+        runs.end_run(manager, project, job, job.items, alone=True)
+    return True
+
+
+def _made_at(layer: str, path: str) -> int:
+    """When the command did it: what changed on disk since is somebody else's. Of what is deleted
+    with the folder around it, when that was."""
+    while path:
+        try:
+            found = os.lstat(f"{layer}/{path}")
+        except OSError:
+            path = os.path.dirname(path)
+        else:
+            # A command may have set the first, but cannot be later than the second.
+            return min(found.st_mtime_ns, found.st_ctime_ns)
+    return 0

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was cut off and cannot be finished, since the folder that it is for is gone: it is kept
+until that is back. If nothing of it had been applied, the person may also discard it.
+
+What cannot be finished, since its project is gone, is told once. As long as that is so, nobody
+has to look at it again.
+
+What was cut off and cannot be finished, since the folder that it is for is gone: it is kept
+until that is back. If nothing of it had been applied, the person may also discard it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+from pathlib import Path
+
+from ... import N_
+from ...errors import OllmSandboxError
+from ...paths import Paths, make_folder
+from ...sandbox.overlay import Overlay, leftovers
+from ..apply.journal import Job, Journal
+from ..manager import is_missing
+
+
+class Told:
+    """While all that was cut off is gone through. A small file for each holds its project."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._folder = _folder(paths)
+        self._left: set[str] = set()
+
+    def is_news(self, name: str, project: str) -> bool:
+        self._left.add(name)
+        try:
+            make_folder(self._folder)
+            with open(self._folder / name, "xb") as file:
+                file.write(os.fsencode(project))
+        except FileExistsError:
+            return False
+        except (OllmSandboxError, OSError):
+            return True  # a disk is full, perhaps; better told again than not at all
+        return True
+
+    def end(self) -> None:
+        # A note too many does no harm, and goes the next time.
+        with contextlib.suppress(OSError):
+            for name in set(os.listdir(self._folder)) - self._left:
+                _remove(self._folder, name)
+
+
+def forget(paths: Paths, name: str) -> None:
+    with contextlib.suppress(OSError):  # as above
+        _remove(_folder(paths), name)
+
+
+def is_told(paths: Paths, name: str) -> bool:
+    """And its project is still gone. If in doubt, it is not."""
+    try:
+        project = (_folder(paths) / name).read_bytes()
+    except OSError:
+        return False
+    return bool(project) and not os.path.isdir(project)
+
+
+def _folder(paths: Paths) -> Path:
+    return paths.cache / "told"
+
+
+def _remove(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # there are others
+        folder.rmdir()
+
+
+class GoneError(OllmSandboxError):
+    """Nothing is lost, and nothing can be done about it here."""
+
+    def __init__(self, message: str, remedy: str, /, *, root: str, **fields: object) -> None:
+        super().__init__(message, remedy, root=root, **fields)
+        # The folder that is gone.
+        self.root = root
+
+
+def check(overlay: Overlay, *, whole: bool = False) -> None:
+    """What is left of it; as a `whole` it also needs its project."""
+    folders = {root: overlay.upper(name) for name, root in overlay.overlay_map.items()}
+    if whole:
+        folders.setdefault(overlay.project, overlay.folder)
+    for root, folder in folders.items():
+        if not is_missing(root):
+            continue
+        if _had_begun(overlay):
+            # Files have changed places: among those of the run are the only ones of before.
+            raise GoneError(
+                N_(
+                    "{root} is gone, and a run was cut off while its changes were applied. Its"
+                    " files are kept in {folder}; yours from before may be among them."
+                ),
+                N_(
+                    "Put the folder back and run any command in it. If it cannot come back, take"
+                    " from {folder} what you need, and remove it."
+                ),
+                root=root,
+                folder=overlay.folder,
+            )
+        raise GoneError(
+            N_("{root} is gone; what the command wrote to it is kept in {folder}."),
+            N_(
+                "Put the folder back and run any command in it. If you do not need it, run"
+                " `ollmsandbox discard {run}`."
+            ),
+            root=root,
+            folder=folder,
+            run=overlay.run_id,
+        )
+
+
+def discard(paths: Paths, run_id: str, *, whole: bool = True) -> str:
+    """The project of the run, or nothing if there is no such run: one that can be finished is none.
+    Refused if it had begun to be applied, or if it is not to be discarded as a `whole`."""
+    project = ""
+    for overlay in leftovers(paths.cache, lambda _folder: None):
+        try:
+            roots = (overlay.project, *overlay.overlay_map.values())
+            if overlay.run_id == run_id and any(map(is_missing, roots)):
+                if _had_begun(overlay):
+                    check(overlay, whole=True)
+                if not whole:
+                    raise OllmSandboxError(
+                        N_("A run that was not finished can only be discarded as a whole."),
+                        N_("Name no files."),
+                    )
+                overlay.cleanup()
+                forget(paths, f"overlay-{run_id}")
+                project = overlay.project
+        finally:
+            overlay.release()
+    return project
+
+
+def check_job(paths: Paths, job: Job) -> None:
+    """Of what a person asked for."""
+    for root in (job.project, *job.sources):
+        if is_missing(root):
+            raise GoneError(
+                N_("{root} is gone, where something was not finished that you had asked for."),
+                N_(
+                    "Put the folder back and run any command in it. If it cannot come back, remove"
+                    " {file}."
+                ),
+                root=root,
+                file=paths.cache / f"{Journal.of_person(paths, job.run_id).name}.json",
+            )
+
+
+def unfinished(paths: Paths) -> set[str] | None:
+    """The projects where something has begun, so that some of it may be in a layer and is on no
+    record yet. None if it cannot be told which."""
+    runs = (Journal.of_run(str(folder)) for folder in paths.cache.glob("overlay-*"))
+    projects: set[str] = set()
+    for journal in (*runs, *Journal.left(paths)):
+        jobs = journal.read_all()
+        if not jobs and journal.exists():
+            return None
+        projects |= {job.project for job in jobs}
+    return projects
+
+
+def _had_begun(overlay: Overlay) -> bool:
+    if Journal.of_run(overlay.folder).exists():
+        return True
+    # One that could not be read was set aside.
+    cache, name = Path(overlay.folder).parent, os.path.basename(overlay.folder)
+    return any(cache.glob(f"unreadable-{glob.escape(name)}*.json"))

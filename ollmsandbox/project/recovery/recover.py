@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is done at start and once a day: finish what was cut off, and remove what is old.
+
+What programs that were killed have left is finished by the next one.
+
+What is done at start and once a day: finish what was cut off, and remove what is old.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ... import N_
+from ...errors import OllmSandboxError, Sentence, in_words
+from ...paths import Paths
+from ...sandbox.overlay import Overlay, leftovers
+from ..apply.journal import Journal, project_lock
+from ..apply.recorder import Mode, Report, nothing
+from ..apply.settle import Settling, find_changes, numbered, uncrossed
+from ..apply.swap import Step
+from ..changes.scan import close_left
+from ..database.backups import clean_up
+from ..manager import ProjectManager, is_missing
+from ..review.review import Review
+from .adopt import adopt
+from .missing_root import GoneError, Told, check
+
+
+def _unreadable(folder: str) -> Report:
+    text = N_(
+        "It cannot be told which project {folder} belongs to, which holds what a command did."
+    )
+    what_to_do = N_("Take from it what you need, and remove it.")
+    return Report("", errors=(str(OllmSandboxError(text, what_to_do, folder=folder)),))
+
+
+def recover(paths: Paths, step: Step = nothing) -> list[Report]:
+    """What programs that were killed have left: runs are finished, and what a command had written
+    by then waits to be looked at. What cannot be finished, since a folder is gone, is told once."""
+    reports: list[Report] = []
+    told = Told(paths)
+    for overlay in leftovers(paths.cache, lambda folder: reports.append(_unreadable(folder))):
+        try:
+            with project_lock(paths, overlay.project):
+                _finish(paths, overlay, step, reports)
+        except (OllmSandboxError, OSError) as error:
+            overlay.release()
+            name = os.path.basename(overlay.folder)
+            if not isinstance(error, GoneError) or told.is_news(name, error.root):
+                reports.append(Report(overlay.run_id, errors=(in_words(error),)))
+    for journal in Journal.left(paths):
+        review = Review(paths, step)
+        try:
+            reports += review.finish(journal)
+            if journal.exists():
+                # A part was put off.
+                reports += review.finish(journal)
+        except (OllmSandboxError, OSError) as error:
+            if not isinstance(error, GoneError) or told.is_news(journal.name, error.root):
+                reports.append(Report("", errors=(in_words(error),)))
+        finally:
+            review.close()
+    told.end()
+    return reports
+
+
+def _finish(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
+    """As far as its folders are there; the error tells of the others."""
+    journal = Journal.of_run(overlay.folder)
+    if journal.exists() and is_missing(overlay.project):
+        check(overlay, whole=True)
+    known = set(overlay.overlay_map.values())
+    gone = {root for root in known if is_missing(root)}
+    # What is to be done with these was not planned.
+    out = gone
+    job = journal.read()
+    if job is None:
+        try:
+            journal.check(paths)
+        except OllmSandboxError as error:
+            # What is on disk has to do.
+            reports.append(Report(overlay.run_id, errors=(in_words(error),)))
+        for name in overlay.overlay_map:
+            close_left(overlay.upper(name))
+        mode = overlay.about.get("mode", Mode.NEVER.value)
+        if overlay.is_untouched() or mode == Mode.NEVER.value:
+            overlay.cleanup()
+            return
+        if is_missing(overlay.project) or gone == known:
+            check(overlay, whole=True)
+        _settle(paths, overlay.part(known - gone), step, reports)
+    else:
+        if gone & job.sources.keys() and not journal.read_put_off():
+            journal.put_off([job.part(gone)])
+        left = {root for later in journal.read_put_off() for root in later.sources}
+        out = known - job.sources.keys() - left
+        now = job.part((job.sources.keys() & known) - left)
+        if now.sources:
+            here = overlay.part(now.sources)
+            check(here)
+            reports.append(Report(job.run_id, tuple(Settling(paths, step).run(here, now))))
+        if left:
+            overlay.keep_only(left | out, anew=False)
+            journal.take_up()
+            check(overlay)
+            _finish(paths, overlay, step, reports)
+            return
+    if overlay.part(out).is_untouched():
+        overlay.cleanup()
+        return
+    overlay.keep_only(out, anew=True)
+    journal.end()
+    check(overlay)
+    _finish(paths, overlay, step, reports)
+
+
+def _settle(paths: Paths, overlay: Overlay, step: Step, reports: list[Report]) -> None:
+    """What a command had written when it was cut off: it waits."""
+    sets = find_changes(overlay)
+    changes = [change for found in sets.values() for change in found.changes]
+    items, ways = uncrossed(paths, overlay, numbered(overlay, changes), sets)
+    if items:
+        settling = Settling(paths, step)
+        started = os.stat(overlay.folder).st_mtime
+        command = f"{overlay.about.get('command', '')} (interrupted)"
+        job = settling.plan(overlay, items, Mode.REVIEW, command, started, ways=ways)
+        reports.append(Report(overlay.run_id, tuple(settling.run(overlay, job))))
+
+
+@dataclass(frozen=True)
+class Care:
+    """What came of it, to be told."""
+
+    # Runs that had been cut off.
+    finished: tuple[Report, ...] = ()
+    notices: tuple[str, ...] = ()
+    # What could not be finished, or not be removed; it is tried again the next time.
+    errors: tuple[str, ...] = ()
+
+
+def take_care(paths: Paths) -> Care:
+    """Quick if there is nothing to be done. Not on the main thread: there may be much."""
+    reports = recover(paths)
+    errors = [error for report in reports for error in report.errors]
+    notices: list[str] = []
+    manager = ProjectManager(paths)
+    try:
+        clean_up(manager)
+        notices += manager.notices
+    except OSError as error:
+        text = N_("Old versions could not be removed: {why}.")
+        errors.append(Sentence(text, why=in_words(error).removesuffix(".")))
+    except OllmSandboxError as error:
+        errors.append(str(error))
+    try:
+        text = N_("Changes to {project} wait that were on no record. They are listed again.")
+        notices += [Sentence(text, project=project) for project in adopt(manager, errors)]
+    except (OllmSandboxError, OSError) as error:
+        errors.append(in_words(error))
+    finally:
+        manager.close()
+    finished = tuple(report for report in reports if report.changes)
+    return Care(finished, tuple(notices), tuple(errors))

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a file was before a change and after it: where that version lies now, and what is in it.
+
+The versions of a file that are kept, from all runs and from the backups of each day.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..apply.kept_versions import layer_in
+from ..apply.swap import signature
+from ..changes.change import LOST, Change, Kind, Recorded, State, Type
+from ..changes.view import Seen, find_in_layers, layers_of, read_link, read_seen, root_of
+from ..database import runs
+from ..database.backups import backup_name, day_of
+from ..database.models import Project, Run
+from ..manager import ProjectManager
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a file or link. Without `seen` there was nothing, or, if `note` says so, it is
+    not kept."""
+
+    seen: Seen | None = None
+    note: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        return not self.note
+
+    @property
+    def type(self) -> Type | None:
+        if self.seen is None:
+            return None
+        if self.seen.is_folder:
+            return Type.FOLDER
+        return Type.LINK if self.seen.is_link else Type.FILE
+
+    @property
+    def size(self) -> int:
+        return self.seen.found.st_size if self.seen and self.seen.is_file else 0
+
+    @property
+    def target(self) -> str:
+        """Of a link, what it leads to; else, or if it cannot be told any more, ""."""
+        return read_link(self.seen) if self.seen and self.seen.is_link else ""
+
+    @property
+    def mode(self) -> int | None:
+        return stat.S_IMODE(self.seen.found.st_mode) if self.seen else None
+
+    @property
+    def file(self) -> str:
+        """Its path on disk, for programs that open files themselves; "" if it is none."""
+        return f"{self.seen.layer}/{self.seen.path}" if self.seen and self.seen.is_file else ""
+
+    def read(self, most: int = -1) -> bytes:
+        """Nothing of what is no file, or not there."""
+        return read_seen(self.seen, most) if self.seen and self.seen.is_file else b""
+
+
+_NOTHING = Version()
+_CHANGED_SINCE = Version(note="It was changed again since, and this version is not kept.")
+_GONE = Version(note=LOST)
+
+
+class Versions:
+    """Looks at the disk each time: a version moves when others take its place."""
+
+    def __init__(self, manager: ProjectManager) -> None:
+        self._manager = manager
+
+    def before(self, run: Run, item: Recorded) -> Version:
+        """What the run found."""
+        change = item.change
+        if change.kind is Kind.ADDED:
+            return _NOTHING
+        if change.kind is Kind.REPLACED and change.old_type is Type.FOLDER:
+            # What was in it has changes of its own.
+            return _NOTHING
+        if item.state is State.APPLIED:
+            return self._kept_before(run.id, item.number, item.change)
+        if item.state is State.UNDONE:
+            return self._left_there(item)
+        return self._on_disk(item)
+
+    def after(self, run: Run, item: Recorded) -> Version:
+        """What the run left, or would leave."""
+        change = item.change
+        if change.kind is Kind.DELETED:
+            return _NOTHING
+        if change.kind is Kind.REPLACED and change.type is Type.FOLDER:
+            return _NOTHING
+        if item.state is State.APPLIED:
+            return self._left_there(item)
+        if item.state in (State.UNDONE, State.DISCARDED):
+            return self._kept(run.id, f"new-{item.number}")
+        if item.is_aside:
+            return self._kept(run.id, f"new-{item.number}")
+        # Of this path alone: there may be as many as are asked for, one after the other.
+        waiting = runs.waiting(self._manager, run.project, change.root, change.path)
+        owner = waiting.get(change.path)
+        if owner is not None and owner.run_id != run.id:
+            return Version(note=runs.LATER.format(run=owner.run_id))
+        layer, *_ = layers_of(self._manager.paths, run.project.path, item.change.root)
+        return self._find([layer], item.change.path)
+
+    def _left_there(self, item: Recorded) -> Version:
+        """What we left in the project, if nobody changed it; else what the next run found."""
+        there = self._on_disk(item)
+        if there.seen is not None and signature(there.seen.found) == item.after:
+            return there
+        if item.after:
+            with self._manager.store.errors_told():
+                rows = self._manager.store.connection.execute(
+                    "SELECT run_id, number FROM change WHERE root = ? AND path = ? AND before = ?"
+                    " AND state = ? ORDER BY id",
+                    (
+                        *map(os.fsencode, (item.change.root, item.change.path)),
+                        item.after,
+                        State.APPLIED.value,
+                    ),
+                ).fetchall()
+            for run_id, number in rows:
+                kept = self._kept_before(run_id, number, item.change)
+                if kept.is_known:
+                    return kept
+        return _CHANGED_SINCE
+
+    def _on_disk(self, item: Recorded) -> Version:
+        return self._find([item.change.root], item.change.path)
+
+    def _kept_before(self, run_id: str, number: int, change: Change) -> Version:
+        found = self._kept(run_id, str(number))
+        layer = layer_in(self._manager.paths.versions / run_id, change.root)
+        if found.seen is None and layer.is_dir():
+            among_many = self._find([str(layer)], change.path)
+            return found if among_many.seen is None else among_many
+        return found
+
+    def _kept(self, run_id: str, name: str) -> Version:
+        folder = self._manager.paths.versions / run_id
+        found = self._find([str(folder)], name) if folder.is_dir() else _NOTHING
+        return found if found.seen is not None else _GONE
+
+    def _find(self, layers: Sequence[str], path: str) -> Version:
+        try:
+            return Version(find_in_layers(layers, path))
+        except OSError as error:
+            return Version(note=f"It cannot be read: {error.strerror}.")
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A version of a file from before; it can be restored."""
+
+    # When something else took its place; of a backup only the day is known.
+    until: float
+    version: Version
+    # The run that replaced it; "" for the backup of a day.
+    run_id: str = ""
+
+
+def backups_of(manager: ProjectManager, project: Project, path: str) -> list[Earlier]:
+    """By its full path; the newest first."""
+    found: list[Earlier] = []
+    known: set[int] = set()
+
+    def add(until: float, folder: Path, name: str, run_id: str = "") -> None:
+        seen = find_in_layers([str(folder)], name) if folder.is_dir() else None
+        # A backup is mostly the very file that a run kept.
+        if seen is not None and seen.is_file and seen.found.st_ino not in known:
+            known.add(seen.found.st_ino)
+            found.append(Earlier(until, Version(seen), run_id))
+
+    root, inner = root_of(manager.paths, project.path, path) or ("", "")
+    for run_id, number, ended in _replaced(manager, root, inner) if root else ():
+        kept = manager.paths.versions / run_id
+        add(ended, kept, str(number), run_id)
+        # If it was one of many, it may lie by its path.
+        add(ended, layer_in(kept, root), inner, run_id)
+    for name, day in _copies(manager, project, path):
+        add(day, manager.paths.backups, name)
+    return sorted(found, key=lambda earlier: -earlier.until)
+
+
+def _replaced(manager: ProjectManager, root: str, path: str) -> list[tuple[str, int, float]]:
+    with manager.store.errors_told():
+        return manager.store.connection.execute(
+            "SELECT run.id, change.number, coalesce(run.ended_at, run.started_at)"
+            " FROM change JOIN run ON run.id = change.run_id"
+            " WHERE change.root = ? AND change.path = ? AND change.state = ?"
+            " ORDER BY run.ended_at DESC",
+            (*map(os.fsencode, (root, path)), State.APPLIED.value),
+        ).fetchall()
+
+
+def _copies(manager: ProjectManager, project: Project, path: str) -> list[tuple[str, float]]:
+    with manager.store.errors_told():
+        row = manager.store.connection.execute(
+            "SELECT id FROM filerecord WHERE project_id = ? AND path = ?"
+            " AND last_approved_copy_path IS NOT NULL",
+            (project.id, os.fsencode(path)),
+        ).fetchone()
+    if row is None or not manager.paths.backups.is_dir():
+        return []
+    start = f"{row[0]}-"
+    copies = []
+    for name in os.listdir(manager.paths.backups):
+        day = day_of(name) if name.startswith(start) else ""
+        if day and name == backup_name(row[0], path, day):
+            copies.append((name, time.mktime(time.strptime(day, "%y-%m-%d"))))
+    return copies

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Changes that the program makes itself: an edit, a part of a change, an earlier version. They go
+the way of a command's changes: an upper folder, made by hand, and from there on all is the same."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+
+from ... import N_
+from ...errors import OllmSandboxError, ProjectError, Sentence
+from ...files.dirfd import Tree
+from ...paths import Paths, real_path
+from ...sandbox.overlay import Overlay, Root
+from ..apply.journal import project_lock
+from ..apply.recorder import Mode, Recorder, Report
+from ..apply.swap import Spot, copy
+from ..changes.overlayfs import FOLDER
+from ..changes.scan import Openings
+from ..changes.view import Seen, find_in_layers, layers_of, read_seen, root_of
+from .versions import Version
+
+# Puts the new file at this name in an open folder.
+_Maker = Callable[[Spot], None]
+
+
+def write_file(
+    paths: Paths,
+    project: str,
+    path: str,
+    data: bytes,
+    *,
+    mode: int | None = None,
+    command: str = "",
+    how: Mode = Mode.AUTO,
+    session_id: str = "",
+    call_id: str = "",
+    based_on: bytes | None = None,
+    agreed: bool = False,
+    past_pending: bool = False,
+) -> Report:
+    """Make or change a file of the project, by its full path. Without a mode it keeps the one it
+    has. If it is `based_on` something else than what is there now, nothing happens. What acts later
+    waits, unless the person has `agreed`. For `past_pending` see Job."""
+
+    def make(spot: Spot) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(spot.name, flags, 0o666, dir_fd=spot.around), "wb") as file:
+            file.write(data)
+
+    work = _Work(paths, project, path, past_pending=past_pending)
+    recorder = Recorder(
+        project,
+        paths,
+        mode=how,
+        command=command or f"Edit of {os.path.basename(path)}",
+        session_id=session_id,
+        call_id=call_id,
+    )
+    return work.run(recorder, make, mode, based_on, agreed=agreed)
+
+
+def delete_file(
+    paths: Paths,
+    project: str,
+    path: str,
+    *,
+    command: str = "",
+    how: Mode = Mode.AUTO,
+    session_id: str = "",
+    call_id: str = "",
+) -> Report:
+    def make(spot: Spot) -> None:
+        os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.around)
+
+    recorder = Recorder(
+        project,
+        paths,
+        mode=how,
+        command=command or f"Deletion of {os.path.basename(path)}",
+        session_id=session_id,
+        call_id=call_id,
+    )
+    return _Work(paths, project, path).run(recorder, make, None, None, agreed=False)
+
+
+def restore(
+    paths: Paths,
+    project: str,
+    path: str,
+    version: Version,
+    *,
+    command: str = "",
+    how: Mode = Mode.AUTO,
+    agreed: bool = False,
+) -> Report:
+    """An earlier version of a file, with its mode, in the place of the one there is. Bytes are
+    shared where the disk can."""
+    seen = version.seen
+    if seen is None or not seen.is_file:
+        raise OllmSandboxError(
+            N_("That version of {path} is not kept."), Sentence(version.note), path=path
+        )
+
+    def make(spot: Spot) -> None:
+        tree = Tree(seen.layer)
+        try:
+            copy(Spot(*tree.split(seen.path)), spot)
+        finally:
+            tree.leave()
+
+    name = os.path.basename(path)
+    recorder = Recorder(project, paths, mode=how, command=command or f"Earlier version of {name}")
+    mode = stat.S_IMODE(seen.found.st_mode) & 0o1777
+    return _Work(paths, project, path).run(recorder, make, mode, None, agreed=agreed)
+
+
+class _Work:
+    """One file of one run."""
+
+    def __init__(
+        self, paths: Paths, project: str, path: str, *, past_pending: bool = False
+    ) -> None:
+        self._paths = paths
+        self._project = project
+        self._full = path
+        self._past_pending = past_pending
+        place = root_of(paths, project, os.path.normpath(path))
+        if place is None or not place[1]:
+            raise ProjectError(
+                N_("{path} is not in the project."), N_("Name a file in it."), path=path
+            )
+        self._root, self._path = place
+
+    def run(
+        self,
+        recorder: Recorder,
+        make: _Maker,
+        mode: int | None,
+        based_on: bytes | None,
+        *,
+        agreed: bool,
+    ) -> Report:
+        with project_lock(self._paths, self._project):
+            roots = recorder.roots()
+            about = recorder.about
+            if self._past_pending:
+                roots = [Root(root.path) for root in roots]
+                # Before it is in the journal there is nothing to be kept of it.
+                about = {**about, "mode": Mode.NEVER.value}
+            overlay = Overlay(self._paths.cache, roots, about=about)
+            overlay.create()
+            try:
+                self._fill(overlay, make, mode, based_on)
+            except BaseException:
+                overlay.cleanup()
+                raise
+            try:
+                report = recorder.settle_locked(
+                    overlay, agreed=agreed, past_pending=self._past_pending
+                )
+            except BaseException:
+                # What has begun is finished at the next start.
+                overlay.release()
+                raise
+            overlay.cleanup()
+        recorder.report = report
+        recorder.note_exit(0)
+        return report
+
+    def _layers(self) -> tuple[str, ...]:
+        if self._past_pending:
+            return (self._root,)
+        return layers_of(self._paths, self._project, self._root)
+
+    def _fill(
+        self, overlay: Overlay, make: _Maker, mode: int | None, based_on: bytes | None
+    ) -> None:
+        layers = self._layers()
+        present = find_in_layers(layers, self._path)
+        self._check(present, based_on)
+        # Whole, with all that is around it, before it is at its name: a kill leaves all or nothing.
+        aside = f"{overlay.folder}/new"
+        os.mkdir(aside)
+        modes = self._make_parents(aside, layers)
+        folder, name = os.path.split(f"{aside}/{self._path}")
+        around = os.open(folder, FOLDER)
+        try:
+            new = Spot(around, name)
+            make(new)
+            found = new.look()
+        finally:
+            os.close(around)
+        if found is not None and stat.S_ISREG(found.st_mode):
+            self._dress(f"{folder}/{name}", present, mode)
+        names = {root: name for name, root in overlay.overlay_map.items()}
+        self._put(aside, overlay.upper(names[self._root]), modes)
+        os.rmdir(aside)
+
+    def _put(self, aside: str, upper: str, modes: list[tuple[str, int]]) -> None:
+        first = self._path.partition("/")[0]
+        for folder, wanted in reversed(modes):
+            os.chmod(folder, wanted)
+        if not modes or modes[0][1] & 0o700 == 0o700:
+            os.rename(f"{aside}/{first}", f"{upper}/{first}")
+            return
+        # The outermost has to be writable to be moved.
+        outermost, wanted = modes[0]
+        openings = Openings(upper)
+        openings.remember(f"{real_path(upper)}/{first}", wanted)
+        os.chmod(outermost, wanted | 0o700)
+        os.rename(outermost, f"{upper}/{first}")
+        os.chmod(f"{upper}/{first}", wanted)
+        openings.end()
+
+    def _check(self, present: Seen | None, based_on: bytes | None) -> None:
+        if present is not None and not present.is_file:
+            what = N_("{file} is a special file.")
+            if present.is_folder or present.is_link:
+                what = N_("{file} is a folder.") if present.is_folder else N_("{file} is a link.")
+            raise OllmSandboxError(what, N_("Name a file."), file=self._full)
+        if based_on is None:
+            return
+        if present is None or read_seen(present) != based_on:
+            raise OllmSandboxError(
+                N_("{file} was changed in the meantime."),
+                N_("Look at it again, then try again."),
+                file=self._full,
+            )
+
+    def _dress(self, file: str, present: Seen | None, mode: int | None) -> None:
+        """As the one that it takes the place of."""
+        if present is not None:
+            if os.getuid() == 0:
+                os.chown(file, present.found.st_uid, present.found.st_gid)
+            mode = stat.S_IMODE(present.found.st_mode) & 0o1777 if mode is None else mode
+        if mode is not None:
+            os.chmod(file, mode)
+
+    def _make_parents(self, top: str, layers: tuple[str, ...]) -> list[tuple[str, int]]:
+        """The folders around it, with the modes that they have; those come last."""
+        modes = []
+        parts = self._path.split("/")
+        for number in range(1, len(parts)):
+            path = "/".join(parts[:number])
+            found = find_in_layers(layers, path)
+            os.mkdir(f"{top}/{path}")
+            if found is None:
+                continue
+            if not found.is_folder:
+                raise OllmSandboxError(
+                    N_("{root}/{path} is no folder."),
+                    N_("Name the file by its real path."),
+                    root=self._root,
+                    path=path,
+                )
+            if os.getuid() == 0:
+                os.chown(f"{top}/{path}", found.found.st_uid, found.found.st_gid)
+            modes.append((f"{top}/{path}", stat.S_IMODE(found.found.st_mode) & 0o1777))
+            os.chmod(f"{top}/{path}", 0o700)
+        return modes
