@@ -31,7 +31,7 @@ from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.tools.base import Outcome, Stream
-from ollmsandbox.tools.workbench import Workbench
+from ollmsandbox.tools.context import Workbench
 from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.permission_card import ChatPermission

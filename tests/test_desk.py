@@ -19,7 +19,7 @@ from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.project.apply.recorder import Mode
-from ollmsandbox.tools.workbench import Workbench
+from ollmsandbox.tools.context import Workbench
 
 pytestmark = pytest.mark.anybody
 

@@ -7,8 +7,8 @@ import ipaddress
 
 import pytest
 
-from ollmsandbox.tools.addresses import Address, is_public, proxy_for, public_addresses
 from ollmsandbox.tools.base import ToolError
+from ollmsandbox.tools.web.addresses import Address, is_public, proxy_for, public_addresses
 
 pytestmark = pytest.mark.anybody
 
@@ -106,7 +106,7 @@ def test_one_private_number_among_public_ones_is_enough() -> None:
     "host", ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::1]", "[::ffff:7f00:1]"]
 )
 def test_the_own_machine_is_recognised_in_every_spelling(host: str) -> None:
-    from ollmsandbox.tools.addresses import resolve
+    from ollmsandbox.tools.web.addresses import resolve
 
     with pytest.raises(ToolError, match="ERROR"):
         public_addresses(Address.parse(f"http://{host}/"), resolve, allow_private=False)

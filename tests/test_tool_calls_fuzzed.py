@@ -16,9 +16,9 @@ from tool_helper import FUZZED, Agent, Looking
 
 from ollmsandbox import loop
 from ollmsandbox.tools.base import RequestBase, Tool, ToolError
-from ollmsandbox.tools.edits import Document, difference, replace_text
+from ollmsandbox.tools.context import all_tools
+from ollmsandbox.tools.files.edits import Document, difference, replace_text
 from ollmsandbox.tools.parameters import parse
-from ollmsandbox.tools.workbench import all_tools
 
 pytestmark = pytest.mark.anybody
 

@@ -17,9 +17,9 @@ from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
-from ollmsandbox.tools import inside
 from ollmsandbox.tools.base import ToolError
-from ollmsandbox.tools.edit_file import EditFile
+from ollmsandbox.tools.files import sandboxed_file
+from ollmsandbox.tools.files.edit_file import EditFile
 
 
 def test_an_exact_replacement(agent: Agent) -> None:
@@ -267,7 +267,7 @@ def test_what_the_person_writes_meanwhile_is_a_conflict(
     request = EditFile(agent.bench).read({"path": "a", "old_text": "before", "new_text": "after"})
     read = request._new_content
 
-    def late(said: inside.Said) -> bytes:
+    def late(said: sandboxed_file.Said) -> bytes:
         # Between the reading and the writing.
         file.write_text("the person's")
         return read(said)
@@ -313,7 +313,7 @@ def test_stopped_while_it_writes_it_writes_all(
     file.write_text("old")
     text = "new\n" * 100_000
     request = EditFile(agent.bench).read({"path": "a", "content": text})
-    write = inside._write
+    write = sandboxed_file._write
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
@@ -322,7 +322,7 @@ def test_stopped_while_it_writes_it_writes_all(
             task.get_loop().call_soon_threadsafe(task.cancel)
             write(descriptor, data)
 
-        monkeypatch.setattr(inside, "_write", write_and_stop)
+        monkeypatch.setattr(sandboxed_file, "_write", write_and_stop)
         with pytest.raises(asyncio.CancelledError):
             await task
 

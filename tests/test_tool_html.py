@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from tool_helper import FUZZED
 
-from ollmsandbox.tools.html_text import html_to_text
+from ollmsandbox.tools.web.html import html_to_text
 
 pytestmark = pytest.mark.anybody
 

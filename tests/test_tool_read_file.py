@@ -13,7 +13,7 @@ from tool_helper import Agent
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.tools.base import ToolError
-from ollmsandbox.tools.read_file import ReadFile
+from ollmsandbox.tools.files.read_file import ReadFile
 
 
 def write(person: Person, name: str, text: str) -> None:

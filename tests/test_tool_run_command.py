@@ -18,8 +18,8 @@ from ollmsandbox.project.apply.recorder import Mode, Recorder
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Stream, ToolError
+from ollmsandbox.tools.context import all_tools
 from ollmsandbox.tools.run_command import RunCommand
-from ollmsandbox.tools.workbench import all_tools
 
 # --- what runs ---------------------------------------------------------------------------------
 

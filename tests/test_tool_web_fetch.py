@@ -18,10 +18,10 @@ from tool_helper import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.tools import addresses, web_fetch
-from ollmsandbox.tools.addresses import Address, Resolver
 from ollmsandbox.tools.base import Outcome, ToolError
-from ollmsandbox.tools.web_fetch import WebFetch
+from ollmsandbox.tools.web import addresses, web_fetch
+from ollmsandbox.tools.web.addresses import Address, Resolver
+from ollmsandbox.tools.web.web_fetch import WebFetch
 
 pytestmark = pytest.mark.anybody
 

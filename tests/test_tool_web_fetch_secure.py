@@ -17,7 +17,7 @@ from tool_helper import Agent
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.tools.base import Outcome
-from ollmsandbox.tools.web_fetch import WebFetch
+from ollmsandbox.tools.web.web_fetch import WebFetch
 
 pytestmark = pytest.mark.anybody
 

@@ -20,7 +20,7 @@ from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.project.changes.change import State
-from ollmsandbox.tools.workbench import Workbench
+from ollmsandbox.tools.context import Workbench
 from ollmsandbox.ui import output_files
 from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.output_files import OutputFiles, remove_old

@@ -19,10 +19,10 @@ from ollmsandbox.sandbox.monitor import Event
 from ollmsandbox.sandbox.plan.plan import Plan
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Outcome, Stream, Tool
-from ollmsandbox.tools.edit_file import EditFile
-from ollmsandbox.tools.read_file import ReadFile
+from ollmsandbox.tools.context import Workbench
+from ollmsandbox.tools.files.edit_file import EditFile
+from ollmsandbox.tools.files.read_file import ReadFile
 from ollmsandbox.tools.run_command import RunCommand
-from ollmsandbox.tools.workbench import Workbench
 
 # The same examples every time, however slow the machine is.
 FUZZED = settings(

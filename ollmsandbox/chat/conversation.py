@@ -11,7 +11,7 @@ from typing import TypeVar
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..tools.base import Outcome, Tool
-from ..tools.workbench import Workbench
+from ..tools.context import Workbench
 from .answers import GRACE, OUT_OF_TIME, STOPPED, Answers
 from .book import Book
 from .call_ids import new_call_id, with_own_ids

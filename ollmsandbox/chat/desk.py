@@ -25,7 +25,7 @@ from .providers.connections_file import TOUR, Connection
 from .stored import StoredSession
 
 if TYPE_CHECKING:
-    from ..tools.workbench import Workbench
+    from ..tools.context import Workbench
     from .book import Book
     from .conversation import Conversation
 
@@ -94,7 +94,7 @@ class Desk:
         id_ = session_id or new_session_id()
         await asyncio.to_thread(_load)
         from ..permission.provider import Provider
-        from ..tools.workbench import Workbench
+        from ..tools.context import Workbench
         from .book import Book
 
         book = await asyncio.to_thread(Book, self.history, id_)
@@ -139,7 +139,7 @@ class Desk:
         bench: Workbench,
     ) -> Conversation:
         from ..permission.provider import Provider
-        from ..tools.workbench import all_tools
+        from ..tools.context import all_tools
         from .conversation import Conversation
         from .prompt import system_prompt
 
@@ -169,7 +169,8 @@ def _load() -> None:
     """What runs a session takes long to load, which must not hold up a window: neither its first
     picture nor, on its own thread, the first session."""
     from ..permission import provider  # noqa: F401
-    from ..tools import web_fetch, workbench  # noqa: F401
+    from ..tools import context  # noqa: F401
+    from ..tools.web import web_fetch  # noqa: F401
     from . import book, conversation, prompt  # noqa: F401
     from .providers import ollama, openai  # noqa: F401
 

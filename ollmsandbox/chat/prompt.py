@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ..errors import OllmSandboxError
 from ..project.apply.recorder import Mode
+from ..tools.context import Workbench
 from ..tools.programs import programs_of
-from ..tools.workbench import Workbench
 
 _WHO = """\
 You are a careful software agent in OLLM Sandbox. A person talks to you about a project on their \

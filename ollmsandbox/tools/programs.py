@@ -12,7 +12,7 @@ from ..sandbox.plan.host import below, in_any
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.profile.profile import Profile
 from ..sandbox.rootfs.packages import programs_in
-from .workbench import Workbench
+from .context import Workbench
 
 _KNOWN = (
     *("bash", "python3", "pip", "uv", "pytest", "node", "npm", "pnpm", "yarn", "deno", "bun"),

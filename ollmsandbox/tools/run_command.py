@@ -23,13 +23,13 @@ from ..sandbox.plain.runner import PlainRunner
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.rootfs.paths import renamed
-from . import asking
+from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
-from .linked import agree, new_root
+from .context import Workbench, loop_has_glib
+from .linked_roots import agree, new_root
+from .model_text import changes_text, output_text, plain, together
 from .parameters import Parameters, parameter
 from .programs import programs_of
-from .wording import changes_text, output_text, plain, together
-from .workbench import Workbench, loop_has_glib
 
 NAME = "run_command"
 
@@ -252,7 +252,7 @@ class RunRequest(RequestBase):
 
         async def ask(_question: str) -> bool:
             folder = given.working_dir or self._project
-            request = asking.make_request(
+            request = questions.make_request(
                 bench,
                 NAME,
                 N_("Run command in the Flatpak's inner sandbox, with network access?")
@@ -260,8 +260,8 @@ class RunRequest(RequestBase):
                 else N_("Run command in the Flatpak's inner sandbox?"),
                 given.command,
                 network=network,
-                facts=asking.inner_facts(bench, folder, self._project, network=network),
-                sees=asking.inner_sandbox(network=network),
+                facts=questions.inner_facts(bench, folder, self._project, network=network),
+                sees=questions.inner_sandbox(network=network),
                 call_id=self._call_id,
             )
             return await self._allowed(watcher, request)
@@ -283,11 +283,11 @@ class RunRequest(RequestBase):
         self.permission_question = f"Run command without a sandbox: {given.command}?"
         self.permission_target_path = f"plain:{uuid.uuid4().hex}"
         found = await asyncio.to_thread(bench.capabilities)
-        sees = asking.without_sandbox(found, _OFFLINE_MEANING if offline else _MEANING)
+        sees = questions.without_sandbox(found, _OFFLINE_MEANING if offline else _MEANING)
 
         async def ask(_question: str) -> bool:
             folder = given.working_dir or self._project
-            request = asking.make_request(
+            request = questions.make_request(
                 bench,
                 NAME,
                 N_("Run command without a sandbox, but with the network cut off?")
@@ -296,7 +296,7 @@ class RunRequest(RequestBase):
                 given.command,
                 sandboxed=False,
                 network=not offline,
-                facts=asking.plain_facts(bench, folder, offline=offline),
+                facts=questions.plain_facts(bench, folder, offline=offline),
                 sees=[*sees, no_portal] if no_portal else sees,
                 call_id=self._call_id,
             )
@@ -321,25 +321,25 @@ class RunRequest(RequestBase):
         return Outcome(output_text(result), _went_well(result), result, verdict=self._verdict)
 
     async def _allowed(self, watcher: Watcher, request: PermissionRequest) -> bool:
-        self._verdict = await asking.ask(self._bench, watcher, request)
+        self._verdict = await questions.ask(self._bench, watcher, request)
         return self._verdict.allowed
 
     def _question(self, plan: Plan) -> PermissionRequest:
         network = plan.network
-        return asking.make_request(
+        return questions.make_request(
             self._bench,
             NAME,
             N_("Run command with network access?") if network else N_("Run command?"),
             self._given.command,
             target="" if network else self.permission_target_path,
             network=network,
-            facts=asking.facts_of(self._bench, plan),
+            facts=questions.facts_of(self._bench, plan),
             sees=plan.describe(),
             call_id=self._call_id,
         )
 
     def _root_question(self, root: str) -> PermissionRequest:
-        return asking.make_request(
+        return questions.make_request(
             self._bench,
             "agree_root",
             N_("Let commands of this project change a folder outside it?"),
@@ -361,7 +361,7 @@ class RunRequest(RequestBase):
 
     def _denied(self, what: str) -> Outcome:
         assert self._verdict is not None
-        return Outcome(asking.denial(self._verdict, what), ok=False, verdict=self._verdict)
+        return Outcome(questions.denial(self._verdict, what), ok=False, verdict=self._verdict)
 
     def _told(self, result: Result | None, recorder: Recorder, *notices: str) -> Outcome:
         text = in_lines(

@@ -15,7 +15,7 @@ _BESIDE = (
     "requests",
     "yaml",
     "difflib",
-    "ollmsandbox.tools.workbench",
+    "ollmsandbox.tools.context",
     "ollmsandbox.chat.conversation",
 )
 _HERE = ("open_session", "code_block", "message_row", "tool_card", "change_page")

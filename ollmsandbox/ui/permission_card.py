@@ -9,7 +9,7 @@ from gi.repository import Gdk, GLib, GObject, Gtk, Pango
 
 from ..permission.request import Answer, PermissionRequest, Verdict
 from ..text.visible import visible, visible_words
-from ..tools.asking import every_time
+from ..tools.questions import every_time
 from . import permission_words as words
 from .accessible import name_buttons
 from .in_sight import edges_in_sight, is_covered, is_in_reach, place_in_window, scrolled_around

@@ -335,7 +335,7 @@ class Sessions(GObject.Object):
 
     def _follow(self, session: OpenSession) -> None:
         """What was chosen in the preferences counts from the next call on."""
-        from ..tools.workbench import Workbench
+        from ..tools.context import Workbench
 
         bench = session.conversation.bench
         if isinstance(bench, Workbench):

@@ -19,10 +19,10 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NewConnectionError
 
-from .. import N_, __version__
-from ..errors import Sentence
+from ... import N_, __version__
+from ...errors import Sentence
+from ..base import ToolError
 from .addresses import Address
-from .base import ToolError
 
 MOST = 2 << 20
 

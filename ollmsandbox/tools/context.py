@@ -90,9 +90,9 @@ def loop_has_glib() -> bool:
 
 
 def all_tools(bench: Workbench) -> list[Tool]:
-    from .edit_file import EditFile
-    from .read_file import ReadFile
+    from .files.edit_file import EditFile
+    from .files.read_file import ReadFile
     from .run_command import RunCommand
-    from .web_fetch import WebFetch
+    from .web.web_fetch import WebFetch
 
     return [RunCommand(bench), ReadFile(bench), EditFile(bench), WebFetch(bench)]

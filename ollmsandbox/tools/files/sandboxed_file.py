@@ -11,18 +11,18 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from .. import N_
-from ..errors import OllmSandboxError, Sentence
-from ..project.apply.recorder import Mode, Recorder, Report, linked_roots
-from ..sandbox.bubble import Bubble
-from ..sandbox.launch import SHELL
-from ..sandbox.output import harmless
-from ..sandbox.plain.runner import PlainRunner
-from ..sandbox.plan.host import below, in_any
-from ..sandbox.process import Result, Sinks
-from ..sandbox.rootfs.paths import PLAYGROUND, Places
-from .base import ToolError
-from .workbench import Workbench
+from ... import N_
+from ...errors import OllmSandboxError, Sentence
+from ...project.apply.recorder import Mode, Recorder, Report, linked_roots
+from ...sandbox.bubble import Bubble
+from ...sandbox.launch import SHELL
+from ...sandbox.output import harmless
+from ...sandbox.plain.runner import PlainRunner
+from ...sandbox.plan.host import below, in_any
+from ...sandbox.process import Result, Sinks
+from ...sandbox.rootfs.paths import PLAYGROUND, Places
+from ..base import ToolError
+from ..context import Workbench
 
 # The system's own programs: a project may have a `cat` of its own on the PATH.
 _START = "PATH=/usr/bin:/bin:/run/current-system/sw/bin:$PATH\nLC_ALL=C\nexport PATH LC_ALL"
@@ -200,7 +200,7 @@ class Inside:
     def _write_by_hand(self, data: bytes, old: bytes | None, keeper: Recorder) -> Report | None:
         """Recorded as ever, though nothing is mounted; None outside the project. The person has
         seen it and said yes."""
-        from ..project.review.write_file import write_file
+        from ...project.review.write_file import write_file
 
         real = os.path.realpath(self.path)
         if not in_any(real, (self._project, *linked_roots(self._bench.paths, self._project))):

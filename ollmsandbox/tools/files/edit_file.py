@@ -10,19 +10,19 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .. import N_
-from ..errors import OllmSandboxError
-from ..permission.request import PermissionRequest, Verdict
-from ..project.apply.recorder import Recorder
-from ..sandbox.output import harmless
-from ..sandbox.probe.probe import Capabilities
-from . import asking
-from .base import Outcome, RequestBase, Tool, ToolError, Watcher
+from ... import N_
+from ...errors import OllmSandboxError
+from ...permission.request import PermissionRequest, Verdict
+from ...project.apply.recorder import Recorder
+from ...sandbox.output import harmless
+from ...sandbox.probe.probe import Capabilities
+from .. import questions
+from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
+from ..context import Workbench
+from ..model_text import changes_text, plain, together
+from ..parameters import Parameters, parameter
 from .edits import Document, difference, replace_text
-from .inside import Inside, Said
-from .parameters import Parameters, parameter
-from .wording import changes_text, plain, together
-from .workbench import Workbench
+from .sandboxed_file import Inside, Said
 
 NAME = "edit_file"
 
@@ -170,9 +170,11 @@ class EditRequest(RequestBase):
                     name=plain(given.path),
                 )
             if bench.ask_every_command or not found.can_wrap:
-                self._verdict = await asking.ask(bench, watcher, self._question(file.path, found))
+                self._verdict = await questions.ask(
+                    bench, watcher, self._question(file.path, found)
+                )
                 if not self._verdict.allowed:
-                    text = asking.denial(self._verdict, "The change")
+                    text = questions.denial(self._verdict, "The change")
                     return Outcome(text, ok=False, verdict=self._verdict)
             # Nobody can have put a link at a name that nobody knows.
             arguments = [str(_LARGEST), secrets.token_hex(8)]
@@ -268,14 +270,14 @@ class EditRequest(RequestBase):
         self.one_time_only = not is_sandboxed
         self.permission_question = f"Change file: {given.path}?"
         self.permission_target_path = os.path.realpath(path)
-        return asking.make_request(
+        return questions.make_request(
             self._bench,
             NAME,
             N_("Change a file?") if is_sandboxed else N_("Change a file without a sandbox?"),
             "\n".join(lines),
             target=self.permission_target_path if is_sandboxed else "",
             sandboxed=is_sandboxed,
-            facts=[asking.writes_fact(self._bench.shown(path))],
-            sees=() if is_sandboxed else asking.without_sandbox(found, _MEANING),
+            facts=[questions.writes_fact(self._bench.shown(path))],
+            sees=() if is_sandboxed else questions.without_sandbox(found, _MEANING),
             call_id=self._call_id,
         )

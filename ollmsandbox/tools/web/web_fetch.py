@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from gettext import gettext as _
 from gettext import pgettext
 
-from .. import N_
-from ..errors import OllmSandboxError, Sentence
-from ..permission.request import Fact, Verdict
-from ..sandbox.output import harmless
-from . import asking
+from ... import N_
+from ...errors import OllmSandboxError, Sentence
+from ...permission.request import Fact, Verdict
+from ...sandbox.output import harmless
+from .. import questions
+from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
+from ..context import Workbench
+from ..model_text import plain
+from ..parameters import Parameters, parameter
 from .addresses import Address, Resolver, check_name, proxy_for, public_addresses, resolve
-from .base import Outcome, RequestBase, Tool, ToolError, Watcher
 from .fetching import MOST, Answer, Fetch, in_thread
-from .html_text import html_to_text
-from .parameters import Parameters, parameter
-from .wording import plain
-from .workbench import Workbench
+from .html import html_to_text
 
 NAME = "web_fetch"
 
@@ -128,7 +128,7 @@ class FetchRequest(RequestBase):
         if came_from:
             # Translators: names a line of the card, the host whose page leads to this one.
             facts.append(Fact(pgettext("permission card", "led here by"), came_from))
-        request = asking.make_request(
+        request = questions.make_request(
             self.bench,
             NAME,
             N_("Fetch a web page from {host}?"),
@@ -140,9 +140,9 @@ class FetchRequest(RequestBase):
             sees=[_("Only this page is fetched. The host learns the address that is asked for.")],
             call_id=self.call_id,
         )
-        self._verdict = await asking.ask(self.bench, watcher, request)
+        self._verdict = await questions.ask(self.bench, watcher, request)
         if not self._verdict.allowed:
-            raise ToolError(asking.denial(self._verdict, f"Fetching from {address.target}"))
+            raise ToolError(questions.denial(self._verdict, f"Fetching from {address.target}"))
         self._allowed.add(address.target)
 
     async def _fetch(self, address: Address, seconds: float) -> Answer:

@@ -11,7 +11,7 @@ from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.host import below, in_any
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.rootfs.paths import Places
-from .workbench import Workbench
+from .context import Workbench
 
 
 def new_root(bench: Workbench, project: str, working_dir: str) -> str:

@@ -7,16 +7,16 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .. import N_
-from ..errors import OllmSandboxError
-from ..permission.request import Verdict
-from ..sandbox.output import harmless
-from . import asking
-from .base import Outcome, RequestBase, Tool, ToolError, Watcher
-from .inside import Inside, Said
-from .parameters import Parameters, parameter
-from .wording import plain
-from .workbench import Workbench
+from ... import N_
+from ...errors import OllmSandboxError
+from ...permission.request import Verdict
+from ...sandbox.output import harmless
+from .. import questions
+from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
+from ..context import Workbench
+from ..model_text import plain
+from ..parameters import Parameters, parameter
+from .sandboxed_file import Inside, Said
 
 NAME = "read_file"
 
@@ -114,18 +114,18 @@ class ReadRequest(RequestBase):
             if not found.can_wrap:
                 self.one_time_only = True
                 self.permission_question = f"Read file: {given.path}?"
-                request = asking.make_request(
+                request = questions.make_request(
                     bench,
                     NAME,
                     N_("Read a file without a sandbox?"),
                     file.path,
                     sandboxed=False,
-                    sees=asking.without_sandbox(found, _MEANING),
+                    sees=questions.without_sandbox(found, _MEANING),
                     call_id=self._call_id,
                 )
-                verdict = await asking.ask(bench, watcher, request)
+                verdict = await questions.ask(bench, watcher, request)
                 if not verdict.allowed:
-                    return Outcome(asking.denial(verdict, "Reading"), ok=False, verdict=verdict)
+                    return Outcome(questions.denial(verdict, "Reading"), ok=False, verdict=verdict)
             numbers = (given.first_line, given.line_count, _LIMIT)
             said = await file.read(_SCRIPT, [str(n) for n in numbers], _LIMIT + 1024)
             return Outcome(_told(given, said), ok=True, verdict=verdict)

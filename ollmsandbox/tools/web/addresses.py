@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urljoin, urlsplit
 
-from .. import N_
-from .base import ToolError
+from ... import N_
+from ..base import ToolError
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 # The addresses of a host, as numbers.

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .base import ToolError
+from ..base import ToolError
 
 _CONTEXT = 3
 _MOST_LINES = 80

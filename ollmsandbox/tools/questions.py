@@ -16,7 +16,7 @@ from ..sandbox.plan.plan import Plan
 from ..sandbox.probe.probe import Capabilities
 from ..sandbox.rootfs.paths import PLAYGROUND
 from .base import Watcher
-from .workbench import Workbench
+from .context import Workbench
 
 
 def every_time() -> Fact:
