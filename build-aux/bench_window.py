@@ -30,7 +30,7 @@ from bench_heart import Heart, Neighbour, open_bare  # noqa: E402  where the pat
 
 if TYPE_CHECKING:
     from ollmsandbox.chat.conversation import Conversation
-    from ollmsandbox.chat.desk import Desk
+    from ollmsandbox.chat.sessions import Desk
     from ollmsandbox.ui.application import Application
     from ollmsandbox.ui.window import Window
 
@@ -97,9 +97,9 @@ def talking(count: int) -> object:
 
 
 def long_session(desk: Desk, project: str) -> str:
-    from ollmsandbox.chat.history import new_session_id
     from ollmsandbox.chat.messages import Message, Role
-    from ollmsandbox.chat.stored import Entry, SessionInfo
+    from ollmsandbox.chat.storage.history import new_session_id
+    from ollmsandbox.chat.storage.stored import Entry, SessionInfo
 
     id_, now = new_session_id(), time.time()
     desk.history.create(SessionInfo(id_, "A long one", project, "m", "c", now, now))

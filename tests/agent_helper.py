@@ -17,7 +17,7 @@ from conftest import Person
 from scripted import Listening, ScriptedModel
 
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.desk import Desk
+from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.permission.request import Answer, PermissionRequest
 
 

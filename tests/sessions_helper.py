@@ -12,7 +12,7 @@ import pytest
 from conftest import Person
 
 from ollmsandbox import loop
-from ollmsandbox.chat.desk import Desk
+from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.permission.request import Asker
 from ollmsandbox.ui import resting
 from ollmsandbox.ui.model_choice import ModelChoice

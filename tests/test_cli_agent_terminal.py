@@ -22,7 +22,7 @@ from typing_person import (
     run_command,
 )
 
-from ollmsandbox.chat.history import History
+from ollmsandbox.chat.storage.history import History
 from ollmsandbox.permission.request import PermissionRequest
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.project.manager import ProjectManager

@@ -10,10 +10,10 @@ import pytest
 from cli_here import cli_here
 from conftest import Person
 
-from ollmsandbox.chat.history import History
 from ollmsandbox.chat.messages import Message, Role
-from ollmsandbox.chat.open_lock import OpenLock
-from ollmsandbox.chat.stored import Entry, SessionInfo
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.stored import Entry, SessionInfo
+from ollmsandbox.files.locks import OpenLock
 from ollmsandbox.project.manager import ProjectManager
 
 pytestmark = pytest.mark.anybody

@@ -11,7 +11,6 @@ import pytest
 from scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
 from turn_helper import check_pairs, echo, roles, run, talk
 
-from ollmsandbox.chat.answers import STOPPED
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import (
     CallBegan,
@@ -27,6 +26,7 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Role, ToolCall
 from ollmsandbox.chat.providers.base import Called, Text, Thinking
+from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Outcome, Watcher
 

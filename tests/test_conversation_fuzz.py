@@ -13,8 +13,7 @@ from scripted import FakeTool, Part, ScriptedModel
 from turn_helper import check_pairs
 
 from ollmsandbox import loop
-from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.limits import Limits
+from ollmsandbox.chat.conversation import Conversation, Limits
 from ollmsandbox.chat.messages import ToolCall
 from ollmsandbox.chat.providers.base import Called, Finished, ProviderError, Text, Thinking, Usage
 from ollmsandbox.tools.base import Outcome, Watcher

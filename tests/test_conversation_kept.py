@@ -16,10 +16,10 @@ from scripted import ScriptedModel, SlowModel, call
 
 from ollmsandbox import loop
 from ollmsandbox.chat.events import CallEnded, End, Notice, TextGrew
-from ollmsandbox.chat.history import History
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.providers.base import Thinking
-from ollmsandbox.chat.stored import INTERRUPTED, Entry, StoredSession
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.stored import INTERRUPTED, Entry, StoredSession
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.manager import ProjectManager
 

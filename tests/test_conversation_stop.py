@@ -17,7 +17,7 @@ from conftest import Person
 from scripted import ScriptedModel, SlowModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.answers import OUT_OF_TIME, STOPPED
+from ollmsandbox.chat.conversation import Limits
 from ollmsandbox.chat.events import (
     Asking,
     CallEnded,
@@ -29,8 +29,8 @@ from ollmsandbox.chat.events import (
     StateChanged,
     TextGrew,
 )
-from ollmsandbox.chat.limits import Limits
 from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.tool_calls import OUT_OF_TIME, STOPPED
 from ollmsandbox.tools.base import Outcome
 
 pytestmark = pytest.mark.anybody

@@ -10,9 +10,8 @@ import pytest
 from scripted import FakeTool, Listening, ScriptedModel, call
 from turn_helper import echo, roles, run, talk
 
-from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.conversation import Conversation, Limits
 from ollmsandbox.chat.events import CallBegan, End, Notice, Said, Spent, TurnEnded, Withdrawn
-from ollmsandbox.chat.limits import Limits
 from ollmsandbox.chat.messages import Message, Role, ToolSpec
 from ollmsandbox.chat.providers.base import Finished, Piece, ProviderError, Text, Thinking, Usage
 

@@ -9,12 +9,12 @@ from conftest import Person
 from scripted import ScriptedModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.events import Answered, Asking, CallEnded, End, Output, Started
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.chat.providers.base import ProviderError
 from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.rule_store import RuleStore

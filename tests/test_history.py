@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from conftest import Person
 
-from ollmsandbox.chat.export import as_json, as_markdown
-from ollmsandbox.chat.history import History, new_session_id, title_from
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.open_lock import OpenLock
-from ollmsandbox.chat.stored import INTERRUPTED, CallRecord, Entry, SessionInfo
+from ollmsandbox.chat.storage.export import as_json, as_markdown
+from ollmsandbox.chat.storage.history import History, new_session_id, title_from
+from ollmsandbox.chat.storage.stored import INTERRUPTED, CallRecord, Entry, SessionInfo
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.files.locks import OpenLock
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
 from ollmsandbox.project.manager import ProjectManager
 

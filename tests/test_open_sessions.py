@@ -13,12 +13,12 @@ from conftest import Person
 from scripted import ScriptedModel
 
 from ollmsandbox import loop
-from ollmsandbox.chat.desk import Desk
-from ollmsandbox.chat.history import new_session_id
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.open_lock import OpenLock
-from ollmsandbox.chat.stored import Entry, SessionInfo, StoredSession, repaired
+from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.storage.history import new_session_id
+from ollmsandbox.chat.storage.stored import Entry, SessionInfo, StoredSession, repaired
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.files.locks import OpenLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.entries import CallEntry
 from ollmsandbox.ui.model_choice import ModelChoice
@@ -105,7 +105,7 @@ def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
         session = await house.sessions.open(house.stored())
         session.conversation.use_model(ScriptedModel())
         with monkeypatch.context() as full:
-            full.setattr("ollmsandbox.chat.history.History.write", fail)
+            full.setattr("ollmsandbox.chat.storage.history.History.write", fail)
             await session.conversation.say("Hello")
             await house.sessions.delete(session.id)
         assert await house.titles() == []

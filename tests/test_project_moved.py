@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import Person
 
-from ollmsandbox.chat.desk import Desk
-from ollmsandbox.chat.history import History
-from ollmsandbox.chat.stored import SessionInfo
+from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.stored import SessionInfo
 from ollmsandbox.engine import move
 from ollmsandbox.engine.move import move_project
 from ollmsandbox.errors import OllmSandboxError, ProjectError

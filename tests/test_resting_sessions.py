@@ -15,8 +15,8 @@ from sessions_helper import resting_sessions, until
 from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import Notice
-from ollmsandbox.chat.open_lock import OpenLock
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.files.locks import OpenLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.entries import CallEntry, NoticeEntry
 from ollmsandbox.ui.open_session import OpenSession

@@ -13,7 +13,6 @@ from freed_helper import watch_freeing
 from gi.repository import Gtk
 from ui_helper import Screen, all_of, descendants, one_of, spin_until, texts
 
-from ollmsandbox.chat.answers import STOPPED
 from ollmsandbox.chat.events import (
     End,
     Notice,
@@ -25,6 +24,7 @@ from ollmsandbox.chat.events import (
     Withdrawn,
 )
 from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui import permission_card

@@ -11,7 +11,7 @@ from scripted import SlowModel
 from ui_helper import Screen
 from window_helper import finish, in_project, says, wait_until
 
-from ollmsandbox.chat.stored import StoredSession
+from ollmsandbox.chat.storage.stored import StoredSession
 from ollmsandbox.ui import chat_controller
 from ollmsandbox.ui.entries import MessageEntry
 from ollmsandbox.ui.open_session import OpenSession

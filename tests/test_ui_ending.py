@@ -33,8 +33,8 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     def fail(*_args: object) -> None:
         raise OllmSandboxError(FULL)
 
-    monkeypatch.setattr("ollmsandbox.chat.history.History.keep_draft", fail)
-    monkeypatch.setattr("ollmsandbox.chat.history.History.create", fail)
+    monkeypatch.setattr("ollmsandbox.chat.storage.history.History.keep_draft", fail)
+    monkeypatch.setattr("ollmsandbox.chat.storage.history.History.create", fail)
     return monkeypatch
 
 
@@ -83,7 +83,7 @@ def test_messages_that_cannot_be_written_are_a_question(
         window = window_of(application)
         session = open_session(window, person.project)
         session.conversation.use_model(ScriptedModel(["An answer."]))
-        monkeypatch.setattr("ollmsandbox.chat.history.History.write", fail)
+        monkeypatch.setattr("ollmsandbox.chat.storage.history.History.write", fail)
         finish(session.conversation.say("a question"))
         for answer in ("cancel", "close"):
             window.close()
@@ -214,7 +214,7 @@ def test_a_disk_that_does_not_answer_is_a_question(
         window = window_of(application)
         open_session(window, person.project)
         monkeypatch.setattr(
-            "ollmsandbox.chat.history.History.keep_draft", lambda *_args: may_go_on.wait()
+            "ollmsandbox.chat.storage.history.History.keep_draft", lambda *_args: may_go_on.wait()
         )
         window.chat.composer.text = "a long letter"
         try:

@@ -12,8 +12,8 @@ from gi.repository import Adw, Gtk
 from ui_helper import Screen
 from window_helper import finish, running_loop, wait_until
 
-from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.ui.asking import WindowAsker
 from ollmsandbox.ui.changes_view import ChangesView
 from ollmsandbox.ui.connection_dialog import ConnectionDialog

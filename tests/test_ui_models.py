@@ -16,10 +16,10 @@ from replay import finish as finished
 from ui_helper import Screen, texts
 from window_helper import finish, press, running_loop, says, wait_until
 
-from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.chat.providers.keys import Keys, Place
+from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.ui.asking import WindowAsker
 from ollmsandbox.ui.chat_view import ChatView

@@ -16,8 +16,8 @@ from replay import Replay, Reply
 from ui_helper import Screen, all_of, texts
 from window_helper import finish, press, running_loop, says, wait_until
 
-from ollmsandbox.chat.desk import Desk
 from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
 from ollmsandbox.project.settings import KEEP_DAYS

@@ -13,9 +13,9 @@ from window_helper import program, wait_until, window_of
 
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import End, TurnEnded
-from ollmsandbox.chat.history import new_session_id
 from ollmsandbox.chat.messages import Message, Role
-from ollmsandbox.chat.stored import Entry, SessionInfo
+from ollmsandbox.chat.storage.history import new_session_id
+from ollmsandbox.chat.storage.stored import Entry, SessionInfo
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.open_session import OpenSession
 from ollmsandbox.ui.sessions import Sessions

@@ -13,8 +13,8 @@ from gi.repository import Gtk
 from ui_helper import Screen, all_of, draw_frames, spin_until, texts
 from window_helper import running_loop, wait_until
 
-from ollmsandbox.chat.answers import STOPPED
 from ollmsandbox.chat.events import FilesChanged, Settled
+from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import Event, Kind

@@ -15,7 +15,7 @@ from chat_helper import PROJECT, Chat, done, printed, shown
 from ui_helper import Screen, spin_until
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.stored import CallRecord, Entry, SessionInfo, StoredSession
+from ollmsandbox.chat.storage.stored import CallRecord, Entry, SessionInfo, StoredSession
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.rule_store import RuleStore

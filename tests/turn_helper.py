@@ -9,9 +9,8 @@ from typing import Any
 from scripted import FakeTool, Listening, ScriptedModel
 
 from ollmsandbox import loop
-from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.conversation import STANDARD, Conversation, Limits
 from ollmsandbox.chat.events import TurnEnded
-from ollmsandbox.chat.limits import STANDARD, Limits
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.tools.base import Watcher
 

@@ -1,29 +1,105 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The turn loop: what the person says, what the model answers, what its tools do."""
+"""The turn loop: what the person says, what the model answers, what its tools do.
+
+Each call of a session has an id of its own, whatever a model sends: answers and runs are found
+by it.
+
+How far a model may go on by itself.
+
+The turn loop: what the person says, what the model answers, what its tools do.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..tools.base import Outcome, Tool
 from ..tools.context import Workbench
-from .answers import GRACE, OUT_OF_TIME, STOPPED, Answers
-from .book import Book
-from .call_ids import new_call_id, with_own_ids
-from .events import CallEnded, End, Event, Notice, Said, State, StateChanged, TurnEnded, Withdrawn
-from .growing import Growing
-from .history import new_session_id
-from .limits import STANDARD, Limits
-from .listeners import Listeners, report
+from .events import (
+    CallEnded,
+    End,
+    Event,
+    Listeners,
+    Notice,
+    Said,
+    State,
+    StateChanged,
+    TurnEnded,
+    Withdrawn,
+    report,
+)
 from .messages import Message, Role, ToolCall
 from .providers.base import Model, ProviderError
-from .replies import Replies
-from .stored import Entry
+from .reply import Growing, Replies
+from .storage.history import new_session_id
+from .storage.stored import Entry
+from .storage.writer import Book
+from .tool_calls import GRACE, OUT_OF_TIME, STOPPED, Answers
+
+OWN = "own"
+
+
+def with_own_ids(reply: Message, earlier: Iterable[Message]) -> tuple[Message, frozenset[str]]:
+    """Some servers begin to count anew with each answer; that is no mistake of the model's. The ids
+    that came twice in this one are returned, as they are now called."""
+    used = _used(earlier)
+    here: set[str] = set()
+    repeated: set[str] = set()
+    calls: list[ToolCall] = []
+    for call in reply.calls:
+        new = call.id if call.id and call.id not in used else _unused(call.id or "call", used)
+        if call.id and call.id in here:
+            repeated.add(new)
+        here.add(call.id)
+        used.add(new)
+        calls.append(replace(call, id=new))
+    return replace(reply, calls=tuple(calls)), frozenset(repeated)
+
+
+def new_call_id(earlier: Iterable[Message]) -> str:
+    """For a command of the person's own. Drawn, not counted: no message keeps the id of such a
+    command, and those of before have their runs."""
+    used = _used(earlier)
+    while (drawn := f"{OWN}-{secrets.token_hex(4)}") in used:
+        continue
+    return drawn
+
+
+def _used(messages: Iterable[Message]) -> set[str]:
+    used: set[str] = set()
+    for message in messages:
+        used.update(call.id for call in message.calls)
+        used.add(message.call_id)
+    return used
+
+
+def _unused(name: str, used: set[str]) -> str:
+    number = 2
+    while f"{name}-{number}" in used:
+        number += 1
+    return f"{name}-{number}"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Each counts from what the person said last."""
+
+    # Answers of the model.
+    turns: int = 50
+    # As the server counts them: all that is sent and all that comes back.
+    tokens: int | None = None
+    seconds: float | None = None
+
+
+STANDARD = Limits()
+
 
 T = TypeVar("T")
 _CUT_OFF = Sentence(N_("The answer was cut off: the model has no room for more."))

@@ -9,8 +9,8 @@ import os
 import sys
 from dataclasses import dataclass
 
-from ..chat.desk import Desk
-from ..chat.limits import Limits
+from ..chat.conversation import Limits
+from ..chat.sessions import Desk
 from ..errors import OllmSandboxError
 from ..loop import new_loop
 from ..paths import Paths

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from ..chat.desk import Desk
+from ..chat.sessions import Desk
 from ..errors import OllmSandboxError
 from ..paths import make_folder
 from ..text.visible import visible_line

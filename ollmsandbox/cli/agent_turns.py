@@ -13,8 +13,7 @@ from types import FrameType
 from typing import TypeVar
 
 from ..chat.conversation import Conversation
-from ..chat.events import End, Event
-from ..chat.listeners import Listener
+from ..chat.events import End, Event, Listener
 from ..errors import OllmSandboxError
 from .standard import give_up
 

@@ -11,11 +11,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from ..chat.export import as_json, as_markdown
-from ..chat.history import History
-from ..chat.open_lock import OpenLock
-from ..chat.stored import SessionInfo
+from ..chat.storage.export import as_json, as_markdown
+from ..chat.storage.history import History
+from ..chat.storage.stored import SessionInfo
 from ..errors import OllmSandboxError
+from ..files.locks import OpenLock
 from ..paths import Paths
 from ..project.manager import ProjectManager
 from ..text.visible import visible_line

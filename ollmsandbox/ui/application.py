@@ -11,7 +11,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
-from ..chat.desk import Desk
+from ..chat.sessions import Desk
 from ..errors import OllmSandboxError
 from ..loop import run_application
 from ..paths import Paths

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ..chat.desk import Desk
+from ..chat.sessions import Desk
 from ..sandbox.probe.probe import Capabilities
 from .command_limits import own_limits
 from .project_state import ProjectState, look, of_machine, wall_now

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
-from ..chat.history import History
+from ..chat.storage.history import History
 from ..errors import OllmSandboxError
 from ..permission.request import Answer
 from ..project.review.review import Review

@@ -17,7 +17,7 @@ from pathlib import Path
 from gi.repository import GObject
 
 from ..chat.messages import Message, Role, ToolCall
-from ..chat.stored import CallRecord
+from ..chat.storage.stored import CallRecord
 from ..permission.request import PermissionRequest, Verdict
 from ..project.apply.recorder import Report
 from ..project.changes.change import State

@@ -12,10 +12,10 @@ from gettext import gettext as _
 from gi.repository import Gio, GObject
 
 from ..chat import events
-from ..chat.book import LOST
 from ..chat.conversation import Conversation
 from ..chat.events import End, Event, State
 from ..chat.messages import Message, Role
+from ..chat.storage.writer import LOST
 from ..errors import OllmSandboxError
 from ..permission.provider import Provider
 from ..project.changes.change import State as ChangeState

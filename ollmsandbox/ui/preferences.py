@@ -7,7 +7,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gdk, Gtk
 
-from ..chat.desk import Desk
+from ..chat.sessions import Desk
 from .focus_keeper import FocusKeeper
 from .preferences_connections import ConnectionsPage
 from .preferences_general import GeneralPage

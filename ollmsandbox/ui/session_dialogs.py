@@ -9,8 +9,8 @@ from gettext import gettext as _
 from gi.repository import Adw, Gtk
 
 from .. import N_
-from ..chat.export import as_json, as_markdown
-from ..chat.history import History
+from ..chat.storage.export import as_json, as_markdown
+from ..chat.storage.history import History
 from ..errors import OllmSandboxError
 from .dialogs import choose_new_file, let_heading_shrink
 

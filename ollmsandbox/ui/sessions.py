@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from gi.repository import GObject
 
 from .. import N_
-from ..chat.desk import Desk
 from ..chat.providers.connections_file import TOUR
-from ..chat.stored import SessionInfo
+from ..chat.sessions import Desk
+from ..chat.storage.stored import SessionInfo
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import real_path
 from ..project.apply.recorder import Mode
@@ -143,7 +143,7 @@ class Sessions(GObject.Object):
         try:
             await self.close(session_id)
         except OllmSandboxError as error:
-            from ..chat.book import LOST  # of no use to the first picture
+            from ..chat.storage.writer import LOST  # of no use to the first picture
 
             # Closed it is, and what was said last is not wanted any more.
             if error.message != LOST:

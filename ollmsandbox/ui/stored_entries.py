@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ..chat.messages import Role, ToolCall
-from ..chat.stored import StoredSession
+from ..chat.storage.stored import StoredSession
 from .entries import CallEntry, Entry, MessageEntry
 
 

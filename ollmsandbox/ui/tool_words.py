@@ -11,7 +11,7 @@ from gettext import gettext as _
 from gettext import ngettext
 from itertools import chain, islice
 
-from ..chat.answers import STOPPED
+from ..chat.tool_calls import STOPPED
 from ..project.apply.recorder import Report
 from ..project.changes.change import Kind, Recorded, State, Type
 from ..sandbox.process import Stop

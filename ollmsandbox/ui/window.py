@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GObject, Gsk, Gtk
 
-from ..chat.desk import Desk
+from ..chat.sessions import Desk
 from ..permission.request import PermissionRequest
 from ..sandbox.probe.probe import probe
 from ..text.visible import visible_line

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..permission.request import Answer, Source, Verdict
-from .messages import Message, Role, ToolCall
+from ...permission.request import Answer, Source, Verdict
+from ..messages import Message, Role, ToolCall
 
 if TYPE_CHECKING:
-    from ..tools.base import Outcome
+    from ...tools.base import Outcome
 
 INTERRUPTED = "ERROR: The program ended before this call was answered."
 

@@ -9,14 +9,14 @@ import time
 
 from peewee import JOIN, fn
 
-from .. import N_
-from ..errors import OllmSandboxError
-from ..permission.request import PermissionRequest, Verdict
-from ..project.changes.change import Recorded, State
-from ..project.database.models import Change, ChatMessage, ChatSession, Project, Question, Run
-from ..project.database.runs import read_changes
-from ..project.manager import ProjectManager
-from .messages import Message, Role
+from ... import N_
+from ...errors import OllmSandboxError
+from ...permission.request import PermissionRequest, Verdict
+from ...project.changes.change import Recorded, State
+from ...project.database.models import Change, ChatMessage, ChatSession, Project, Question, Run
+from ...project.database.runs import read_changes
+from ...project.manager import ProjectManager
+from ..messages import Message, Role
 from .stored import (
     Entry,
     SessionInfo,

@@ -17,17 +17,17 @@ from ..permission.rule_store import RuleStore
 from ..project.apply.recorder import Mode
 from ..project.manager import ProjectManager
 from ..sandbox.profile import file
-from .history import History, new_session_id
-from .limits import STANDARD, Limits
+from .conversation import STANDARD, Limits
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
 from .providers.connections_file import TOUR, Connection
-from .stored import StoredSession
+from .storage.history import History, new_session_id
+from .storage.stored import StoredSession
 
 if TYPE_CHECKING:
     from ..tools.context import Workbench
-    from .book import Book
     from .conversation import Conversation
+    from .storage.writer import Book
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Desk:
         await asyncio.to_thread(_load)
         from ..permission.provider import Provider
         from ..tools.context import Workbench
-        from .book import Book
+        from .storage.writer import Book
 
         book = await asyncio.to_thread(Book, self.history, id_)
         try:
@@ -171,8 +171,9 @@ def _load() -> None:
     from ..permission import provider  # noqa: F401
     from ..tools import context  # noqa: F401
     from ..tools.web import web_fetch  # noqa: F401
-    from . import book, conversation, prompt  # noqa: F401
+    from . import conversation, prompt  # noqa: F401
     from .providers import ollama, openai  # noqa: F401
+    from .storage import writer as book  # noqa: F401
 
 
 def _real(project: str | None) -> str | None:

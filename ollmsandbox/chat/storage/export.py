@@ -8,9 +8,9 @@ import re
 import time
 from collections.abc import Iterator
 
-from ..project.changes.change import Recorded
+from ...project.changes.change import Recorded
+from ..messages import Role, ToolCall
 from .history import History
-from .messages import Role, ToolCall
 from .stored import CallRecord, Entry, StoredSession
 
 _TICKS = re.compile(r"`+")
