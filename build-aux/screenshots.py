@@ -15,7 +15,7 @@ import ollmsandbox.ui  # noqa: F401  isort: skip  names the versions of what com
 from gi.repository import Gdk, GdkPixbuf, GLib, Graphene, Gtk
 
 from ollmsandbox.chat.providers.connections_file import TOUR
-from ollmsandbox.chat.providers.tour_sample import make_sample
+from ollmsandbox.chat.providers.tour.sample import make_sample
 from ollmsandbox.loop import run_application
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.application import Application

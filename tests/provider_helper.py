@@ -14,10 +14,17 @@ import pytest
 
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
-from ollmsandbox.chat.providers.base import Called, Model, Piece, ProviderError, Text, Thinking
+from ollmsandbox.chat.providers.base import (
+    Called,
+    Model,
+    Piece,
+    ProviderError,
+    Text,
+    Thinking,
+    Timeouts,
+)
 from ollmsandbox.chat.providers.ollama import OllamaServer
 from ollmsandbox.chat.providers.openai import OpenAIServer
-from ollmsandbox.chat.providers.usual import Timeouts
 
 HELLO = (Message(Role.USER, "hello"),)
 TOOL = ToolSpec("run_command", "Runs a command.", {"type": "object", "properties": {}})

@@ -22,7 +22,7 @@ from provider_helper import TOOL, ask, gather, said
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import Finished, Model, ProviderError, TooLongError, Usage
-from ollmsandbox.chat.providers.find import Usual, find_servers
+from ollmsandbox.chat.providers.discover import Usual, find_servers
 from ollmsandbox.chat.providers.openai import OpenAIServer
 
 ROOM = 2048

@@ -19,10 +19,10 @@ from ollmsandbox.chat.providers.address import is_loopback, ollama_root, openai_
 from ollmsandbox.chat.providers.base import ModelInfo, ProviderError
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import TOUR, Connection, Kind
-from ollmsandbox.chat.providers.find import Found, Usual, find_servers
+from ollmsandbox.chat.providers.discover import Found, Usual, find_servers
 from ollmsandbox.chat.providers.keys import Place
-from ollmsandbox.chat.providers.locked import locked
-from ollmsandbox.chat.providers.tour import NAME
+from ollmsandbox.chat.providers.tour.model import NAME
+from ollmsandbox.files.locks import locked
 
 pytestmark = pytest.mark.anybody
 

@@ -13,10 +13,9 @@ from provider_helper import KEY, ask, fails, openai, said, thought, tls_server
 from replay import Replay, Reply, Reset, Stall, delta, document, events, finish, sse, stream
 
 from ollmsandbox import loop
-from ollmsandbox.chat.providers.base import ProviderError
+from ollmsandbox.chat.providers.base import ProviderError, Timeouts
 from ollmsandbox.chat.providers.http import Exchange, Request
 from ollmsandbox.chat.providers.openai import OpenAIServer
-from ollmsandbox.chat.providers.usual import Timeouts
 
 pytestmark = pytest.mark.anybody
 

@@ -14,10 +14,9 @@ from provider_helper import ask, ollama, openai
 from replay import Replay, Reply, Seen, document, in_pieces
 
 from ollmsandbox.chat.providers.base import Called, Piece, ProviderError, Text, Thinking
-from ollmsandbox.chat.providers.lines import EventReader, LineReader
-from ollmsandbox.chat.providers.mask import INSTEAD, Mask
-from ollmsandbox.chat.providers.openai_stream import Answer
-from ollmsandbox.chat.providers.reading import Words, read_arguments
+from ollmsandbox.chat.providers.client import EventReader, LineReader
+from ollmsandbox.chat.providers.openai import Answer
+from ollmsandbox.chat.providers.wire import INSTEAD, Mask, Words, read_arguments
 
 pytestmark = pytest.mark.anybody
 

@@ -13,8 +13,8 @@ from tool_helper import Agent
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import Finished, Text
-from ollmsandbox.chat.providers.tour import NAME, TourModel
-from ollmsandbox.chat.providers.tour_sample import make_sample, unused_folder
+from ollmsandbox.chat.providers.tour.model import NAME, TourModel
+from ollmsandbox.chat.providers.tour.sample import make_sample, unused_folder
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.sandbox.plan.folders import find_project
 from ollmsandbox.tools.run_command import RunCommand

@@ -15,7 +15,7 @@ from conftest import Person
 from gi.repository import Gtk
 from ui_helper import all_of, descendants, texts
 
-from ollmsandbox.chat.providers.tour import TourServer
+from ollmsandbox.chat.providers.tour.model import TourServer
 from ollmsandbox.loop import end, new_loop
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.entries import Stage

@@ -168,7 +168,7 @@ async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
 
 
 async def _find(*, as_json: bool) -> None:
-    from ..chat.providers.find import find_servers
+    from ..chat.providers.discover import find_servers
 
     found = await find_servers()
     if as_json:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from ..chat.providers.connections_file import TOUR
-from ..chat.providers.tour_sample import make_sample, unused_folder
+from ..chat.providers.tour.sample import make_sample, unused_folder
 from ..paths import Paths
 from .agent import agent
 

@@ -10,7 +10,7 @@ from gi.repository import Adw, GObject, Gtk
 
 from ..chat.providers.connections import ConnectionStore
 from ..chat.providers.connections_file import Connection, Kind
-from ..chat.providers.find import Found, find_servers
+from ..chat.providers.discover import Found, find_servers
 from . import preferences_rows as rows
 from .connection_dialog import ConnectionDialog
 from .dialogs import Choice, choose

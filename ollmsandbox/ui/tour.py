@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..chat.providers.connections_file import TOUR
-from ..chat.providers.tour_sample import make_sample, unused_folder
+from ..chat.providers.tour.sample import make_sample, unused_folder
 from ..paths import Paths
 from .sessions import Sessions
 

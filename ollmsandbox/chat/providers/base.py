@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server that has models, and a model that answers."""
+"""A server that has models, and a model that answers.
+
+What counts where nothing else is said; apart from what takes long to load.
+"""
 
 from __future__ import annotations
 
@@ -111,3 +114,17 @@ class Server(Protocol):
     async def models(self) -> list[ModelInfo]: ...
 
     def model(self, name: str) -> Model: ...
+
+
+# Ollama gives a model 4096 tokens or fewer unless asked, and forgets the rest without a word; all
+# that a model could take may be more than the machine's memory.
+ROOM = 32768
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds."""
+
+    connect: float = 10.0
+    # Without a single byte. A model may think for long before it says anything.
+    idle: float = 300.0

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
+from ...files.locks import locked
 from ...paths import Paths, write_atomically
 from .address import is_loopback
-from .base import ProviderError, Server
+from .base import ProviderError, Server, Timeouts
 from .connections_file import (
     TOUR,
     Connection,
@@ -28,9 +29,7 @@ from .connections_file import (
     write,
 )
 from .keys import Keys, Place
-from .locked import locked
-from .tour import TourServer
-from .usual import Timeouts
+from .tour.model import TourServer
 
 __all__ = ["TOUR", "Connection", "ConnectionStore", "Kind", "Listing"]
 

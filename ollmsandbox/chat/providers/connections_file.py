@@ -1,18 +1,137 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file of connections: people may write it, every mistake is named by line and key."""
+"""The file of connections: people may write it, every mistake is named by line and key.
+
+The file of connections, read: every mistake in it is named by line and key.
+
+The file of connections: people may write it, every mistake is named by line and key.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+import yaml
+
 from ... import N_
+from ...errors import sentence
 from .address import ollama_root, openai_root
-from .base import ProviderError
+from .base import ROOM, ProviderError, Timeouts
 from .keys import Place
-from .tour import NAME
-from .usual import ROOM, Timeouts
+from .tour.model import NAME
+
+
+def read_yaml(text: str) -> Listing:
+    """Raises FileError."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise FileError(N_("line {line}: {problem}."), line=line, problem=error.problem) from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise FileError(N_("it is not YAML.")) from error
+    if root is None or root.tag.endswith(":null"):
+        return Listing()
+    return _Reader().listing(root)
+
+
+@dataclass
+class _Reader:
+    """Through the nodes, because they know their lines."""
+
+    where: str = field(default="")
+
+    def listing(self, node: yaml.Node) -> Listing:
+        default = ""
+        connections: list[Connection] = []
+        for key, value in self._mapping(node, "").items():
+            if key == "default":
+                default = self._text(value, key)
+            elif key == "connections":
+                for name, entry in self._mapping(value, key).items():
+                    connections.append(self._connection(name, entry))
+            else:
+                raise self._wrong(value, key, N_("there is no such key."))
+        if default and default not in (TOUR.name, *(c.name for c in connections)):
+            raise FileError(
+                N_("key default: there is no connection {default}."), default=repr(default)
+            )
+        return Listing(tuple(connections), default)
+
+    def _connection(self, name: str, node: yaml.Node) -> Connection:
+        where = f"connections.{name}"
+        entries = self._mapping(node, where)
+        try:
+            check_name(name)
+        except ProviderError as error:
+            raise self._wrong(node, where, error.message) from None
+        given: dict[str, str] = {}
+        for key, value in entries.items():
+            if key not in ("kind", "address", "model", "key", "room", "idle"):
+                raise self._wrong(value, f"{where}.{key}", N_("there is no such key."))
+            given[key] = self._text(value, f"{where}.{key}")
+        for key in ("kind", "address"):
+            if key not in given:
+                raise self._wrong(node, where, N_("{name} is missing."), name=repr(key))
+
+        def fail(key: str, why: str) -> FileError:
+            return self._wrong(entries[key], f"{where}.{key}", why)
+
+        if given["kind"] not in ("ollama", "openai"):
+            raise fail("kind", N_("expected ollama or openai."))
+        if given.get("key", "none") not in [place.value for place in Place]:
+            raise fail("key", N_("expected none, keyring or file."))
+        if not _is_number(given.get("room", "1024"), 1024, 1 << 24):
+            raise fail("room", N_("expected a number of tokens, at least 1024."))
+        if not _is_number(given.get("idle", "1"), 1, 86400):
+            raise fail("idle", N_("expected a number of seconds, at most 86400."))
+        kind = Kind(given["kind"])
+        try:
+            address = normal_address(kind, given["address"])
+        except ProviderError as error:
+            raise fail("address", error.message) from None
+        return Connection(
+            name,
+            kind,
+            address,
+            given.get("model", ""),
+            Place(given.get("key", "none")),
+            int(given.get("room", ROOM)),
+            float(given.get("idle", Timeouts.idle)),
+        )
+
+    def _mapping(self, node: yaml.Node | None, where: str) -> dict[str, yaml.Node]:
+        if not isinstance(node, yaml.MappingNode):
+            raise self._wrong(node, where, N_("expected keys with values."))
+        entries: dict[str, yaml.Node] = {}
+        for key_node, value in node.value:
+            key = self._text(key_node, where)
+            if key in entries:
+                raise self._wrong(key_node, where, N_("{name} stands here twice."), name=repr(key))
+            entries[key] = value
+        return entries
+
+    def _text(self, node: yaml.Node, where: str) -> str:
+        if not isinstance(node, yaml.ScalarNode) or node.tag.endswith(":null"):
+            raise self._wrong(node, where, N_("expected a text."))
+        return str(node.value)
+
+    def _wrong(self, node: yaml.Node | None, where: str, why: str, **fields: object) -> FileError:
+        line = node.start_mark.line + 1 if node is not None else 1
+        return FileError(
+            N_("line {line}, key {key}: {why}") if where else N_("line {line}: {why}"),
+            line=line,
+            key=where,
+            why=sentence(why, **fields),
+        )
+
+
+def _is_number(text: str, least: int, most: int) -> bool:
+    return re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,3})?", text) is not None and (
+        least <= float(text) <= most
+    )
+
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,63}")
 _HEADER = """\
@@ -57,7 +176,6 @@ class FileError(ProviderError):
 def read(text: str) -> Listing:
     """Raises FileError."""
     # Here, because YAML takes long to load, and at first there is no such file.
-    from .connections_reader import read_yaml
 
     return read_yaml(text)
 

@@ -13,9 +13,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from ... import N_
+from ...files.locks import locked
 from ...paths import Paths, write_atomically
 from .base import ProviderError
-from .locked import locked
 
 if TYPE_CHECKING:
     from gi.repository import Gio, Secret

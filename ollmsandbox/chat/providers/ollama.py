@@ -9,13 +9,22 @@ from dataclasses import replace
 
 from ..messages import Message, Role, ToolSpec
 from .address import ollama_root
-from .base import Called, Finished, ModelInfo, Piece, ProviderError, Usage
-from .client import Client, KeySource, retried
-from .failures import broke_off, not_a_model_server
-from .lines import LineReader
-from .outgoing import answered, arguments_object, names_of_calls, tool_list
-from .reading import CallMaker, Words, a_list, a_number, a_text, inside, read_object
-from .usual import ROOM, Timeouts
+from .base import ROOM, Called, Finished, ModelInfo, Piece, ProviderError, Timeouts, Usage
+from .client import Client, KeySource, LineReader, retried
+from .errors import broke_off, not_a_model_server
+from .wire import (
+    CallMaker,
+    Words,
+    a_list,
+    a_number,
+    a_text,
+    answered,
+    arguments_object,
+    inside,
+    names_of_calls,
+    read_object,
+    tool_list,
+)
 
 _AT_ONCE = 4
 

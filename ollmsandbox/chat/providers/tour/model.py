@@ -9,11 +9,11 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ... import N_
-from ...errors import Sentence
-from ..messages import Message, Role, ToolCall, ToolSpec
-from .base import Called, Finished, ModelInfo, Piece, Text, Thinking
-from .tour_sample import MARK, RIGHT, WRONG, make_sample, unused_folder
+from .... import N_
+from ....errors import Sentence
+from ...messages import Message, Role, ToolCall, ToolSpec
+from ..base import Called, Finished, ModelInfo, Piece, Text, Thinking
+from .sample import MARK, RIGHT, WRONG, make_sample, unused_folder
 
 __all__ = ["NAME", "TourModel", "TourServer", "make_sample", "unused_folder"]
 

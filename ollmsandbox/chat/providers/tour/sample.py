@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
-from ... import N_
-from ...errors import ProjectError
-from ...paths import Paths
+from .... import N_
+from ....errors import ProjectError
+from ....paths import Paths
 
 # By this line of its README the tour knows its own project, and touches no other.
 MARK = "This is the sample project of the OLLM Sandbox tour."

@@ -1,16 +1,112 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a server sends, made safe to use: JSON of any shape, thoughts in tags, calls without ids."""
+"""What a server sends, made safe to use: JSON of any shape, thoughts in tags, calls without ids.
+
+The key must not be seen, also where a server repeats it.
+
+A conversation as servers want it: every call answered, every answer to a call.
+
+What a server sends, made safe to use: JSON of any shape, thoughts in tags, calls without ids.
+"""
 
 from __future__ import annotations
 
 import json
 import secrets
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from ..messages import ToolCall
+from ..messages import Message, Role, ToolCall, ToolSpec
 from .base import Piece, Text, Thinking
-from .mask import Mask, MaskedStream
+
+INSTEAD = "[key]"
+# Shorter ones are words such as "EMPTY" that servers without keys want; they are no secret, and
+# hiding them would spoil ordinary text.
+_SHORTEST = 8
+
+
+class Mask:
+    def __init__(self, key: str = "") -> None:
+        self._key = key if len(key) >= _SHORTEST else ""
+
+    def __repr__(self) -> str:
+        return "Mask()"
+
+    def whole(self, text: str) -> str:
+        return text.replace(self._key, INSTEAD) if self._key else text
+
+    def stream(self) -> MaskedStream:
+        return MaskedStream(self._key)
+
+
+class MaskedStream:
+    """Text in pieces; what may be the beginning of the key is held back."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._held = ""
+
+    def __repr__(self) -> str:
+        return "MaskedStream()"
+
+    def feed(self, text: str) -> str:
+        if not self._key:
+            return text
+        text = (self._held + text).replace(self._key, INSTEAD)
+        held = next(
+            (n for n in range(len(self._key) - 1, 0, -1) if text.endswith(self._key[:n])), 0
+        )
+        self._held = text[len(text) - held :]
+        return text[: len(text) - held]
+
+    def end(self) -> str:
+        rest, self._held = self._held, ""
+        return rest
+
+
+def answered(messages: Sequence[Message]) -> list[Message]:
+    """Without calls that were never carried out, answers to none of them, and empty words: a
+    session may have been stopped or cut off anywhere, and servers refuse all of these."""
+    results = {message.call_id for message in messages if message.role is Role.TOOL}
+    open_calls: set[str] = set()
+    kept: list[Message] = []
+    for message in messages:
+        if message.role is Role.TOOL:
+            if message.call_id not in open_calls:
+                continue
+            open_calls.discard(message.call_id)
+        elif message.role is Role.ASSISTANT:
+            calls = tuple(call for call in message.calls if call.id in results)
+            open_calls.update(call.id for call in calls)
+            message = replace(message, calls=calls)
+            if not calls and not message.text.strip():
+                continue
+        kept.append(message)
+    return kept
+
+
+def names_of_calls(messages: Sequence[Message]) -> dict[str, str]:
+    return {call.id: call.name for message in messages for call in message.calls}
+
+
+def arguments_object(call: ToolCall) -> Mapping[str, object]:
+    """What was no object is shown to the model inside one: servers read it as JSON again."""
+    return call.arguments if isinstance(call.arguments, Mapping) else {"not_json": call.arguments}
+
+
+def tool_list(tools: Sequence[ToolSpec]) -> list[dict[str, object]]:
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters or {"type": "object", "properties": {}},
+            },
+        }
+        for tool in tools
+    ]
+
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _ALPHABET = string.ascii_letters + string.digits

@@ -7,12 +7,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .base import ModelInfo, ProviderError
+from .base import ModelInfo, ProviderError, Timeouts
 from .client import Client
 from .connections_file import Kind
 from .openai import OpenAIServer
-from .reading import a_list, a_text, inside
-from .usual import Timeouts
+from .wire import a_list, a_text, inside
 
 
 @dataclass(frozen=True)
