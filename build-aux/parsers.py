@@ -50,7 +50,7 @@ class Command:
 
 def program() -> Command:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from ollmsandbox.cli import _parser
+    from ollmsandbox.cli.main import _parser
 
     return _command("ollmsandbox", "", _parser(""))
 

@@ -22,7 +22,7 @@ def main(application_id: str = "", translations: str = "") -> int:
         from .ui.application import main as window
 
         return window(sys.argv, application_id)
-    from .cli import main as command_line
+    from .cli.main import main as command_line
 
     return command_line(arguments)
 

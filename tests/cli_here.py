@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from conftest import Person
 
-from ollmsandbox import cli
+from ollmsandbox.cli import main
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def cli_here(person: Person, *arguments: str, input: str = "") -> Done:
         contextlib.redirect_stderr(err),
     ):
         try:
-            code = cli.main(arguments)
+            code = main.main(arguments)
         except SystemExit as error:  # of who reads the arguments
             code = int(error.code or 0)
     return Done(code, out.getvalue(), err.getvalue())

@@ -120,7 +120,7 @@ def test_run_loads_nothing_it_does_not_need() -> None:
     """Start-up is paid for at every command."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "import ollmsandbox.cli.run, ollmsandbox.sandbox.bubble, ollmsandbox.loop;"
+        "import ollmsandbox.cli.commands.run, ollmsandbox.sandbox.bubble, ollmsandbox.loop;"
         "print('\\n'.join(sys.modules))"
     )
     done = subprocess.run(
@@ -130,4 +130,4 @@ def test_run_loads_nothing_it_does_not_need() -> None:
     for heavy in ("gi.repository.Gtk", "requests", "peewee", "pyseccomp", "markdown_it"):
         assert heavy not in loaded
     assert not [name for name in loaded if name.startswith(("ollmsandbox.chat", "ollmsandbox.ui"))]
-    assert "ollmsandbox.cli.talking" not in loaded
+    assert "ollmsandbox.cli.main" not in loaded

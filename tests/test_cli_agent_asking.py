@@ -9,10 +9,10 @@ import os
 import pytest
 from asking import command
 
-from ollmsandbox.cli.asking import TerminalAsker
-from ollmsandbox.cli.terminal_text import Live
-from ollmsandbox.cli.typed import Keys
+from ollmsandbox.cli.agent.asker import TerminalAsker
+from ollmsandbox.cli.agent.keyboard import Keys
 from ollmsandbox.permission.request import Answer
+from ollmsandbox.text.ansi import Live
 
 pytestmark = pytest.mark.anybody
 

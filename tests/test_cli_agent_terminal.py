@@ -348,8 +348,8 @@ def test_the_tour_from_its_beginning_to_its_end(person: Person) -> None:
 
 @pytest.mark.parametrize("width", [20, 45, 200])
 def test_a_card_has_no_line_that_the_terminal_would_break(width: int) -> None:
-    from ollmsandbox.cli.card import card as make_card
-    from ollmsandbox.cli.card import columns
+    from ollmsandbox.cli.agent.card import card as make_card
+    from ollmsandbox.cli.agent.card import columns
 
     subject = f"echo {'x' * 300} && {'漢字' * 40} \t end"
     request = PermissionRequest("1", "run_command", "/p", "Run?" * 30, subject, "/p", True)

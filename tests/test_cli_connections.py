@@ -109,7 +109,7 @@ def test_find_answers(person: Person) -> None:
 
 def test_the_arguments_are_known_without_loading_what_takes_time() -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import ollmsandbox.cli.connections;"
+        "import sys; sys.path.insert(0, sys.argv[1]); import ollmsandbox.cli.commands.connections;"
         "print('requests' in sys.modules, 'yaml' in sys.modules, 'gi' in sys.modules)"
     )
     done = subprocess.run(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.cli.diff import unified
+from ollmsandbox.cli.change_text import unified
 
 pytestmark = pytest.mark.anybody
 

@@ -11,7 +11,7 @@ from asking import command, other
 from cli_here import cli_here
 from conftest import Person
 
-from ollmsandbox.cli.permissions import add_arguments, permissions
+from ollmsandbox.cli.commands.permissions import add_arguments, permissions
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rule_store import RuleStore

@@ -8,14 +8,14 @@ import os
 import sys
 from collections.abc import Callable
 
-from ..chat.sessions import Desk
-from ..errors import OllmSandboxError
-from ..paths import make_folder
-from ..text.visible import visible_line
-from . import review
-from .agent_turns import Turns
-from .printing import Printer
-from .typed import Lines
+from ...chat.sessions import Desk
+from ...errors import OllmSandboxError
+from ...paths import make_folder
+from ...text.visible import visible_line
+from ..commands import changes
+from .keyboard import Lines
+from .printer import Printer
+from .turns import Turns
 
 _HELP = """\
   TEXT              say it to the model
@@ -110,10 +110,10 @@ class Loop:
         names = [word for word in words if word != "--diff"]
         if len(names) > 1:
             raise OllmSandboxError("/changes shows one run.", "Name one, or none for the last.")
-        review.changes(self._given(names, diff="--diff" in words))
+        changes.changes(self._given(names, diff="--diff" in words))
 
     def _act(self, action: str, words: list[str]) -> None:
-        review.act(self._given(words, action=action, path=words[1:]))
+        changes.act(self._given(words, action=action, path=words[1:]))
 
     def _given(self, words: list[str], **more: object) -> argparse.Namespace:
         return argparse.Namespace(

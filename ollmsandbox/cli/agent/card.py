@@ -6,8 +6,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from ..permission.request import Answer, PermissionRequest
-from ..text.visible import visible, visible_line
+from ...permission.request import Answer, PermissionRequest
+from ...text.visible import visible, visible_line
 
 KEYS = {
     "d": Answer.DENY,

@@ -16,19 +16,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import OllmSandboxError, SandboxError, in_words
-from ..paths import Paths
-from ..sandbox.plan.host import below
-from ..sandbox.starter.client import shared_starter
-from . import FAILED
-from .here import default_project
-from .standard import give_up
+from ...errors import OllmSandboxError, SandboxError, in_words
+from ...paths import Paths
+from ...sandbox.plan.host import below
+from ...sandbox.starter.client import shared_starter
+from ..main import FAILED
+from ..streams import give_up
+from ..types import default_project
 
 if TYPE_CHECKING:
-    from ..project.apply.recorder import Report
-    from ..sandbox.output import Sink
-    from ..sandbox.process import Result, Sinks
-    from ..sandbox.rootfs.paths import Renamed
+    from ...project.apply.recorder import Report
+    from ...sandbox.output import Sink
+    from ...sandbox.process import Result, Sinks
+    from ...sandbox.rootfs.paths import Renamed
 
 # After that an interrupted run is left, even if nobody takes the last of its output.
 _PATIENCE = 2.0
@@ -54,7 +54,7 @@ def run(given: argparse.Namespace) -> int:
     gc.disable()
     # It comes up while the larger libraries are loaded.
     shared_starter()
-    from ..loop import run_bare
+    from ...loop import run_bare
 
     job = _Run(given)
     try:
@@ -125,13 +125,13 @@ class _Run:
     async def exec(self, command: str | Sequence[str]) -> Result:
         import asyncio
 
-        from ..project.apply.recorder import Mode, Recorder, needs_care
-        from ..project.settings import System, system_of
-        from ..sandbox.bubble import Bubble
-        from ..sandbox.plan.folders import find_project
-        from ..sandbox.process import Sinks
-        from ..sandbox.profile import file
-        from .streams import Writer, stdin_for
+        from ...project.apply.recorder import Mode, Recorder, needs_care
+        from ...project.settings import System, system_of
+        from ...sandbox.bubble import Bubble
+        from ...sandbox.plan.folders import find_project
+        from ...sandbox.process import Sinks
+        from ...sandbox.profile import file
+        from ..streams import Writer, stdin_for
 
         gc.enable()
         given = self._given
@@ -142,7 +142,7 @@ class _Run:
         project = self.project = find_project(named, paths)
         rootfs = None
         if given.rootfs or (given.rootfs is None and system_of(paths, project) is System.ALPINE):
-            from ..sandbox.rootfs.store import need
+            from ...sandbox.rootfs.store import need
 
             rootfs = need(paths, os.environ)
             self.system = rootfs.title
@@ -232,14 +232,14 @@ class _Run:
         for notice in self.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         if self.report is not None:
-            from .words import summary, tell
+            from ..change_text import summary, tell
 
             tell(summary(self.report, self.project))
 
     def _care(self, paths: Paths) -> None:
         """What was cut off is finished, and what is old goes, before anything new begins."""
-        from ..project.recovery.recover import take_care
-        from .words import summary
+        from ...project.recovery.recover import take_care
+        from ..change_text import summary
 
         care = take_care(paths)
         for report in care.finished:
@@ -263,8 +263,8 @@ def _is_full(error: BaseException | None) -> bool:
 def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[Renamed]]:
     """What a person or an editor reads names the files as they are named here. What is piped on
     stays byte for byte what the command printed."""
-    from ..sandbox.process import Sinks
-    from ..sandbox.rootfs.paths import Renamed
+    from ...sandbox.process import Sinks
+    from ...sandbox.rootfs.paths import Renamed
 
     errors = Renamed(stderr, project)
     if not os.isatty(1):
@@ -308,7 +308,7 @@ def _text(command: str | Sequence[str]) -> str:
 
 def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]:
     """The same keys whatever happened."""
-    from .words import report_document
+    from ..change_text import report_document
 
     seen = {"system": job.system, "seen_as": {job.project: "/workspace"}} if job.system else {}
     return {

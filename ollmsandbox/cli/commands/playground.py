@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from ..errors import OllmSandboxError
-from ..files.trees import empty, measure
-from ..paths import Paths
+from ...errors import OllmSandboxError
+from ...files.trees import empty, measure
+from ...paths import Paths
 
 
 def playground(action: str) -> int:

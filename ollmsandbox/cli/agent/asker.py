@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ..permission.request import Answer, PermissionRequest, Unanswered
+from ...permission.request import Answer, PermissionRequest, Unanswered
 from .card import KEYS, answered, card, choices, details
-from .typed import Keys
+from .keyboard import Keys
 
 # Lines of the screen that are not the card's.
 _RESERVED = 3

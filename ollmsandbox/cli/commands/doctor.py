@@ -10,14 +10,14 @@ import sys
 import textwrap
 from dataclasses import asdict
 
-from .. import __version__
-from ..errors import OllmSandboxError
-from ..paths import Paths
-from ..sandbox.plan.folders import find_project
-from ..sandbox.probe.probe import Capabilities, Finding, probe
-from ..sandbox.probe.selftest import selftest
-from .here import default_project
-from .standard import wants_colour
+from ... import __version__
+from ...errors import OllmSandboxError
+from ...paths import Paths
+from ...sandbox.plan.folders import find_project
+from ...sandbox.probe.probe import Capabilities, Finding, probe
+from ...sandbox.probe.selftest import selftest
+from ..streams import wants_colour
+from ..types import default_project
 
 
 def doctor(*, as_json: bool) -> int:
@@ -30,7 +30,7 @@ def doctor(*, as_json: bool) -> int:
     found = probe(paths, os.environ, fresh=True, writable=writable)
     findings = list(found.findings)
     if found.can_wrap:
-        from ..loop import run
+        from ...loop import run
 
         findings += run(selftest(found))
         # It needs a sandbox around it, too.
@@ -44,8 +44,8 @@ def doctor(*, as_json: bool) -> int:
 
 
 def _alpine(paths: Paths) -> Finding:
-    from ..sandbox.rootfs.packages import programs_in
-    from ..sandbox.rootfs.store import find
+    from ...sandbox.rootfs.packages import programs_in
+    from ...sandbox.rootfs.store import find
 
     title = "Alpine"
     try:

@@ -11,14 +11,14 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import OllmSandboxError
-from ..paths import Paths
-from .given import readable
+from ...errors import OllmSandboxError
+from ...paths import Paths
+from ..types import readable
 
 if TYPE_CHECKING:
-    from ..chat.providers.base import ModelInfo
-    from ..chat.providers.connections import ConnectionStore
-    from ..chat.providers.connections_file import Connection, Kind
+    from ...chat.providers.base import ModelInfo
+    from ...chat.providers.connections import ConnectionStore
+    from ...chat.providers.connections_file import Connection, Kind
 
 _MOST_MODELS = 20
 
@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def connections(given: argparse.Namespace) -> int:
-    from ..chat.providers.connections import ConnectionStore
-    from ..loop import run
+    from ...chat.providers.connections import ConnectionStore
+    from ...loop import run
 
     store = ConnectionStore(Paths.from_environ(os.environ), os.environ)
     try:
@@ -89,7 +89,7 @@ async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
 
 
 def _list(store: ConnectionStore, *, as_json: bool) -> None:
-    from ..text.visible import visible_line
+    from ...text.visible import visible_line
 
     found, default = store.all(), store.default()
     if as_json:
@@ -110,7 +110,7 @@ def _list(store: ConnectionStore, *, as_json: bool) -> None:
 
 
 async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
-    from ..chat.providers.connections_file import Connection, Kind
+    from ...chat.providers.connections_file import Connection, Kind
 
     key = _read_key() if given.key_from_stdin else None
     kind = Kind(given.kind) if given.kind else await _guess(given.address, key)
@@ -126,10 +126,10 @@ async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
 
 async def _guess(address: str, key: str | None) -> Kind:
     """By asking; a server that is not running now has to be named."""
-    from ..chat.providers.base import ProviderError
-    from ..chat.providers.connections_file import Kind
-    from ..chat.providers.ollama import OllamaServer
-    from ..chat.providers.openai import OpenAIServer
+    from ...chat.providers.base import ProviderError
+    from ...chat.providers.connections_file import Kind
+    from ...chat.providers.ollama import OllamaServer
+    from ...chat.providers.openai import OpenAIServer
 
     async def source() -> str:
         return key or ""
@@ -149,7 +149,7 @@ async def _guess(address: str, key: str | None) -> Kind:
 
 
 async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
-    from ..text.visible import visible_line
+    from ...text.visible import visible_line
 
     connection = store.find(given.name) if given.name else store.default()
     if connection is None:
@@ -168,7 +168,7 @@ async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
 
 
 async def _find(*, as_json: bool) -> None:
-    from ..chat.providers.discover import find_servers
+    from ...chat.providers.discover import find_servers
 
     found = await find_servers()
     if as_json:

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import FrameType
 from typing import TypeVar
 
-from ..chat.conversation import Conversation
-from ..chat.events import End, Event, Listener
-from ..errors import OllmSandboxError
-from .standard import give_up
+from ...chat.conversation import Conversation
+from ...chat.events import End, Event, Listener
+from ...errors import OllmSandboxError
+from ..streams import give_up
 
 T = TypeVar("T")
 # What ends a program, and shall not end it in the middle of a turn.

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import OllmSandboxError
+from ...errors import OllmSandboxError
 
 if TYPE_CHECKING:
-    from ..permission.rule_store import RuleStore
-    from ..permission.rules import Rule
+    from ...permission.rule_store import RuleStore
+    from ...permission.rules import Rule
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def permissions(given: argparse.Namespace) -> int:
     # Not before it is needed: the parser of all commands imports this file.
-    from ..paths import Paths
-    from ..permission.rule_store import RuleStore
+    from ...paths import Paths
+    from ...permission.rule_store import RuleStore
 
     store = RuleStore(Paths.from_environ(os.environ))
     try:
@@ -82,7 +82,7 @@ def _forget(store: RuleStore, given: argparse.Namespace) -> int:
 
 
 def _document(number: int, rule: Rule) -> dict[str, object]:
-    from ..permission.rules import Target
+    from ...permission.rules import Target
 
     what = rule.key.what
     return {
@@ -97,8 +97,8 @@ def _document(number: int, rule: Rule) -> dict[str, object]:
 
 
 def _line(rule: Rule) -> str:
-    from ..permission.rules import Target
-    from ..text.visible import visible_line
+    from ...permission.rules import Target
+    from ...text.visible import visible_line
 
     what = rule.key.what
     name = what.name if isinstance(what, Target) else what.text

@@ -6,15 +6,15 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from ..chat import events
-from ..chat.events import Event
-from ..permission.request import Source, Verdict
-from ..project.apply.recorder import Report
-from ..text.visible import visible_line
-from ..tools.base import Outcome
-from .standard import wants_colour
-from .terminal_text import Live, safe
-from .words import summary
+from ...chat import events
+from ...chat.events import Event
+from ...permission.request import Source, Verdict
+from ...project.apply.recorder import Report
+from ...text.ansi import Live, safe
+from ...text.visible import visible_line
+from ...tools.base import Outcome
+from ..change_text import summary
+from ..streams import wants_colour
 
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _MOST_HELD = 1 << 20

@@ -7,12 +7,12 @@ import codecs
 import json
 import sys
 
-from ..chat import events
-from ..chat.events import Event
-from ..chat.messages import ToolCall
-from ..permission.request import PermissionRequest, Verdict
-from ..tools.base import Outcome, Stream
-from .words import report_document
+from ...chat import events
+from ...chat.events import Event
+from ...chat.messages import ToolCall
+from ...permission.request import PermissionRequest, Verdict
+from ...tools.base import Outcome, Stream
+from ..change_text import report_document
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
 

@@ -10,17 +10,17 @@ import shutil
 import sys
 from pathlib import Path
 
-from .. import loop
-from ..errors import OllmSandboxError
-from ..paths import Paths
-from ..project.settings import System, set_system, system_of
-from ..sandbox.output import harmless
-from ..sandbox.plan.folders import find_project
-from ..sandbox.rootfs.install import Progress, Step
-from ..sandbox.rootfs.rootfs import Rootfs
-from ..sandbox.rootfs.store import find, need
-from .here import default_project
-from .words import plain
+from ... import loop
+from ...errors import OllmSandboxError
+from ...paths import Paths
+from ...project.settings import System, set_system, system_of
+from ...sandbox.output import harmless
+from ...sandbox.plan.folders import find_project
+from ...sandbox.rootfs.install import Progress, Step
+from ...sandbox.rootfs.rootfs import Rootfs
+from ...sandbox.rootfs.store import find, need
+from ..change_text import plain
+from ..types import default_project
 
 
 def rootfs(given: argparse.Namespace) -> int:

@@ -7,11 +7,11 @@ import argparse
 import os
 from dataclasses import asdict
 
-from ..errors import OllmSandboxError
-from ..paths import Paths
-from ..project.manager import ProjectManager
-from ..project.settings import ALL
-from ..sandbox.rootfs import settings as rootfs_settings
+from ...errors import OllmSandboxError
+from ...paths import Paths
+from ...project.manager import ProjectManager
+from ...project.settings import ALL
+from ...sandbox.rootfs import settings as rootfs_settings
 
 _ROOTFS = "rootfs-"
 

@@ -9,24 +9,24 @@ import os
 import sys
 from dataclasses import dataclass
 
-from ..chat.conversation import Limits
-from ..chat.sessions import Desk
-from ..errors import OllmSandboxError
-from ..loop import new_loop
-from ..paths import Paths
-from ..permission.provider import NobodyAsks
-from ..permission.request import Asker
-from ..project.apply.recorder import Mode, needs_care
-from ..project.recovery.recover import take_care
-from ..sandbox.plan.folders import find_project
-from ..sandbox.profile import file
-from .agent_json import JsonPrinter
-from .agent_loop import Loop
-from .agent_turns import Turns
-from .asking import TerminalAsker
-from .here import default_project
-from .printing import Printer
-from .words import summary, tell
+from ...chat.conversation import Limits
+from ...chat.sessions import Desk
+from ...errors import OllmSandboxError
+from ...loop import new_loop
+from ...paths import Paths
+from ...permission.provider import NobodyAsks
+from ...permission.request import Asker
+from ...project.apply.recorder import Mode, needs_care
+from ...project.recovery.recover import take_care
+from ...sandbox.plan.folders import find_project
+from ...sandbox.profile import file
+from ..change_text import summary, tell
+from ..types import default_project
+from .asker import TerminalAsker
+from .json_events import JsonPrinter
+from .printer import Printer
+from .prompt import Loop
+from .turns import Turns
 
 _NO_MODEL = OllmSandboxError(
     "No model is set up.",

@@ -11,15 +11,15 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from ..chat.storage.export import as_json, as_markdown
-from ..chat.storage.history import History
-from ..chat.storage.stored import SessionInfo
-from ..errors import OllmSandboxError
-from ..files.locks import OpenLock
-from ..paths import Paths
-from ..project.manager import ProjectManager
-from ..text.visible import visible_line
-from .terminal_text import safe
+from ...chat.storage.export import as_json, as_markdown
+from ...chat.storage.history import History
+from ...chat.storage.stored import SessionInfo
+from ...errors import OllmSandboxError
+from ...files.locks import OpenLock
+from ...paths import Paths
+from ...project.manager import ProjectManager
+from ...text.ansi import safe
+from ...text.visible import visible_line
 
 
 def sessions(given: argparse.Namespace) -> int:

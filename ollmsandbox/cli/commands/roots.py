@@ -6,18 +6,18 @@ from __future__ import annotations
 import argparse
 import os
 
-from .. import loop
-from ..errors import OllmSandboxError, ProjectError
-from ..paths import Paths
-from ..project.database.models import Project
-from ..project.folder import Folder
-from ..project.manager import ProjectManager
-from ..sandbox.plan.folders import find_project
-from ..sandbox.plan.host import below, folders_of
-from ..sandbox.plan.masks import hidden_paths
-from ..sandbox.profile import file
-from .here import default_project
-from .words import plain
+from ... import loop
+from ...errors import OllmSandboxError, ProjectError
+from ...paths import Paths
+from ...project.database.models import Project
+from ...project.folder import Folder
+from ...project.manager import ProjectManager
+from ...sandbox.plan.folders import find_project
+from ...sandbox.plan.host import below, folders_of
+from ...sandbox.plan.masks import hidden_paths
+from ...sandbox.profile import file
+from ..change_text import plain
+from ..types import default_project
 
 
 def roots(given: argparse.Namespace) -> int:

@@ -8,10 +8,10 @@ import os
 import sys
 from pathlib import Path
 
-from ..chat.providers.connections_file import TOUR
-from ..chat.providers.tour.sample import make_sample, unused_folder
-from ..paths import Paths
-from .agent import agent
+from ...chat.providers.connections_file import TOUR
+from ...chat.providers.tour.sample import make_sample, unused_folder
+from ...paths import Paths
+from ..agent.command import agent
 
 
 def tour(given: argparse.Namespace) -> int:

@@ -11,19 +11,17 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 
-from ..errors import OllmSandboxError
-from ..paths import Paths
-from ..project.apply.journal import Journal
-from ..project.apply.recorder import Report
-from ..project.changes.change import State
-from ..project.database.models import Run
-from ..project.database.runs import read_changes
-from ..project.recovery.missing_root import discard
-from ..project.review.review import Review
-from ..sandbox.plan.folders import find_project
-from .here import default_project
-from .standard import complain, wants_colour
-from .words import (
+from ...errors import OllmSandboxError
+from ...paths import Paths
+from ...project.apply.journal import Journal
+from ...project.apply.recorder import Report
+from ...project.changes.change import State
+from ...project.database.models import Run
+from ...project.database.runs import read_changes
+from ...project.recovery.missing_root import discard
+from ...project.review.review import Review
+from ...sandbox.plan.folders import find_project
+from ..change_text import (
     advice,
     document,
     full_paths,
@@ -34,6 +32,8 @@ from .words import (
     summary,
     tell,
 )
+from ..streams import complain, wants_colour
+from ..types import default_project
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
 _DONE = {
@@ -44,7 +44,7 @@ _DONE = {
 
 
 def changes(given: argparse.Namespace) -> int:
-    from . import diff
+    from .. import change_text
 
     _check(given)
     with _open() as review:
@@ -61,7 +61,7 @@ def changes(given: argparse.Namespace) -> int:
             if given.json:
                 documents.append(_document([Report(run.id, tuple(items))], run, project))
             elif given.diff:
-                for line in diff.lines(items, review, run, colour=wants_colour(sys.stdout)):
+                for line in change_text.lines(items, review, run, colour=wants_colour(sys.stdout)):
                     sys.stdout.write(line)
             else:
                 print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)}{_where(run)})")
@@ -193,7 +193,7 @@ class _open:
     """What was cut off before is finished first."""
 
     def __enter__(self) -> Review:
-        from ..project.recovery.recover import take_care
+        from ...project.recovery.recover import take_care
 
         paths = Paths.from_environ(os.environ)
         care = take_care(paths)

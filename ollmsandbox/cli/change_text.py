@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Changes as a unified diff. Files are only text where they can be read as such.
+
+Changes in words, and as JSON: what is gone or replaced comes first, and in full.
+
+Changes as a unified diff. Files are only text where they can be read as such.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..project.apply.recorder import Report
+from ..project.changes.change import Flag, Kind, Recorded, Skipped, State, Type
+from ..project.database.models import Run
+from ..project.review.review import Review
+from ..project.review.versions import Version, Versions
+from ..text.diff import Block, matching_blocks
+
+_ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
+# Of these everything is listed, whatever the number.
+_IN_FULL = (Kind.DELETED, Kind.REPLACED)
+_MOST = 20
+_FLAGS = {
+    Flag.LATER: "acts later, outside the sandbox",
+    Flag.EXECUTABLE: "can be run",
+    Flag.OUTSIDE: "leads out of the project",
+    Flag.STRIPPED: "its setuid or setgid bit was removed",
+    Flag.HELD: "waits for your yes",
+}
+
+
+def plain(text: str) -> str:
+    """As a terminal may show it: on one line, without any effect, and nothing left out."""
+    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(c if c.isprintable() else _escaped(c) for c in shown)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def shown_path(item: Recorded | Skipped, project: str) -> str:
+    root, path = (
+        (item.root, item.path)
+        if isinstance(item, Skipped)
+        else (item.change.root, item.change.path)
+    )
+    return path if root == project else f"{root}/{path}"
+
+
+def document(item: Recorded, project: str) -> dict[str, object]:
+    change = item.change
+    return {
+        "path": shown_path(item, project),
+        "kind": change.kind.value,
+        "type": change.type.value,
+        "mode": None if change.mode is None else f"{change.mode & 0o7777:04o}",
+        "target": change.target,
+        "flags": [flag.value for flag in change.flags],
+        "state": item.state.value,
+        "note": item.note,
+    }
+
+
+def report_document(report: Report | None, project: str) -> dict[str, object]:
+    """The same keys whatever happened."""
+    items = report.changes if report else ()
+    return {
+        "changes": [document(item, project) for item in in_order(items)],
+        "conflicts": [shown_path(i, project) for i in items if i.state is State.CONFLICT],
+        "skipped": [
+            {"path": shown_path(item, project), "what": item.what}
+            for item in (report.skipped if report else ())
+        ],
+    }
+
+
+def in_order(items: Iterable[Recorded]) -> list[Recorded]:
+    return sorted(items, key=lambda item: _ORDER.index(item.change.kind))
+
+
+def listing(items: Sequence[Recorded], project: str, *, whole: bool = False) -> Iterator[str]:
+    """A line for each change; of many modified or added ones, the first."""
+    for kind in _ORDER:
+        of_kind = [item for item in items if item.change.kind is kind]
+        most = len(of_kind) if whole or kind in _IN_FULL else _MOST
+        # What a person should look at twice is never among the rest.
+        listed = [i for n, i in enumerate(of_kind) if n < most or i.note or marks(i)]
+        for item in listed:
+            yield _line(item, project)
+        if len(of_kind) > len(listed):
+            yield f"  {kind.value:9} and {len(of_kind) - len(listed):,} more"
+
+
+def _line(item: Recorded, project: str) -> str:
+    change = item.change
+    name = plain(shown_path(item, project))
+    if change.type is Type.FOLDER:
+        name += "/"
+    if change.target is not None:
+        name += f" -> {plain(change.target)}"
+    if change.kind is Kind.MODIFIED and change.type is Type.FOLDER:
+        name += f" (mode {change.old_mode or 0:04o} to {change.mode or 0:04o})"
+    if change.kind is Kind.REPLACED and change.old_type:
+        name += f" (was a {change.old_type.value})"
+    remarks = [*marks(item)]
+    if item.state not in (State.APPLIED, State.PENDING):
+        remarks.insert(0, item.state.value)
+    if item.note:
+        remarks.append(item.note.rstrip("."))
+    return f"  {change.kind.value:9} {name}" + (f"  [{'; '.join(remarks)}]" if remarks else "")
+
+
+def marks(item: Recorded) -> list[str]:
+    """What a person should look at twice, in words."""
+    flags = [flag for flag in item.change.flags if flag is not Flag.HELD]
+    words = [_FLAGS[flag] for flag in flags]
+    if item.is_held and item.state is State.PENDING:
+        words.append(_FLAGS[Flag.HELD])
+    return words
+
+
+def summary(report: Report, project: str) -> Iterator[str]:
+    """What a person reads after a run."""
+    count = len(report.changes)
+    if count:
+        waiting = sum(item.state is State.PENDING for item in report.changes)
+        what = f"{count:,} {'change' if count == 1 else 'changes'}"
+        if waiting == count:
+            what += ", waiting for you"
+        elif waiting:
+            what += f", {waiting:,} of them waiting for you"
+        if all(item.state is State.DISCARDED for item in report.changes):
+            what += ", not kept"
+        yield f"{what} (run {report.run_id})"
+        yield from listing(report.changes, project)
+    for item in report.skipped:
+        yield f"  left out  {plain(shown_path(item, project))}  [it is {item.what}]"
+    yield from advice(report)
+
+
+def advice(report: Report) -> Iterator[str]:
+    """What can be done next."""
+    states = {item.state for item in report.changes}
+    run = report.run_id
+    if State.CONFLICT in states:
+        yield "Somebody else changed the same files. Yours are untouched. See both with"
+        yield f"  ollmsandbox changes {run} --diff"
+        yield f"and take the command's with `apply {run} PATH`, or drop it with"
+        yield f"`discard {run} PATH`."
+    elif State.PENDING in states:
+        yield f"See them with `ollmsandbox changes {run} --diff`; then `apply {run}` or"
+        yield f"`discard {run}`, also with single paths."
+    failed = [item for item in report.changes if item.state is State.FAILED]
+    if any(not item.is_lost for item in failed):
+        yield f"What failed is kept; try again with `ollmsandbox apply {run}`."
+    if any(item.is_lost for item in failed):
+        yield "What is no longer kept cannot be applied. Take it off the list with"
+        yield f"`ollmsandbox discard {run} PATH`."
+
+
+def tell(lines: Iterable[str]) -> None:
+    """To the person, beside a command's own output."""
+    for number, line in enumerate(lines):
+        print(f"ollmsandbox: {line}" if number == 0 else line, file=sys.stderr)
+
+
+def full_paths(given: Sequence[str], project: str) -> list[str]:
+    """As typed: from the current folder, or from the project if only that has it."""
+    found = []
+    for path in given:
+        here = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path))
+        inside = here == project or here.startswith(f"{project}/")
+        there = os.path.normpath(os.path.join(project, path))
+        found.append(here if inside or os.path.isabs(path) else there)
+    return found
+
+
+_RED, _GREEN, _CYAN, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
+# Lines around a change.
+_CONTEXT = 3
+# Comparing takes long then, and nobody reads it.
+_LARGEST = 2 << 20
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A file as it is at some place; what is not there is empty."""
+
+    size: int = 0
+    text: list[str] | None = None
+    there: bool = False
+    # Why it cannot be read.
+    trouble: str = ""
+
+
+def lines(items: Sequence[Recorded], review: Review, run: Run, *, colour: bool) -> Iterator[str]:
+    versions = Versions(review.manager)
+    for item in in_order(items):
+        for line in _diff(item, versions, run):
+            yield _coloured(line) if colour else line
+
+
+def _diff(item: Recorded, versions: Versions, run: Run) -> Iterator[str]:
+    change = item.change
+    name = plain(shown_path(item, run.project.path))
+    is_folder = change.type is Type.FOLDER and change.old_type in (None, Type.FOLDER)
+    before = Version() if is_folder else versions.before(run, item)
+    yield f"== {change.kind.value} {name}{_what(item, before)}, {_state(item)}\n"
+    if change.type is not Type.FILE and change.old_type is not Type.FILE:
+        return
+    after = versions.after(run, item)
+    for which, version in (("before", before), ("after", after)):
+        if not version.is_known:
+            yield f"The version from {which} cannot be shown. {version.note}\n"
+            return
+    old, new = _read(before), _read(after)
+    for which, one in (("before", old), ("after", new)):
+        if one.trouble:
+            yield f"The version from {which} cannot be read: {one.trouble}.\n"
+            return
+    if old.text is None or new.text is None:
+        why = "Too large to compare" if max(old.size, new.size) > _LARGEST else "Not text"
+        yield f"{why}: {old.size:,} bytes before, {new.size:,} bytes after\n"
+        return
+    if old.text != new.text:
+        yield f"--- {f'a/{name}' if old.there else '/dev/null'}\n"
+        yield f"+++ {f'b/{name}' if new.there else '/dev/null'}\n"
+        yield from unified(old.text, new.text)
+
+
+def unified(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    for part in _parts(old, new) if old != new else ():
+        yield from _in_words(part, old, new)
+
+
+def _parts(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Block]]:
+    """What the two have in common around each change or some close ones, the first and the last cut
+    to what is shown of it."""
+    blocks = matching_blocks(old, new)
+    if not blocks or (blocks[0].old, blocks[0].new) != (0, 0):
+        blocks.insert(0, Block(0, 0, 0))
+    last = blocks[-1]
+    if (last.old + last.size, last.new + last.size) != (len(old), len(new)):
+        blocks.append(last := Block(len(old), len(new), 0))
+    part = [_end(blocks[0])]
+    for block in blocks[1:]:
+        if block is last or block.size > 2 * _CONTEXT:
+            yield [*part, block._replace(size=min(block.size, _CONTEXT))]
+            part = []
+        part.append(_end(block) if not part else block)
+
+
+def _end(block: Block) -> Block:
+    left = max(0, block.size - _CONTEXT)
+    return Block(block.old + left, block.new + left, block.size - left)
+
+
+def _in_words(part: Sequence[Block], old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    first, last = part[0], part[-1]
+    was = _range(first.old, last.old + last.size)
+    now = _range(first.new, last.new + last.size)
+    yield f"@@ -{was} +{now} @@\n"
+    for before, block in pairwise((first._replace(size=0), *part)):
+        yield from (f"-{line}" for line in old[before.old + before.size : block.old])
+        yield from (f"+{line}" for line in new[before.new + before.size : block.new])
+        yield from (f" {line}" for line in old[block.old : block.old + block.size])
+
+
+def _range(start: int, end: int) -> str:
+    # Of no lines the one before is named.
+    size = end - start
+    return f"{start + 1}" if size == 1 else f"{start + 1 if size else start},{size}"
+
+
+def _what(item: Recorded, before: Version) -> str:
+    """What it is, and what it was."""
+    change = item.change
+    is_deleted = change.kind is Kind.DELETED
+    said = ""
+    if change.type is Type.LINK:
+        target = before.target if is_deleted else change.target
+        said += f" -> {plain(target or '')}" if target else " (link)"
+    remarks = ["folder"] if change.type is Type.FOLDER else []
+    if change.kind is Kind.REPLACED and change.old_type:
+        remarks.append(f"was a {change.old_type.value}")
+    if before.target and not is_deleted:
+        remarks.append(f"led to {plain(before.target)}")
+    is_same = change.old_type in (None, change.type) and change.type is not Type.LINK
+    if is_same and None not in (change.mode, change.old_mode) and change.mode != change.old_mode:
+        remarks.append(f"mode {change.old_mode or 0:04o} to {change.mode or 0:04o}")
+    return said + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+def _state(item: Recorded) -> str:
+    remarks = [item.state.value, *marks(item)]
+    return "; ".join([*remarks, item.note.rstrip(".")] if item.note else remarks)
+
+
+def _read(version: Version) -> _Version:
+    if version.type is not Type.FILE:
+        return _Version(text=[])
+    if version.size > _LARGEST:
+        return _Version(version.size, there=True)
+    try:
+        data = version.read()
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _Version(len(data), there=True)
+    except OSError as error:
+        return _Version(trouble=error.strerror or str(error))
+    if "\0" in text:
+        return _Version(len(data), there=True)
+    return _Version(len(data), _lines(text), there=True)
+
+
+def _lines(text: str) -> list[str]:
+    """What a file holds must not act on the terminal that shows it. A carriage return at the end of
+    a line is seen, too: it may be all that changed."""
+    *whole, last = text.split("\n")
+    shown = ["\t".join(map(plain, line.split("\t"))) + "\n" for line in whole]
+    if last:
+        shown.append("\t".join(map(plain, last.split("\t"))) + "\n\\ No newline at end of file\n")
+    return shown
+
+
+def _coloured(line: str) -> str:
+    body = line.rstrip("\n")
+    if line.startswith(("== ", "--- ", "+++ ")):
+        return f"{_BOLD}{body}{_END}\n"
+    if line.startswith("@@"):
+        return f"{_CYAN}{body}{_END}\n"
+    if line.startswith("+"):
+        return f"{_GREEN}{body}{_END}\n"
+    if line.startswith("-"):
+        return f"{_RED}{body}{_END}\n"
+    return line
