@@ -65,7 +65,11 @@ def _has(library: str) -> bool:
 
 def _only(pattern: str):
     def ignored(folder: str, names: list[str]) -> list[str]:
-        return [name for name in names if not Path(name).match(pattern)]
+        return [
+            name
+            for name in names
+            if not Path(name).match(pattern) and not Path(folder, name).is_dir()
+        ]
 
     return ignored
 

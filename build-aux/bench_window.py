@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ollmsandbox.chat.conversation import Conversation
     from ollmsandbox.chat.sessions import Desk
     from ollmsandbox.ui.application import Application
-    from ollmsandbox.ui.window import Window
+    from ollmsandbox.ui.window.window import Window
 
 WORDS = (
     "A paragraph of some length, with **strong** words, `code` and [a link](https://example.org).",
@@ -242,8 +242,8 @@ def open_program() -> None:
     gc.disable()
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
-    from ollmsandbox.ui.smoothness import keep_smooth
-    from ollmsandbox.ui.translations import speak
+    from ollmsandbox.ui.i18n import speak
+    from ollmsandbox.ui.window.gc_pacing import keep_smooth
 
     speak()
     application = Application(dict(os.environ))
@@ -294,8 +294,8 @@ def compare_opening(rounds: int) -> None:
 def run_loop(parts: Sequence[str]) -> None:
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
-    from ollmsandbox.ui.smoothness import keep_smooth
-    from ollmsandbox.ui.translations import speak
+    from ollmsandbox.ui.i18n import speak
+    from ollmsandbox.ui.window.gc_pacing import keep_smooth
 
     speak()
     application = Application(dict(os.environ))

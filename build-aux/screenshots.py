@@ -19,9 +19,9 @@ from ollmsandbox.chat.providers.tour.sample import make_sample
 from ollmsandbox.loop import run_application
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.application import Application
-from ollmsandbox.ui.entries import CallEntry, Stage
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.chat.entries import CallEntry, Stage
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
 
 WIDE, NARROW = (1100, 750), (360, 640)
 # Seconds: until what moves has come to rest.

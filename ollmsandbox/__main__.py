@@ -15,7 +15,7 @@ def main(application_id: str = "", translations: str = "") -> int:
     if wants_window(arguments, os.environ):
         # What is loaded now stays, and need not be looked through again and again. See smoothness.
         gc.disable()
-        from .ui.translations import speak
+        from .ui.i18n import speak
 
         # Before all that is imported next: some of it has texts already.
         speak(translations)

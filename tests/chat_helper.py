@@ -32,10 +32,10 @@ from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.tools.base import Outcome, Stream
 from ollmsandbox.tools.context import Workbench
-from ollmsandbox.ui.entries import CallEntry
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.permission_card import ChatPermission
-from ollmsandbox.ui.tool_card import ToolCard
+from ollmsandbox.ui.chat.entries import CallEntry
+from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.permission.card import ChatPermission
+from ollmsandbox.ui.sessions.open_session import OpenSession
 
 PROJECT = "/home/ada/src/parser"
 

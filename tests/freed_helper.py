@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
-from ollmsandbox.ui.weakly import weak_reference
+from ollmsandbox.ui.widgets.weak import weak_reference
 
 
 def watch_freeing(*things: object) -> Callable[[], bool]:

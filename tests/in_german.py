@@ -17,11 +17,11 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.sandbox.plan.mounts import PROJECT, Unrecorded
 from ollmsandbox.sandbox.probe.probe import kept_answer, probe
 from ollmsandbox.sandbox.profile.profile import Limits
-from ollmsandbox.ui.flatpak_state import look
-from ollmsandbox.ui.note_words import note
-from ollmsandbox.ui.permission_words import lasting, question
-from ollmsandbox.ui.project_state import sections_of
-from ollmsandbox.ui.translations import speak
+from ollmsandbox.ui.badge.flatpak_state import look
+from ollmsandbox.ui.badge.project_state import sections_of
+from ollmsandbox.ui.changes.note_words import note
+from ollmsandbox.ui.i18n import speak
+from ollmsandbox.ui.permission.text import lasting, question
 
 
 def card(request: PermissionRequest) -> dict[str, object]:

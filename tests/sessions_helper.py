@@ -14,17 +14,17 @@ from conftest import Person
 from ollmsandbox import loop
 from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.permission.request import Asker
-from ollmsandbox.ui import resting
-from ollmsandbox.ui.model_choice import ModelChoice
-from ollmsandbox.ui.sessions import Sessions
-from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.models.choice import ModelChoice
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions import idle
+from ollmsandbox.ui.sessions.sessions import Sessions
 
 
 @contextmanager
 def resting_sessions(
     person: Person, monkeypatch: pytest.MonkeyPatch, asker: Asker, settings: Settings
 ) -> Iterator[Sessions]:
-    monkeypatch.setattr(resting, "AFTER", 0.01)
+    monkeypatch.setattr(idle, "AFTER", 0.01)
     desk = Desk(person.paths, person.environ, asker)
     made = Sessions(desk, ModelChoice(desk.connections), settings)
     yield made

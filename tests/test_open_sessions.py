@@ -20,12 +20,11 @@ from ollmsandbox.chat.storage.stored import Entry, SessionInfo, StoredSession, r
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.locks import OpenLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.ui.entries import CallEntry
-from ollmsandbox.ui.model_choice import ModelChoice
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.sessions import Sessions
-from ollmsandbox.ui.settings import Settings
-from ollmsandbox.ui.stored_entries import entries_of
+from ollmsandbox.ui.chat.entries import CallEntry, entries_of
+from ollmsandbox.ui.models.choice import ModelChoice
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
 
 pytestmark = pytest.mark.anybody
 

@@ -221,7 +221,7 @@ def test_the_desktop_file_opens_folders_and_offers_actions_that_there_are() -> N
     for name in actions:
         # The application's own, which the desktop can call; the window has one of that name too.
         assert f'"{name}"' in application
-        assert f'"{name}"' in (TREE / "ollmsandbox/ui/window.py").read_text()
+        assert f'"{name}"' in (TREE / "ollmsandbox/ui/window/window.py").read_text()
         action = desktop[f"Desktop Action {name}"]
         assert action["Exec"] == f"gapplication action {APP_ID} {name}"
 
@@ -274,7 +274,7 @@ def test_every_file_with_texts_is_translated() -> None:
         for line in (TREE / "po/POTFILES").read_text().splitlines()
         if line[:1] not in ("", "#")
     ]
-    files = [*TREE.glob("ollmsandbox/**/*.py"), *TREE.glob("data/ui/*.ui")]
+    files = [*TREE.glob("ollmsandbox/**/*.py"), *TREE.glob("data/ui/**/*.ui")]
     with_texts = {str(file.relative_to(TREE)) for file in files if has_texts(file)}
     assert len(with_texts) > 20
     in_code = {name for name in listed if name.startswith(("ollmsandbox/", "data/ui/"))}

@@ -23,9 +23,9 @@ from ollmsandbox.project.apply.recorder import Mode, Recorder
 from ollmsandbox.project.database.models import Project
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.settings import System, set_system, system_of
-from ollmsandbox.ui.model_choice import ModelChoice
-from ollmsandbox.ui.sessions import Sessions
-from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.models.choice import ModelChoice
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.sessions import Sessions
 
 pytestmark = pytest.mark.anybody
 

@@ -19,12 +19,11 @@ from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Rule
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Stream
-from ollmsandbox.ui import tool_words
-from ollmsandbox.ui.entries import CallEntry, Entry, MessageEntry, NoticeEntry
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.remains import Remains
-from ollmsandbox.ui.sessions import Sessions
-from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.chat import tool_text
+from ollmsandbox.ui.chat.entries import CallEntry, Entry, MessageEntry, NoticeEntry
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.open_session import OpenSession, Remains
+from ollmsandbox.ui.sessions.sessions import Sessions
 
 
 class Somebody:
@@ -107,12 +106,12 @@ def facts(entry: CallEntry) -> list[object]:
     """All that its card shows."""
     report = entry.report
     return [
-        tool_words.title(entry),
-        tool_words.status(entry),
-        tool_words.seconds(entry),
-        tool_words.printed_nothing(entry),
-        tool_words.changed(report, entry.states) if report is not None else "",
-        [tool_words.change_line(item) for item in report.changes] if report is not None else [],
+        tool_text.title(entry),
+        tool_text.status(entry),
+        tool_text.seconds(entry),
+        tool_text.printed_nothing(entry),
+        tool_text.changed(report, entry.states) if report is not None else "",
+        [tool_text.change_line(item) for item in report.changes] if report is not None else [],
         [(asked.request.question, asked.verdict, asked.is_over) for asked in entry.asked],
         entry.kept_output(),
     ]

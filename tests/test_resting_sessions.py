@@ -18,10 +18,10 @@ from ollmsandbox.chat.events import Notice
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.locks import OpenLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.ui.entries import CallEntry, NoticeEntry
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.sessions import Sessions
-from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.chat.entries import CallEntry, NoticeEntry
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
 
 
 class _Nobody:

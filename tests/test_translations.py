@@ -20,7 +20,7 @@ import pytest
 from ollmsandbox.sandbox.flatpak.child import NO_START
 from ollmsandbox.sandbox.flatpak.runner import SAID
 from ollmsandbox.text.visible import visible_line, visible_words
-from ollmsandbox.ui import note_words
+from ollmsandbox.ui.changes import note_words
 
 pytestmark = pytest.mark.anybody
 

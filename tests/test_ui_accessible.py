@@ -13,13 +13,13 @@ from window_helper import card_that, finish, press, program, says, wait_until, w
 
 from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.ui.change_rows import FileRow, RunRow
-from ollmsandbox.ui.connection_dialog import ConnectionDialog
-from ollmsandbox.ui.entries import Stage
-from ollmsandbox.ui.preferences import Preferences
-from ollmsandbox.ui.shortcuts import shortcuts
-from ollmsandbox.ui.window import Window
-from ollmsandbox.ui.work_bar import WorkBar
+from ollmsandbox.ui.changes.rows import FileRow, RunRow
+from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.preferences.window import Preferences
+from ollmsandbox.ui.widgets.work_bar import WorkBar
+from ollmsandbox.ui.window.about import shortcuts
+from ollmsandbox.ui.window.window import Window
 
 _USED = (
     Gtk.Button,

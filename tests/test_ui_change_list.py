@@ -13,10 +13,9 @@ from ui_helper import Screen, spin_until
 
 from ollmsandbox.project.changes.change import Change, Kind, Recorded, Type
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.ui.change_items import FileItem, RunData, RunItem
-from ollmsandbox.ui.change_list import ChangeList
-from ollmsandbox.ui.changes_view import ChangesView
-from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.changes.list_model import ChangeList, FileItem, RunData, RunItem
+from ollmsandbox.ui.changes.view import ChangesView
+from ollmsandbox.ui.preferences.settings import Settings
 
 pytestmark = pytest.mark.anybody
 

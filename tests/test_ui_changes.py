@@ -18,13 +18,13 @@ from window_helper import button, buttons, finish, press, running_loop, says, wa
 from ollmsandbox.project.apply.recorder import Mode, Recorder
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
-from ollmsandbox.ui import changes_view
-from ollmsandbox.ui.change_items import FileItem, RunItem
-from ollmsandbox.ui.change_page import ChangePage
-from ollmsandbox.ui.change_rows import FileRow, RunRow
-from ollmsandbox.ui.changes_view import ChangesView
-from ollmsandbox.ui.diff_view import DiffView
-from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.changes import view as changes_view
+from ollmsandbox.ui.changes.list_model import FileItem, RunItem
+from ollmsandbox.ui.changes.page import ChangePage
+from ollmsandbox.ui.changes.rows import FileRow, RunRow
+from ollmsandbox.ui.changes.view import ChangesView
+from ollmsandbox.ui.diff.view import DiffView
+from ollmsandbox.ui.preferences.settings import Settings
 
 _LONG = "".join(f"line {number}\n" for number in range(40))
 

@@ -27,12 +27,11 @@ from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.tools.base import Outcome
-from ollmsandbox.ui import permission_card
-from ollmsandbox.ui.entries import MessageEntry, NoticeEntry
-from ollmsandbox.ui.message_row import MessageRow
-from ollmsandbox.ui.notice_row import NoticeRow
-from ollmsandbox.ui.permission_card import ChatPermission
-from ollmsandbox.ui.tool_card import ToolCard
+from ollmsandbox.ui.chat.entries import MessageEntry, NoticeEntry
+from ollmsandbox.ui.chat.message_row import MessageRow, NoticeRow
+from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.permission import card as permission_card
+from ollmsandbox.ui.permission.card import ChatPermission
 
 pytestmark = pytest.mark.anybody
 

@@ -13,16 +13,16 @@ from gi.repository import Gtk
 from ui_helper import Screen, all_of, one_of, spin_until, texts
 
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.ui import permission_card
-from ollmsandbox.ui.in_sight import edges_in_sight
+from ollmsandbox.ui.permission import card
+from ollmsandbox.ui.permission.visibility import edges_in_sight
 
 pytestmark = pytest.mark.anybody
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission_card, "_PAUSE", 0)
-    monkeypatch.setattr(permission_card, "_LOOK", 5)
+    monkeypatch.setattr(card, "_PAUSE", 0)
+    monkeypatch.setattr(card, "_LOOK", 5)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_after_one_answer_a_click_that_was_meant_for_it_allows_nothing_else(
     place.settle()
     one = place.question(second).button_for(Answer.ALLOW)
     spin_until(one.get_sensitive)
-    monkeypatch.setattr(permission_card, "_PAUSE", 600_000)
+    monkeypatch.setattr(card, "_PAUSE", 600_000)
     place.chat.answer(first, Answer.ALLOW)
     place.settle()
     one.emit("clicked")

@@ -8,7 +8,7 @@ from freed_helper import watch_freeing
 from gi.repository import Adw, Gio, Gtk
 from ui_helper import Screen, draw_frames, spin_until, texts
 
-from ollmsandbox.ui.code_block import LONGEST_LINE, MOST_LINES, CodeBlock, find_language
+from ollmsandbox.ui.markdown.code_block import LONGEST_LINE, MOST_LINES, CodeBlock, find_language
 
 pytestmark = pytest.mark.anybody
 

@@ -14,8 +14,8 @@ from gi.repository import Gdk, Gio, Gtk
 from ui_helper import Screen, spin_until, texts
 
 from ollmsandbox.paths import Paths
-from ollmsandbox.ui.composer import Composer
-from ollmsandbox.ui.settings import Settings
+from ollmsandbox.ui.chat.composer import Composer
+from ollmsandbox.ui.preferences.settings import Settings
 
 pytestmark = pytest.mark.anybody
 

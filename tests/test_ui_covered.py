@@ -15,12 +15,12 @@ from ui_helper import Screen
 from window_helper import card_that, finish, in_project, wait_until
 
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.ui import permission_card
 from ollmsandbox.ui.application import Application
-from ollmsandbox.ui.in_sight import is_covered
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.permission_card import ChatPermission
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.permission import card as permission_card
+from ollmsandbox.ui.permission.card import ChatPermission
+from ollmsandbox.ui.permission.visibility import is_covered
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
 
 pytestmark = pytest.mark.anybody
 

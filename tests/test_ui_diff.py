@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ollmsandbox.text.diff import matching_blocks
-from ollmsandbox.ui.diff_colours import grounds_for
-from ollmsandbox.ui.diff_model import Diff, Fold, Hunk, Kind, compare, decode, pairs
-from ollmsandbox.ui.diff_words import word_changes
-from ollmsandbox.ui.terminal_colours import DARK, LIGHT, contrast
+from ollmsandbox.ui.diff.colours import grounds_for
+from ollmsandbox.ui.diff.model import Diff, Fold, Hunk, Kind, compare, decode, pairs, word_changes
+from ollmsandbox.ui.terminal.style import DARK, LIGHT, contrast
 
 pytestmark = pytest.mark.anybody
 

@@ -13,8 +13,8 @@ from freed_helper import watch_freeing
 from gi.repository import Adw, Gtk
 from ui_helper import Screen, all_of, draw_frames, spin_until
 
-from ollmsandbox.ui.diff_view import DiffView
-from ollmsandbox.ui.image_pair import ImagePair, binary_words, read_picture
+from ollmsandbox.ui.diff.image_pair import ImagePair, binary_words, read_picture
+from ollmsandbox.ui.diff.view import DiffView
 
 pytestmark = pytest.mark.anybody
 

@@ -12,10 +12,10 @@ from ui_helper import Screen
 from window_helper import finish, in_project, says, wait_until
 
 from ollmsandbox.chat.storage.stored import StoredSession
-from ollmsandbox.ui import chat_controller
-from ollmsandbox.ui.entries import MessageEntry
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.chat import controller
+from ollmsandbox.ui.chat.entries import MessageEntry
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
 
 pytestmark = pytest.mark.anybody
 
@@ -48,7 +48,7 @@ def test_who_leafs_through_what_was_sent_and_leaves_finds_the_draft_again(
 def test_what_was_typed_is_stored_after_a_rest(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_controller, "REST", 10)
+    monkeypatch.setattr(controller, "REST", 10)
     with in_project(person) as (window, session):
         for text in ("half a letter", "half a letter, and more"):
             window.chat.composer.text = text

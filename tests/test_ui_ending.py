@@ -18,8 +18,8 @@ from ui_helper import Screen, all_of, spin, texts
 from window_helper import finish, open_session, program, wait_until, window_of
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.sessions import Sessions
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
 
 pytestmark = pytest.mark.anybody
 
@@ -111,7 +111,7 @@ def test_settings_and_sessions_that_fail_keep_no_window_open(
     really_close = OpenSession.close
     with program(person) as application:
         session = open_session(window_of(application), person.project)
-        monkeypatch.setattr("ollmsandbox.ui.settings.Settings.set", set_)
+        monkeypatch.setattr("ollmsandbox.ui.preferences.settings.Settings.set", set_)
         monkeypatch.setattr(OpenSession, "close", close)
         window_of(application).close()
         wait_until(lambda: application.window is None)
@@ -192,7 +192,7 @@ def test_what_is_asked_for_after_a_signal_opens_no_window(
         await close_all(sessions)
 
     # It would end the tests, too.
-    monkeypatch.setattr("ollmsandbox.ui.leaving.leave_in_time", lambda *_args: None)
+    monkeypatch.setattr("ollmsandbox.ui.window.closing.leave_in_time", lambda *_args: None)
     with program(person) as application:
         first = window_of(application)
         open_session(first, person.project)
@@ -209,7 +209,7 @@ def test_a_disk_that_does_not_answer_is_a_question(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()
-    monkeypatch.setattr("ollmsandbox.ui.ending.PATIENCE", 0.1)
+    monkeypatch.setattr("ollmsandbox.ui.window.closing.PATIENCE", 0.1)
     with program(person) as application:
         window = window_of(application)
         open_session(window, person.project)

@@ -13,7 +13,7 @@ from private_bus import private_bus, service_on
 from ui_helper import Screen, texts
 from window_helper import allow_once, finish, program, says, wait_until, window_of
 
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.window.window import Window
 
 NOT_SANDBOXED = "Not sandboxed: asks each time"
 CUT_OFF = "It is cut off, unless you allow it for a single command."

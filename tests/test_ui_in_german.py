@@ -15,9 +15,9 @@ from ui_helper import Screen
 from window_helper import card_that, finish, press, program, says, wait_until, window_of
 
 from ollmsandbox.chat.providers.connections_file import Connection, Kind
-from ollmsandbox.ui.connection_dialog import ConnectionDialog
-from ollmsandbox.ui.entries import Stage
-from ollmsandbox.ui.translations import DOMAIN
+from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.i18n import DOMAIN
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 
 NOBODY = Connection("mine", Kind.OLLAMA, "http://127.0.0.1:9")
 

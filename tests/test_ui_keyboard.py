@@ -23,15 +23,15 @@ from window_helper import (
 )
 
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.ui import sidebar_controller
-from ollmsandbox.ui.change_rows import FileRow, RunRow
-from ollmsandbox.ui.diff_view import DiffView
-from ollmsandbox.ui.entries import Stage
-from ollmsandbox.ui.focus_keeper import FocusKeeper
-from ollmsandbox.ui.lazy_column import LazyColumn
-from ollmsandbox.ui.shortcuts import show_shortcuts
-from ollmsandbox.ui.sidebar_rows import SessionRow
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.changes.rows import FileRow, RunRow
+from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.diff.view import DiffView
+from ollmsandbox.ui.sidebar import controller
+from ollmsandbox.ui.sidebar.rows import SessionRow
+from ollmsandbox.ui.widgets.lazy_column import LazyColumn
+from ollmsandbox.ui.window.about import show_shortcuts
+from ollmsandbox.ui.window.focus import FocusKeeper
+from ollmsandbox.ui.window.window import Window
 
 FORWARD, BACKWARD = Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD
 _LONG = "echo 'It is so long that the card shows it once more, below its head.'; exit 3"
@@ -40,7 +40,7 @@ _LONG = "echo 'It is so long that the card shows it once more, below its head.';
 @pytest.fixture(autouse=True)
 def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as it takes."""
-    monkeypatch.setattr(sidebar_controller, "_TIME_TO_UNDO", 0)
+    monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
 
 
 def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, person: Person) -> None:
@@ -203,7 +203,7 @@ def test_a_project_that_was_moved_is_located(
         assert title == "Where Is project Now?"
         return chosen.pop()
 
-    monkeypatch.setattr(sidebar_controller, "choose_folder", choose)
+    monkeypatch.setattr(controller, "choose_folder", choose)
     with in_project(person) as (window, session):
         finish(session.conversation.run("echo 1 > a"))
         person.project.rename(new)

@@ -11,8 +11,7 @@ from freed_helper import watch_freeing
 from gi.repository import Gtk
 from ui_helper import Screen, all_of, draw_frames, one_of, spin_until, texts
 
-from ollmsandbox.ui.lazy_column import LazyColumn
-from ollmsandbox.ui.lazy_rows import Rows
+from ollmsandbox.ui.widgets.lazy_column import LazyColumn, Rows
 
 pytestmark = pytest.mark.anybody
 

@@ -14,13 +14,13 @@ from ui_helper import Screen, all_of, texts
 from window_helper import finish, program, wait_until, window_of
 
 from ollmsandbox.sandbox.profile.profile import Limits, Profile
-from ollmsandbox.ui import badge_controller, project_state
-from ollmsandbox.ui.command_limits import LIMITS, own_limits, sentences
-from ollmsandbox.ui.entries import CallEntry
-from ollmsandbox.ui.preferences_limits import LimitsGroup
-from ollmsandbox.ui.project_state import ProjectState, limits_without_sandbox
-from ollmsandbox.ui.settings import Settings
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.badge import controller, project_state
+from ollmsandbox.ui.badge.limits_text import LIMITS, own_limits, sentences
+from ollmsandbox.ui.badge.project_state import ProjectState, limits_without_sandbox
+from ollmsandbox.ui.chat.entries import CallEntry
+from ollmsandbox.ui.preferences.safety import LimitsGroup
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.window.window import Window
 
 MIB = 1 << 20
 OF_PROFILE = Limits(time=600, processes=4096, disk=20 << 30, memory=8 << 30, tmp=2 << 30)
@@ -153,7 +153,7 @@ def test_the_badge_looks_once_after_many_steps(
         looked.append(given[-1])
         return project_state.look(*given)
 
-    monkeypatch.setattr(badge_controller, "look", look)
+    monkeypatch.setattr(controller, "look", look)
     for value in range(1, 51):
         window._settings.set("temporary-limit", value)
     popover = window.badge.get_popover()

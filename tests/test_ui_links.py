@@ -9,7 +9,7 @@ from ui_helper import Screen
 from window_helper import finish, running_loop
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.ui.links import show
+from ollmsandbox.ui.chat.links import show
 
 pytestmark = pytest.mark.anybody
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.ui.markdown import (
+from ollmsandbox.ui.markdown.inline import Inline, Style, markup, plain
+from ollmsandbox.ui.markdown.parse import (
     MAX_DEPTH,
     Alignment,
     Block,
@@ -24,8 +25,7 @@ from ollmsandbox.ui.markdown import (
     Table,
     parse,
 )
-from ollmsandbox.ui.markdown_inline import Inline, Style, markup, plain
-from ollmsandbox.ui.markdown_stream import LONG, Splitter
+from ollmsandbox.ui.markdown.stream import LONG, Splitter
 
 pytestmark = pytest.mark.anybody
 

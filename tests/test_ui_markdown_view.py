@@ -10,8 +10,8 @@ from freed_helper import watch_freeing
 from gi.repository import GLib, Gtk, Pango
 from ui_helper import Screen, all_of, descendants, draw_frames, one_of, spin_until, texts
 
-from ollmsandbox.ui.code_block import CodeBlock
-from ollmsandbox.ui.markdown_view import MarkdownView
+from ollmsandbox.ui.markdown.code_block import CodeBlock
+from ollmsandbox.ui.markdown.view import MarkdownView
 
 pytestmark = pytest.mark.anybody
 

@@ -14,14 +14,14 @@ from window_helper import finish, running_loop, wait_until
 
 from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.chat.sessions import Desk
-from ollmsandbox.ui.asking import WindowAsker
-from ollmsandbox.ui.changes_view import ChangesView
-from ollmsandbox.ui.connection_dialog import ConnectionDialog
-from ollmsandbox.ui.preferences import Preferences
-from ollmsandbox.ui.settings import Settings
-from ollmsandbox.ui.sidebar import Sidebar
-from ollmsandbox.ui.sidebar_rows import ProjectItem, SessionItem
-from ollmsandbox.ui.welcome import Welcome
+from ollmsandbox.ui.changes.view import ChangesView
+from ollmsandbox.ui.permission.asker import WindowAsker
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.preferences.window import Preferences
+from ollmsandbox.ui.sidebar.rows import ProjectItem, SessionItem
+from ollmsandbox.ui.sidebar.sidebar import Sidebar
+from ollmsandbox.ui.window.welcome import Welcome
 
 
 @pytest.fixture

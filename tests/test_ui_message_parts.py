@@ -8,9 +8,9 @@ from chat_helper import Chat
 
 from ollmsandbox.chat import events
 from ollmsandbox.chat.messages import Message, Role
-from ollmsandbox.ui.entries import MessageEntry
-from ollmsandbox.ui.markdown import parse
-from ollmsandbox.ui.message_parts import LONG, Cutter, parts_of
+from ollmsandbox.ui.chat.entries import MessageEntry
+from ollmsandbox.ui.markdown.parse import parse
+from ollmsandbox.ui.markdown.stream import LONG, Cutter, parts_of
 
 pytestmark = pytest.mark.anybody
 

@@ -21,18 +21,18 @@ from ollmsandbox.chat.providers.connections_file import Connection, Kind
 from ollmsandbox.chat.providers.keys import Keys, Place
 from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.ui.asking import WindowAsker
-from ollmsandbox.ui.chat_view import ChatView
-from ollmsandbox.ui.connection_dialog import ConnectionDialog
-from ollmsandbox.ui.model_choice import ModelChoice
-from ollmsandbox.ui.model_chooser import ModelChooser
-from ollmsandbox.ui.model_controller import ModelController
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.preferences import Preferences
-from ollmsandbox.ui.preferences_connections import ConnectionsPage
-from ollmsandbox.ui.sessions import Sessions
-from ollmsandbox.ui.settings import Settings
-from ollmsandbox.ui.tasks import Tasks
+from ollmsandbox.ui.chat.view import ChatView
+from ollmsandbox.ui.models.choice import ModelChoice
+from ollmsandbox.ui.models.chooser import ModelChooser
+from ollmsandbox.ui.models.controller import ModelController
+from ollmsandbox.ui.permission.asker import WindowAsker
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.preferences.connections import ConnectionsPage
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.preferences.window import Preferences
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.widgets.tasks import Tasks
 
 pytestmark = pytest.mark.anybody
 

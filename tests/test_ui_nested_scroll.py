@@ -7,7 +7,7 @@ import pytest
 from gi.repository import Gtk
 from ui_helper import Screen, draw_frames, spin_until
 
-from ollmsandbox.ui.nested_scroll import NestedScroller
+from ollmsandbox.ui.widgets.nested_scroller import NestedScroller
 
 pytestmark = pytest.mark.anybody
 

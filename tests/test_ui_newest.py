@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from ollmsandbox.ui.newest import Newest
+from ollmsandbox.ui.widgets.tasks import Newest
 
 pytestmark = pytest.mark.anybody
 

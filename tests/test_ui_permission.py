@@ -13,9 +13,10 @@ from gi.repository import Gdk, Gtk
 from ui_helper import Screen, all_of, draw_frames, spin, spin_until, texts
 
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
-from ollmsandbox.ui import permission_card, permission_words
-from ollmsandbox.ui.asking import WindowAsker
-from ollmsandbox.ui.permission_card import ChatPermission
+from ollmsandbox.ui.permission import card as permission_card
+from ollmsandbox.ui.permission import text as permission_words
+from ollmsandbox.ui.permission.asker import WindowAsker
+from ollmsandbox.ui.permission.card import ChatPermission
 
 pytestmark = pytest.mark.anybody
 

@@ -21,12 +21,12 @@ from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
 from ollmsandbox.project.settings import KEEP_DAYS
-from ollmsandbox.ui import settings as kept
-from ollmsandbox.ui.asking import WindowAsker
-from ollmsandbox.ui.command_limits import LIMITS
-from ollmsandbox.ui.connection_dialog import ConnectionDialog
-from ollmsandbox.ui.preferences import Preferences
-from ollmsandbox.ui.settings import DEFAULTS, SCHEMA, Settings
+from ollmsandbox.ui.badge.limits_text import LIMITS
+from ollmsandbox.ui.permission.asker import WindowAsker
+from ollmsandbox.ui.preferences import settings as kept
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.preferences.settings import DEFAULTS, SCHEMA, Settings
+from ollmsandbox.ui.preferences.window import Preferences
 
 
 @dataclass

@@ -25,10 +25,10 @@ from window_helper import (
 
 from ollmsandbox.chat.events import State
 from ollmsandbox.project.apply.recorder import Mode, Recorder
-from ollmsandbox.ui import sidebar_controller
-from ollmsandbox.ui.change_rows import RunRow
-from ollmsandbox.ui.sidebar_rows import ProjectRow, SessionRow
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.changes.rows import RunRow
+from ollmsandbox.ui.sidebar import controller
+from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow
+from ollmsandbox.ui.window.window import Window
 
 _ENDLESS = "touch ~/playground/runs; while :; do sleep 0.05; done"
 
@@ -36,7 +36,7 @@ _ENDLESS = "touch ~/playground/runs; while :; do sleep 0.05; done"
 @pytest.fixture(autouse=True)
 def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as it takes."""
-    monkeypatch.setattr(sidebar_controller, "_TIME_TO_UNDO", 0)
+    monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
 
 
 def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(

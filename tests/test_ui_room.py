@@ -10,11 +10,11 @@ from ui_helper import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.chat.providers.connections_file import TOUR
 from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
-from ollmsandbox.ui import tool_words
-from ollmsandbox.ui.change_items import FileItem, RunData
-from ollmsandbox.ui.change_rows import FileRow
-from ollmsandbox.ui.cut_off import is_cut_off, tell_when_cut_off
-from ollmsandbox.ui.model_chooser import ConnectionItem, Link, ModelChooser
+from ollmsandbox.ui.changes.list_model import FileItem, RunData
+from ollmsandbox.ui.changes.rows import FileRow
+from ollmsandbox.ui.chat import tool_text
+from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
+from ollmsandbox.ui.widgets.labels import is_cut_off, tell_when_cut_off
 
 pytestmark = pytest.mark.anybody
 
@@ -59,10 +59,10 @@ def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
 
 def test_changes_that_wait_no_more_are_not_said_to_wait() -> None:
     waits = report("a.c", "b.c", state=State.PENDING)
-    assert tool_words.changed(waits) == "2 files changed; waiting for your review"
+    assert tool_text.changed(waits) == "2 files changed; waiting for your review"
     some = frozenset({State.PENDING, State.APPLIED})
-    assert tool_words.changed(waits, some) == "2 files changed; some still wait for your review"
-    assert tool_words.changed(waits, frozenset({State.APPLIED})) == "2 files changed"
+    assert tool_text.changed(waits, some) == "2 files changed; some still wait for your review"
+    assert tool_text.changed(waits, frozenset({State.APPLIED})) == "2 files changed"
 
 
 def test_the_tour_needs_no_server_and_is_shown_as_ready(screen: Screen) -> None:

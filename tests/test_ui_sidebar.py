@@ -11,10 +11,9 @@ import pytest
 from gi.repository import GLib, Gtk
 from ui_helper import Screen, all_of, spin_until, texts
 
-from ollmsandbox.ui.model_chooser import ConnectionItem, Link, ModelChooser
-from ollmsandbox.ui.sidebar import Sidebar
-from ollmsandbox.ui.sidebar_filling import NEWEST, rows_of
-from ollmsandbox.ui.sidebar_rows import OlderRow, ProjectItem, ProjectRow, SessionItem, SessionRow
+from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
+from ollmsandbox.ui.sidebar.rows import OlderRow, ProjectItem, ProjectRow, SessionItem, SessionRow
+from ollmsandbox.ui.sidebar.sidebar import NEWEST, Sidebar, rows_of
 
 pytestmark = pytest.mark.anybody
 

@@ -17,11 +17,10 @@ from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import new_session_id
 from ollmsandbox.chat.storage.stored import Entry, SessionInfo
 from ollmsandbox.ui.application import Application
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.sessions import Sessions
-from ollmsandbox.ui.sidebar_controller import SidebarController
-from ollmsandbox.ui.tour import begin_tour
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.sidebar.controller import SidebarController
+from ollmsandbox.ui.window.window import Window, begin_tour
 
 pytestmark = pytest.mark.anybody
 
@@ -239,7 +238,7 @@ def test_the_tour_is_not_begun_twice_at_once(
         await gate.wait()
         return await begin_tour(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("ollmsandbox.ui.window.begin_tour", begin)
+    monkeypatch.setattr("ollmsandbox.ui.window.window.begin_tour", begin)
     window.activate_action("win.take-tour", None)
     wait_until(lambda: begun)
     window.activate_action("win.take-tour", None)

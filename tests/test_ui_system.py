@@ -17,8 +17,8 @@ from window_helper import press, running_loop, says, wait_until
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.settings import System, system_of
 from ollmsandbox.sandbox.rootfs import settings
-from ollmsandbox.ui.preferences_system import SystemPage
-from ollmsandbox.ui.tasks import Tasks
+from ollmsandbox.ui.preferences.system import SystemPage
+from ollmsandbox.ui.widgets.tasks import Tasks
 
 
 @pytest.fixture

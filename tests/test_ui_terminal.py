@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.ui.terminal import Screen
-from ollmsandbox.ui.terminal_backlog import Backlog
-from ollmsandbox.ui.terminal_colours import DARK, LIGHT, colours, contrast
-from ollmsandbox.ui.terminal_row import MOST_COLUMNS
-from ollmsandbox.ui.terminal_store import TerminalStore, write_readable
-from ollmsandbox.ui.terminal_style import Run, Style
-from ollmsandbox.ui.terminal_text import mark_all
+from ollmsandbox.text.ansi import mark_all
+from ollmsandbox.ui.terminal.output_file import TerminalStore, write_readable
+from ollmsandbox.ui.terminal.screen import MOST_COLUMNS, Screen
+from ollmsandbox.ui.terminal.style import DARK, LIGHT, Run, Style, colours, contrast
+from ollmsandbox.ui.terminal.view import Backlog
 
 pytestmark = pytest.mark.anybody
 

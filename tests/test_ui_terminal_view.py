@@ -10,8 +10,8 @@ from freed_helper import watch_freeing
 from gi.repository import Adw, Gtk
 from ui_helper import Screen, draw_frames, spin_until
 
-from ollmsandbox.ui.terminal_find import places
-from ollmsandbox.ui.terminal_view import TerminalView
+from ollmsandbox.ui.terminal.find import places
+from ollmsandbox.ui.terminal.view import TerminalView
 
 pytestmark = pytest.mark.anybody
 

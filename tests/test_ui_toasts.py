@@ -7,7 +7,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from ui_helper import Screen, all_of, draw_frames, spin_until, texts
 
-from ollmsandbox.ui.toasts import Toasts
+from ollmsandbox.ui.window.toasts import Toasts
 
 pytestmark = pytest.mark.anybody
 

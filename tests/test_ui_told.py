@@ -9,7 +9,7 @@ from ui_helper import Screen
 from window_helper import program, says, wait_until, window_of
 
 from ollmsandbox.ui.application import main
-from ollmsandbox.ui.settings import SCHEMA
+from ollmsandbox.ui.preferences.settings import SCHEMA
 
 pytestmark = pytest.mark.anybody
 

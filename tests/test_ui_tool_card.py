@@ -20,8 +20,9 @@ from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import Event, Kind
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome
-from ollmsandbox.ui import permission_card, tool_words
-from ollmsandbox.ui.usage import disk_bytes
+from ollmsandbox.ui.chat import tool_text
+from ollmsandbox.ui.permission import card as permission_card
+from ollmsandbox.ui.terminal.usage import disk_bytes
 
 pytestmark = pytest.mark.anybody
 
@@ -130,7 +131,7 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
 def test_how_it_ended_is_said_in_words(chat: Chat, outcome: Outcome, words: str) -> None:
     entry = chat.call()
     chat.end(entry, outcome)
-    assert tool_words.status(entry) == words
+    assert tool_text.status(entry) == words
 
 
 def test_what_was_stopped_is_nothing_that_went_wrong(screen: Screen, chat: Chat) -> None:

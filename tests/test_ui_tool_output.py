@@ -21,11 +21,9 @@ from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.project.changes.change import State
 from ollmsandbox.tools.context import Workbench
-from ollmsandbox.ui import output_files
-from ollmsandbox.ui.entries import CallEntry
-from ollmsandbox.ui.output_files import OutputFiles, remove_old
-from ollmsandbox.ui.stored_entries import entries_of
-from ollmsandbox.ui.terminal_store import TerminalStore
+from ollmsandbox.ui.chat.entries import CallEntry, entries_of
+from ollmsandbox.ui.terminal import output_file
+from ollmsandbox.ui.terminal.output_file import OutputFiles, TerminalStore, remove_old
 
 pytestmark = pytest.mark.anybody
 
@@ -143,7 +141,7 @@ def test_nobody_waits_for_the_removal_of_old_files(
         in_time.append(may_end.wait(20))
         ended.set()
 
-    monkeypatch.setattr(output_files, "remove_old", slow)
+    monkeypatch.setattr(output_file, "remove_old", slow)
     OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new().close()
     may_end.set()
     assert ended.wait(20)

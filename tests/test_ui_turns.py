@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from gi.repository import Gtk
 
-from ollmsandbox.ui.turns import FrameByFrame
+from ollmsandbox.ui.widgets.scheduling import FrameByFrame
 
 pytestmark = pytest.mark.anybody
 

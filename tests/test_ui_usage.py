@@ -14,10 +14,10 @@ import pytest
 from gi.repository import Gtk
 from ui_helper import Screen, draw_frames
 
-from ollmsandbox.ui import usage
-from ollmsandbox.ui.tool_words import clock, duration
-from ollmsandbox.ui.usage import Sample, Sampler, amount, watch
-from ollmsandbox.ui.usage_graph import POINTS, UsageGraph, curve_points
+from ollmsandbox.ui.chat.tool_text import clock, duration
+from ollmsandbox.ui.terminal import usage
+from ollmsandbox.ui.terminal.usage import Sample, Sampler, amount, watch
+from ollmsandbox.ui.terminal.usage_graph import POINTS, UsageGraph, curve_points
 
 pytestmark = pytest.mark.anybody
 

@@ -10,7 +10,7 @@ from freed_helper import watch_freeing
 from gi.repository import Gio, GObject, Gtk
 from ui_helper import Screen
 
-from ollmsandbox.ui.weakly import weak_reference, weakly, weakly_with
+from ollmsandbox.ui.widgets.weak import weak_reference, weakly, weakly_with
 
 pytestmark = pytest.mark.anybody
 

@@ -25,10 +25,10 @@ from window_helper import (
     window_of,
 )
 
-from ollmsandbox.ui.entries import Stage
-from ollmsandbox.ui.sandbox_badge import SandboxBadge
-from ollmsandbox.ui.welcome import Welcome
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.badge.badge import SandboxBadge
+from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.window.welcome import Welcome
+from ollmsandbox.ui.window.window import Window
 
 
 def test_the_first_start_says_that_it_is_safe_and_what_to_do(

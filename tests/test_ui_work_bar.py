@@ -18,13 +18,15 @@ from ollmsandbox.project.apply.recorder import Mode, Recorder
 from ollmsandbox.project.changes.change import State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.write_file import restore
-from ollmsandbox.ui import change_page, change_work, closing, earlier_versions
-from ollmsandbox.ui.change_page import ChangePage
-from ollmsandbox.ui.change_rows import RunRow
-from ollmsandbox.ui.change_work import act_on_part, look
-from ollmsandbox.ui.changes_view import ChangesView
-from ollmsandbox.ui.settings import Settings
-from ollmsandbox.ui.work_bar import WorkBar
+from ollmsandbox.ui.changes import actions, earlier_versions
+from ollmsandbox.ui.changes import page as change_page
+from ollmsandbox.ui.changes.actions import act_on_part, look
+from ollmsandbox.ui.changes.page import ChangePage
+from ollmsandbox.ui.changes.rows import RunRow
+from ollmsandbox.ui.changes.view import ChangesView
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.widgets.work_bar import WorkBar
+from ollmsandbox.ui.window import closing
 
 _LONG = "".join(f"line {number}\n" for number in range(40))
 
@@ -127,8 +129,8 @@ def test_a_second_click_on_a_run_begins_nothing(
     monkeypatch.setattr(view, "_tell", told.append)
     changed(view, person)
     view.leave_file()
-    slow = Slow(change_work.act)
-    monkeypatch.setattr(change_work, "act", slow)
+    slow = Slow(actions.act)
+    monkeypatch.setattr(actions, "act", slow)
     wait_until(lambda: [one for one in all_of(view, RunRow) if one.get_mapped()])
     undo = [one for one in all_of(view.list_view, Gtk.Button) if texts(one) == ["Undo"]]
     assert len(undo) == 1
@@ -228,7 +230,7 @@ def test_nothing_else_can_be_pressed_while_something_is_changed(
 
     module, name = {
         "part": (change_page, "act_on_part"),
-        "file": (change_work, "act"),
+        "file": (actions, "act"),
         "version": (earlier_versions, "restore"),
     }[by]
     slow = Slow(fail if fails else getattr(module, name))

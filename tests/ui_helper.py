@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from gi.repository import Adw, Gdk, GLib, Gtk
 
-from ollmsandbox.ui.template import stylesheet
-from ollmsandbox.ui.translations import look_once
+from ollmsandbox.ui.i18n import look_once
+from ollmsandbox.ui.resources import stylesheet
 
 W = TypeVar("W", bound=Gtk.Widget)
 

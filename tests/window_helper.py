@@ -18,11 +18,11 @@ from ui_helper import all_of, descendants, texts
 from ollmsandbox.chat.providers.tour.model import TourServer
 from ollmsandbox.loop import end, new_loop
 from ollmsandbox.ui.application import Application
-from ollmsandbox.ui.entries import Stage
-from ollmsandbox.ui.open_session import OpenSession
-from ollmsandbox.ui.settings import SCHEMA
-from ollmsandbox.ui.tool_card import ToolCard
-from ollmsandbox.ui.window import Window
+from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.preferences.settings import SCHEMA
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
 
 T = TypeVar("T")
 _numbers = count(1)

@@ -16,14 +16,14 @@ from ..errors import OllmSandboxError
 from ..loop import run_application
 from ..paths import Paths
 from ..permission.request import PermissionRequest
-from . import permission_words
-from .asking import WindowAsker
-from .model_choice import ModelChoice
-from .sessions import Sessions
-from .settings import SCHEMA, Settings
-from .smoothness import keep_smooth
-from .template import icons, stylesheet
-from .window import Window
+from .models.choice import ModelChoice
+from .permission import text
+from .permission.asker import WindowAsker
+from .preferences.settings import SCHEMA, Settings
+from .resources import icons, stylesheet
+from .sessions.sessions import Sessions
+from .window.gc_pacing import keep_smooth
+from .window.window import Window
 
 # Seconds. A thread that is busy gives way to the window that often: a frame asks for its turn a
 # hundred times, and would else wait as often for 5 ms.
@@ -155,7 +155,7 @@ class Application(Adw.Application):
 
     def _on_signal(self, number: int) -> bool:
         """Nobody can be asked any more; what runs is ended in order, if that is soon."""
-        from .leaving import leave_in_time  # of no use to the first picture
+        from .window.closing import leave_in_time  # of no use to the first picture
 
         self._is_leaving = True
         leave_in_time(self.desk.paths, number)
@@ -177,7 +177,7 @@ class Application(Adw.Application):
             return
         if self.window is not None and self.window.shows_question(request):
             return
-        title, body = permission_words.notification(request)
+        title, body = text.notification(request)
         notification = Gio.Notification.new(title)
         notification.set_body(body)
         notification.set_priority(Gio.NotificationPriority.HIGH)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The versions of a file that are kept, to be brought back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from gettext import gettext as _
+
+from gi.repository import GLib, Gtk
+
+from ...project.changes.change import Recorded
+from ...project.manager import ProjectManager
+from ...project.review.versions import Earlier, backups_of
+from ...project.review.write_file import restore
+from ..widgets.labels import set_accessible_name
+from ..widgets.signals import signals
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly
+from ..widgets.work_bar import WorkBar
+from .list_model import RunData
+from .note_words import note
+
+
+class EarlierVersions(Gtk.Popover):
+    __gtype_name__ = "OllmEarlierVersions"
+
+    __gsignals__ = signals({"restored": (), "counted": (int,)})
+
+    def __init__(
+        self,
+        manager: ProjectManager,
+        run: RunData,
+        recorded: Recorded,
+        tasks: Tasks,
+        progress: WorkBar,
+    ) -> None:
+        super().__init__()
+        self._manager = manager
+        self._run = run
+        self._path = f"{recorded.change.root}/{recorded.change.path}"
+        self._tasks = tasks
+        self._progress = progress
+        self._list = Gtk.ListBox(selection_mode=Gtk.SelectionMode.NONE)
+        self._list.add_css_class("navigation-sidebar")
+        scrolled = Gtk.ScrolledWindow(
+            child=self._list,
+            hscrollbar_policy=Gtk.PolicyType.NEVER,
+            propagate_natural_height=True,
+            propagate_natural_width=True,
+            max_content_height=320,
+        )
+        # The keyboard goes to either.
+        for widget in (self._list, scrolled):
+            widget.update_property([Gtk.AccessibleProperty.LABEL], [_("Earlier versions")])
+        self.set_child(scrolled)
+        self.hold(progress.is_working)
+
+    def refresh(self) -> None:
+        self._tasks.start(self._refresh())
+
+    def hold(self, is_held: bool) -> None:
+        """Nothing is to be restored meanwhile."""
+        self._list.set_sensitive(not is_held)
+
+    async def _refresh(self) -> None:
+        found = await asyncio.to_thread(self._find)
+        while (row := self._list.get_row_at_index(0)) is not None:
+            self._list.remove(row)
+        for earlier in found:
+            self._list.append(self._row(earlier))
+        self.emit("counted", len(found))
+
+    def _find(self) -> list[Earlier]:
+        run = self._manager.run(self._run.id)
+        return backups_of(self._manager, run.project, self._path)
+
+    def _row(self, earlier: Earlier) -> Gtk.Widget:
+        form = "%Y-%m-%d %H:%M" if earlier.run_id else "%Y-%m-%d"
+        until = time.strftime(form, time.localtime(earlier.until))
+        text = _("Until {time}, {size}").format(
+            time=until, size=GLib.format_size(earlier.version.size)
+        )
+        box = Gtk.Box(spacing=12)
+        box.append(Gtk.Label(label=text, xalign=0, hexpand=True))
+        button = Gtk.Button(label=_("Restore"))
+        set_accessible_name(button, _("Restore: {}").format(text))
+        button.connect("clicked", weakly(self._on_restore), earlier)
+        box.append(button)
+        row = Gtk.ListBoxRow(child=box, activatable=False, focusable=False)
+        row.update_property([Gtk.AccessibleProperty.LABEL], [text])
+        return row
+
+    def _on_restore(self, _button: Gtk.Button, earlier: Earlier) -> None:
+        self.popdown()
+        if self._progress.is_working:
+            return
+
+        at_work = self._progress.working()
+
+        def work() -> str:
+            project = self._manager.run(self._run.id).project.path
+            report = restore(self._manager.paths, project, self._path, earlier.version, agreed=True)
+            notes = [item.note for item in report.changes if item.note]
+            return note(notes[0]) if notes else ""
+
+        async def do() -> None:
+            with at_work:
+                problem = await asyncio.to_thread(work)
+            self._tasks.tell(problem or _("The earlier version is back. This can be undone, too."))
+            self.emit("restored")
+            await self._refresh()
+
+        self._tasks.start(do()).add_done_callback(lambda _task: at_work.close())

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs and the files of those that are open, one below the other, for a list view.
+
+A run may have changed very many files: an item is made only for a row that is. And they come and go
+in pieces, because a list view makes rows of far more than can be seen, at once.
+
+Runs and the files they changed, as items of a list.
+
+Runs and the files of those that are open, one below the other, for a list view.
+
+A run may have changed very many files: an item is made only for a row that is. And they come and go
+in pieces, because a list view makes rows of far more than can be seen, at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+from gi.repository import Gio, GObject
+
+from ...project.changes.change import Kind, Recorded, State, Type
+from ...project.database import runs as records
+from ...project.database.models import Project, Run
+from ...project.manager import ProjectManager
+from ..widgets.weak import weak_reference
+
+WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+
+
+@dataclass(frozen=True)
+class RunData:
+    id: str
+    command: str
+    started_at: float
+    items: tuple[Recorded, ...]
+
+    @cached_property
+    def states(self) -> Counter[State]:
+        """Of how many it is so: once, as there may be very many."""
+        return Counter(item.state for item in self.items)
+
+    @cached_property
+    def waiting(self) -> int:
+        return sum(self.states[state] for state in WAITS)
+
+    def places(self, *states: State) -> set[tuple[str, str, bool]]:
+        """Of what is so: where it is. What lies aside is another version, to be chosen from."""
+        if not any(self.states[state] for state in states):
+            return set()
+        return {(i.change.root, i.change.path, i.is_aside) for i in self.items if i.state in states}
+
+
+@dataclass(frozen=True)
+class Found:
+    runs: tuple[RunData, ...] = ()
+    # How many changes wait, whatever is listed: what several runs changed waits once.
+    waiting: int = 0
+    # And how many of these can be applied together, without a choice for each.
+    ready: int = 0
+    has_older: bool = False
+
+
+def load(
+    manager: ProjectManager, project: str, limit: int, text: str = "", asked: Iterable[str] = ()
+) -> Found:
+    """The newest first, but what waits before all else. That, and the runs that were asked for, are
+    listed however old they are, unless a text is looked for. Not for the main thread."""
+    found = manager.find_project(project)
+    if found is None:
+        return Found()
+    newest = manager.runs(found, limit + 1, text=text)
+    waiting = {run.id: run for run in manager.runs(found, -1, only_waiting=True)}
+    listed = {run.id: run for run in newest[:limit]}
+    if not text:
+        listed |= waiting | {run.id: run for run in manager.known_runs(asked)}
+    data = {run.id: _read(manager, run) for run in (waiting | listed).values()}
+    runs = sorted((data[id_] for id_ in listed), key=lambda run: -run.started_at)
+    return Found(
+        # Counted here, where it holds up nobody.
+        tuple(sorted(runs, key=lambda run: not run.waiting)),
+        _count((data[id_] for id_ in waiting), *WAITS),
+        _count((data[id_] for id_ in waiting), State.PENDING, State.FAILED),
+        len(newest) > limit,
+    )
+
+
+def count_waiting(manager: ProjectManager, project: Project) -> int:
+    runs = manager.runs(project, -1, only_waiting=True)
+    return _count((_read(manager, run) for run in runs), *WAITS)
+
+
+def _count(runs: Iterable[RunData], *states: State) -> int:
+    return len(set().union(*(run.places(*states) for run in runs)))
+
+
+def _read(manager: ProjectManager, run: Run) -> RunData:
+    return RunData(run.id, run.command, run.started_at, tuple(_files_last(manager, run)))
+
+
+def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
+    """In the order of a file manager, what is gone before all else; and folders only where nothing
+    in them tells of them."""
+    items = records.read_changes(manager, run)
+    inner = {item.change.path.rpartition("/")[0] for item in items}
+    shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
+    return sorted(shown, key=_order)
+
+
+def _order(item: Recorded) -> tuple[bool, bool, str]:
+    is_lost = item.change.kind in (Kind.DELETED, Kind.REPLACED)
+    return not item.is_held, not is_lost, item.change.path
+
+
+class RunItem(GObject.Object):
+    __gtype_name__ = "OllmRunItem"
+
+    def __init__(self, data: RunData, *, is_open: bool = False) -> None:
+        super().__init__()
+        self.data = data
+        self.is_open = is_open
+
+
+class FileItem(GObject.Object):
+    __gtype_name__ = "OllmFileItem"
+
+    def __init__(self, run: RunData, recorded: Recorded) -> None:
+        super().__init__()
+        self.run = run
+        self.recorded = recorded
+
+
+# Of so many a list view makes rows. Of these so many come at first, and with each further piece:
+# a few milliseconds' work, so that a frame is never late for them.
+_ROWS, _FIRST, _FEW = 240, 6, 3
+
+
+@dataclass
+class _Group:
+    item: RunItem
+    # How many files of it are in the list; all or none of them shall be.
+    shown: int = 0
+    # What others hold of its files: a list view expects the same item at each question.
+    made: dict[int, Callable[[], FileItem | None]] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> int:
+        return len(self.item.data.items) if self.item.is_open else 0
+
+    def file(self, number: int) -> FileItem:
+        found = self.made[number]() if number in self.made else None
+        if found is None:
+            data = self.item.data
+            found = FileItem(data, data.items[number])
+            self.made[number] = weak_reference(found)
+        return found
+
+
+class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObject has both
+    __gtype_name__ = "OllmChangeList"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._groups: list[_Group] = []
+        # Of which nothing is in the list yet.
+        self._coming: list[_Group] = []
+        # Where each group begins, and where one more would.
+        self._starts = [0]
+
+    def do_get_item_type(self) -> GObject.GType:
+        return GObject.type_from_name("GObject")
+
+    def do_get_n_items(self) -> int:
+        return self._starts[-1]
+
+    def do_get_item(self, place: int) -> GObject.Object | None:
+        if place >= self._starts[-1]:
+            return None
+        number = bisect_right(self._starts, place) - 1
+        group, inner = self._groups[number], place - self._starts[number]
+        return group.file(inner - 1) if inner else group.item
+
+    def place_of(self, run_id: str) -> int | None:
+        for group, start in zip(self._groups, self._starts, strict=False):
+            if group.item.data.id == run_id:
+                return start
+        return None
+
+    def show(self, runs: Iterable[RunData], open_runs: Collection[str]) -> None:
+        """Instead of what there was: the first of them, and more with each `grow`."""
+        old = self._starts[-1]
+        self._groups = []
+        self._coming = [_Group(RunItem(run, is_open=run.id in open_runs)) for run in runs]
+        self._coming.reverse()
+        self._take(_FIRST)
+        self._changed(0, old, self._count())
+
+    def fold(self, place: int) -> None:
+        """Opens the run there, or closes it."""
+        number = self._starts.index(place)
+        group = self._groups[number]
+        # Another item, so that its row is made anew.
+        group.item = RunItem(group.item.data, is_open=not group.item.is_open)
+        self._changed(place, 1, 1)
+
+    def grow(self) -> bool:
+        """One piece more of what shall be there, or less of what shall not; whether there was."""
+        for group, start in zip(self._groups, self._starts, strict=False):
+            if group.shown != group.wanted:
+                self._resize(group, start + 1)
+                return True
+        if not self._coming:
+            return False
+        before = self._starts[-1]
+        self._take(_FEW if before < _ROWS else sum(1 + one.wanted for one in self._coming))
+        self._changed(before, 0, self._count() - before)
+        return True
+
+    def _resize(self, group: _Group, first: int) -> None:
+        before, wanted = group.shown, group.wanted
+        if before < wanted:
+            group.shown = wanted if first + before > _ROWS else min(wanted, before + _FEW)
+            self._changed(first + before, 0, group.shown - before)
+        else:
+            group.shown = max(wanted, min(_ROWS, before - _FEW))
+            self._changed(first + group.shown, before - group.shown, 0)
+
+    def _take(self, count: int) -> None:
+        """So many more, of those that are coming."""
+        while count > 0 and self._coming:
+            group = self._coming.pop()
+            group.shown = min(group.wanted, count - 1)
+            self._groups.append(group)
+            count -= 1 + group.shown
+
+    def _count(self) -> int:
+        return sum(1 + group.shown for group in self._groups)
+
+    def _changed(self, place: int, removed: int, added: int) -> None:
+        self._starts = list(accumulate((1 + group.shown for group in self._groups), initial=0))
+        self.items_changed(place, removed, added)

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One changed file: what it was and what it is, and what can be done about it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from functools import partial
+from gettext import gettext as _
+
+from gi.repository import Adw, Gtk
+
+from ...project.changes.change import Kind, Recorded, State, Type
+from ...project.manager import ProjectManager
+from ...text.diff import Standing
+from ...text.visible import visible_line
+from ..diff.image_pair import ImagePair
+from ..diff.model import Hunk
+from ..diff.view import DiffView
+from ..preferences.settings import Settings
+from ..resources import template
+from ..widgets.signals import signals
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly
+from ..widgets.work_bar import WorkBar, hold
+from ..widgets.wrap_box import WrapBox
+from . import text as words
+from .actions import Shown, act_on_part, look
+from .earlier_versions import EarlierVersions
+from .list_model import RunData
+from .note_words import note
+
+# Milliseconds.
+_PATIENCE = 200
+
+
+@Gtk.Template(filename=template("changes/page"))
+class ChangePage(Gtk.Box):
+    __gtype_name__ = "OllmChangePage"
+
+    __gsignals__ = signals({"back": (), "act": (str,), "changed": ()})
+
+    back_button: Gtk.Button = Gtk.Template.Child()
+    path: Gtk.Label = Gtk.Template.Child()
+    about: Gtk.Label = Gtk.Template.Child()
+    conflict: Gtk.Label = Gtk.Template.Child()
+    versions_button: Gtk.MenuButton = Gtk.Template.Child()
+    verbs: WrapBox = Gtk.Template.Child()
+    place: Adw.Bin = Gtk.Template.Child()
+
+    def __init__(
+        self,
+        manager: ProjectManager,
+        settings: Settings,
+        run: RunData,
+        recorded: Recorded,
+        tasks: Tasks,
+        progress: WorkBar,
+    ) -> None:
+        super().__init__()
+        self._manager = manager
+        self._settings = settings
+        self.run = run
+        self.recorded = recorded
+        self._tasks = tasks
+        self._progress = progress
+        self._verb_buttons: list[Gtk.Button] = []
+        self._shown: Shown | None = None
+        self._texts: tuple[str, str] | None = None
+        # With which the person did something just now: they go on there.
+        self._part: int | None = None
+        # How many looks were begun.
+        self._looks = 0
+        # Not through the template, which would keep the page alive for ever.
+        self.back_button.connect("clicked", weakly(self._on_back))
+        self.diff: DiffView | None = None
+        self._earlier = EarlierVersions(manager, run, recorded, tasks, progress)
+        self._earlier.connect("restored", weakly(self._on_restored))
+        self._earlier.connect("counted", weakly(self._on_counted))
+        self.versions_button.set_popover(self._earlier)
+        self._show_about()
+        tasks.start(self.look())
+        self._earlier.refresh()
+
+    def hold(self, is_held: bool) -> None:
+        """Something is being changed: what stands here may be other when that is over."""
+        for button in self._verb_buttons:
+            hold(button, is_held)
+        if self.diff is not None:
+            self.diff.hold(is_held)
+        self._earlier.hold(is_held)
+
+    def focus(self) -> None:
+        self.back_button.grab_focus()
+
+    async def look(self) -> None:
+        """At how it stands now. The newest look counts: an older one may come back later."""
+        self._looks += 1
+        number = self._looks
+        # Large ones take a while; what is there already stays to be seen meanwhile.
+        with self._progress.during(patience=_PATIENCE) if self._shown is None else nullcontext():
+            shown = await asyncio.to_thread(look, self._manager, self.run, self.recorded.number)
+        if number != self._looks:
+            return
+        try:
+            self._show_found(shown)
+        finally:
+            self._part = None
+
+    def _show_found(self, shown: Shown | None) -> None:
+        if shown is None:
+            self.emit("back")
+            return
+        before, self._shown = self._shown, shown
+        if before is not None and before.content == shown.content:
+            # It stays as it is, where the person has scrolled to.
+            return
+        self.recorded = shown.recorded
+        self._show_about()
+        self._show_versions(shown)
+
+    def _show_about(self) -> None:
+        item = self.recorded
+        self.path.set_label(visible_line(item.change.path))
+        self.about.set_label(words.about(item))
+        self.conflict.set_visible(item.state is State.CONFLICT)
+        if item.is_aside:
+            self.conflict.set_label(
+                _(
+                    "Another command changed this file while this one ran, and its version waits. "
+                    "Below, lines with - are on disk, and lines with + are what this one made."
+                )
+            )
+        had_focus = self.verbs.get_focus_child() is not None
+        self.verbs.clear()
+        self._verb_buttons = []
+        for verb, label in words.file_verbs(item.state):
+            button = Gtk.Button(label=label)
+            if verb == "apply":
+                button.add_css_class("suggested-action")
+            button.connect("clicked", weakly(self._on_verb), verb)
+            hold(button, self._progress.is_working)
+            self._verb_buttons.append(button)
+            self.verbs.add_group([button])
+        if had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD):
+            self.focus()
+
+    def _show_versions(self, shown: Shown) -> None:
+        item = shown.recorded
+        notes = [note(v.note) for v in (shown.before, shown.after) if v.note]
+        texts = None
+        had_focus = self.place.get_focus_child() is not None
+        if item.change.type is not Type.FILE and item.change.kind is not Kind.REPLACED:
+            self.place.set_child(_sentence(_what_it_is(item)))
+        elif notes:
+            self.place.set_child(_sentence(notes[0]))
+        elif (texts := shown.texts) is not None:
+            self._show_diff(texts)
+        else:
+            pair = ImagePair()
+            pair.show_files(shown.old_data, shown.new_data)
+            self.place.set_child(pair)
+        self._texts = texts
+        if texts is None:
+            self.diff = None
+        # What had the keyboard is gone; from nowhere GTK would send it anywhere.
+        if had_focus and self.place.get_focus_child() is None:
+            self.focus()
+
+    def _show_diff(self, texts: tuple[str, str]) -> None:
+        if self.diff is not None and texts == self._texts:
+            # The same, at the place where the person reads.
+            self.diff.refresh_actions()
+            return
+        self.diff = diff = DiffView()
+        diff.hold(self._progress.is_working)
+        diff.set_hunk_actions(weakly(self._part_verbs))
+        diff.connect("hunk-action", weakly(self._on_part))
+        diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
+        if self._part is not None:
+            diff.connect("loaded", _go_to, self._part)
+        self.place.set_child(diff)
+        diff.show_texts(*texts, self.recorded.change.path)
+
+    def _part_verbs(self, hunk: Hunk) -> list[tuple[str, str]]:
+        item = self.recorded
+        if item.change.kind is not Kind.MODIFIED or item.state is State.CONFLICT:
+            return []
+        became = self._shown.standings(hunk) if self._shown else set()
+        if became == {Standing.TAKEN_BACK}:
+            return [("redo", _("Redo"))]
+        if became - {Standing.THERE}:
+            return [("", _("Changed since"))]
+        return [(v, label) for v, label in words.verbs({item.state}) if v != "redo"]
+
+    def _on_part(self, diff: DiffView, index: int, verb: str) -> None:
+        shown = self._shown
+        # One after the other: where the second part stands depends on the first.
+        if shown is None or diff.diff is None or self._progress.is_working:
+            return
+        hunk = diff.diff.hunks[index]
+        at_work = self._progress.working()
+
+        async def work() -> None:
+            with at_work:
+                done = await asyncio.to_thread(
+                    partial(act_on_part, self._manager, verb, shown, self.run, hunk)
+                )
+            self._tasks.tell(words.done(verb, done.count, list(done.problems)))
+            self._part = index
+            self.emit("changed")
+            await self.look()
+
+        self._tasks.start(work()).add_done_callback(lambda _task: at_work.close())
+
+    def _on_verb(self, _button: Gtk.Button, verb: str) -> None:
+        if not self._progress.is_working:
+            self.emit("act", verb)
+
+    def _on_restored(self, _versions: EarlierVersions) -> None:
+        self.emit("changed")
+        self._tasks.start(self.look())
+
+    def _on_counted(self, _versions: EarlierVersions, count: int) -> None:
+        self.versions_button.set_visible(count > 0)
+
+    def _on_back(self, _button: Gtk.Button) -> None:
+        self.emit("back")
+
+
+def _go_to(diff: DiffView, part: int) -> None:
+    """Once; later, more may be loaded."""
+    diff.disconnect_by_func(_go_to)
+    diff.focus_change(part)
+
+
+def _sentence(text: str) -> Gtk.Widget:
+    label = Gtk.Label(label=text, wrap=True, justify=Gtk.Justification.CENTER)
+    label.add_css_class("dim-label")
+    for side in ("start", "end"):
+        getattr(label, f"set_margin_{side}")(18)
+    return label
+
+
+def _what_it_is(item: Recorded) -> str:
+    change = item.change
+    if change.type is Type.LINK:
+        return _("A link to {}").format(visible_line(change.target or ""))
+    if change.mode is not None and change.old_mode is not None:
+        return _("A folder, its mode was {old:04o} and is {new:04o} now.").format(
+            old=change.old_mode & 0o7777, new=change.mode & 0o7777
+        )
+    return _("A folder.")

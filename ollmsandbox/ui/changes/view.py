@@ -1,0 +1,493 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The changes of a project: by run, newest first, with what waits on top.
+
+The keyboard in the list of changes: rows are made anew while it is there.
+
+The changes of a project: by run, newest first, with what waits on top.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
+from gettext import ngettext
+from typing import TYPE_CHECKING, TypeVar
+
+from gi.repository import Adw, GLib, GObject, Gtk
+
+from ...project.manager import ProjectManager
+from ...project.review.review import Review
+from ..preferences.settings import Settings
+from ..resources import template
+from ..widgets.signals import signals
+from ..widgets.tasks import Newest, Tasks
+from ..widgets.weak import weakly
+from ..widgets.work_bar import WorkBar, hold
+from ..widgets.wrap_box import WrapBox
+from ..window.closing import may_discard_all
+from . import text as words
+from .list_model import ChangeList, FileItem, Found, RunData, RunItem, load
+from .rows import FileRow, RunRow
+
+if TYPE_CHECKING:
+    from .actions import Done
+    from .page import ChangePage
+    from .rows import LineCounts
+
+
+R = TypeVar("R", FileRow, RunRow)
+
+
+class RunFocus:
+    """Gives the row of a run the keyboard. The list may make the row anew several times before
+    anybody sees it, so a wish lasts until it is met."""
+
+    def __init__(self, pane: type[Gtk.Widget]) -> None:
+        self._pane = pane
+        # Whose row, and whether its verbs get it.
+        self._wish: tuple[str, bool] | None = None
+
+    def want(self, run_id: str, *, verbs: bool = False) -> None:
+        """Wish for it at the row of this run that is made next."""
+        self._wish = (run_id, verbs)
+
+    def forget_missing(self, listed: Collection[str]) -> None:
+        """Drop the wish for a run that is not listed, lest it gets the keyboard later."""
+        if self._wish is not None and self._wish[0] not in listed:
+            self._wish = None
+
+    def watch(self, row: RunRow, run_id: str) -> None:
+        """Give a new row the keyboard once it is seen, if that is wished."""
+        if self._wish is not None and self._wish[0] == run_id:
+            row.connect("map", weakly(self._on_map), self._wish)
+
+    def _on_map(self, row: RunRow, wish: tuple[str, bool]) -> None:
+        if self._wish is not wish:
+            return
+        window = row.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        # GTK takes it from a row that is gone only with the next frame.
+        is_gone = focus is not None and focus.get_root() is not window
+        if focus is None or is_gone or focus.is_ancestor(row.get_ancestor(self._pane) or row):
+            # Later: the list is being laid out, and would scroll meanwhile.
+            GLib.timeout_add(0, weakly(self._meet), row, wish)
+        else:
+            # The person went elsewhere meanwhile.
+            self._wish = None
+
+    def _meet(self, row: RunRow, wish: tuple[str, bool]) -> bool:
+        if self._wish is wish and row.get_mapped():
+            self._wish = None
+            row.focus(verbs=wish[1])
+        return GLib.SOURCE_REMOVE
+
+
+def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int) -> None:
+    """The row of a file. What GTK puts around it takes the keyboard, once it is scrolled to."""
+    place = _place_of(changes, run_id, number)
+    if place is None:
+        return
+    view.activate_action("list.scroll-to-item", GLib.Variant.new_uint32(place))
+
+    def focus() -> bool:
+        for row in rows_of(view, FileRow):
+            around = row.get_parent()
+            is_it = (row.item.run.id, row.item.recorded.number) == (run_id, number)
+            if is_it and around is not None and view.get_mapped():
+                around.grab_focus()
+        return GLib.SOURCE_REMOVE
+
+    GLib.timeout_add(0, focus)
+
+
+def _place_of(changes: ChangeList, run_id: str, number: int) -> int | None:
+    """Its run may be folded by now, or gone."""
+    start = changes.place_of(run_id)
+    item = changes.get_item(start) if start is not None else None
+    if start is None or not isinstance(item, RunItem) or not item.is_open:
+        return start
+    numbers = [one.number for one in item.data.items]
+    return start + 1 + numbers.index(number) if number in numbers else start
+
+
+def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
+    """Of this kind, those that are made."""
+    around = view.get_first_child()
+    while around is not None:
+        row = around.get_first_child()
+        if isinstance(row, kind):
+            yield row
+        around = around.get_next_sibling()
+
+
+def name_around(row: RunRow | FileRow) -> None:
+    """What the keyboard goes through is not the row itself, but what GTK puts around it."""
+    around = row.get_parent()
+    assert around is not None
+    around.update_property([Gtk.AccessibleProperty.LABEL], [row.name])
+
+
+# So many runs are listed, and so many more each time that older ones are asked for.
+_PIECE = 40
+# Seconds between two pieces of the list.
+_PAUSE = 0.01
+
+
+@Gtk.Template(filename=template("changes/view"))
+class ChangesView(Gtk.Box):
+    __gtype_name__ = "OllmChangesView"
+
+    # How many changes wait; and that the person did something with some.
+    __gsignals__ = signals({"count-changed": (int,), "acted": ()})
+
+    pages: Gtk.Stack = Gtk.Template.Child()
+    filter: Gtk.SearchEntry = Gtk.Template.Child()
+    waiting_box: WrapBox = Gtk.Template.Child()
+    waiting: Gtk.Label = Gtk.Template.Child()
+    discard_all: Gtk.Button = Gtk.Template.Child()
+    apply_all: Gtk.Button = Gtk.Template.Child()
+    progress: WorkBar = Gtk.Template.Child()
+    lists: Gtk.Stack = Gtk.Template.Child()
+    list_view: Gtk.ListView = Gtk.Template.Child()
+    empty: Adw.StatusPage = Gtk.Template.Child()
+    older: Gtk.Button = Gtk.Template.Child()
+    file_place: Adw.Bin = Gtk.Template.Child()
+
+    def __init__(
+        self, manager: ProjectManager, settings: Settings, tell: Callable[[str], None]
+    ) -> None:
+        super().__init__()
+        self._manager = manager
+        self._settings = settings
+        self._tell = tell
+        self._tasks = Tasks(tell)
+        self._counts: LineCounts | None = None
+        self._project: str | None = None
+        self._most = _PIECE
+        self._wanted_run = ""
+        # Those that were asked for, which may be older than what is listed.
+        self._asked: set[str] = set()
+        # What is the same is listed anew, once: a run is to be opened or to have the keyboard.
+        self._is_stale = False
+        self._run_focus = RunFocus(ChangesView)
+        self._open_runs: set[str] = set()
+        self._seen: set[str] = set()
+        # What is being done with changes.
+        self._begun: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._loading: asyncio.Task[object] | None = None
+        self._newest = Newest()
+        self._found = Found()
+        self._list = ChangeList()
+        factory = Gtk.SignalListItemFactory()
+        factory.connect("bind", weakly(self._on_bind))
+        factory.connect("unbind", lambda _factory, item: item.set_child(None))
+        # From now on, so that its rows come in pieces also while it is hidden.
+        self.list_view.set_model(Gtk.NoSelection.new(self._list))
+        self.list_view.connect("realize", weakly(self._on_realize))
+        self.list_view.connect("unrealize", _leave)
+        self.list_view.set_factory(factory)
+        self.list_view.connect("activate", weakly(self._on_activate))
+        self.list_view.connect("map", weakly(self._on_in_sight))
+        scrolled = self.list_view.get_vadjustment()
+        assert scrolled is not None
+        for signal in ("value-changed", "changed"):
+            scrolled.connect(signal, weakly(self._on_in_sight))
+        self.filter.connect("search-changed", weakly(self._on_filter))
+        self.waiting_box.set_groups((self.waiting,), (self.discard_all, self.apply_all))
+        self.apply_all.connect("clicked", weakly(self._on_apply_all))
+        self.discard_all.connect("clicked", weakly(self._on_discard_all))
+        self.older.connect("clicked", weakly(self._on_older))
+        self.progress.connect("working", weakly(self._on_working))
+        self.page: ChangePage | None = None
+
+    def show_project(self, project: str | None) -> None:
+        if project != self._project:
+            self._project = project
+            self._most = _PIECE
+            self._asked, self._open_runs, self._seen = set(), set(), set()
+            self.filter.set_text("")
+            self.show_list()
+        self.refresh()
+
+    @property
+    def items(self) -> list[GObject.Object]:
+        """Of the list, from top to bottom."""
+        return list(self._list)
+
+    @property
+    def count(self) -> int:
+        return self._list.get_n_items()
+
+    def refresh(self) -> None:
+        """Reads them anew; the last call counts."""
+        if self._loading is not None:
+            self._loading.cancel()
+        self._loading = self._tasks.start(self._load())
+        if self.page is not None:
+            self._tasks.start(self.page.look())
+
+    def focus(self) -> None:
+        """For the keyboard: where it was in here, or at the beginning."""
+        if self.page is not None:
+            self.page.focus()
+        elif self.count:
+            self.list_view.grab_focus()
+        else:
+            self.filter.grab_focus()
+
+    def select_run(self, run_id: str) -> None:
+        self._wanted_run = run_id
+        self._asked.add(run_id)
+        self._is_stale = True
+        self._run_focus.want(run_id)
+        self._open_runs.add(run_id)
+        self.filter.set_text("")
+        self.show_list()
+        self.refresh()
+
+    def show_list(self) -> None:
+        self.pages.set_visible_child_name("list")
+        self.file_place.set_child(None)
+        self.page = None
+
+    # --- the list ------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        before, project, text = self._found.runs, self._project, self.filter.get_text().strip()
+        most, asked = self._most, tuple(self._asked)
+
+        def read() -> tuple[Found, bool]:
+            found = load(self._manager, project, most, text, asked) if project else Found()
+            if found.runs:
+                self._prepare_counts()
+            return found, found.runs == before
+
+        found, is_same = await self._newest.run(read)
+        runs = found.runs
+        if runs and not self._seen and not self._open_runs:
+            self._open_runs.add(runs[0].id)
+            is_same = False
+        # What waits is not to be looked for.
+        self._open_runs |= {run.id for run in runs if run.waiting} - self._seen
+        self._seen |= {run.id for run in runs}
+        self._found = found
+        self._show_waiting()
+        self.older.set_visible(found.has_older)
+        # What is the same stays as it is, where the person has scrolled to.
+        if not is_same or self._is_stale:
+            self._is_stale = False
+            self._list.show(runs, self._open_runs)
+        await self._grow()
+        icon, title, sentence = words.empty(is_filtered=bool(text))
+        self.empty.set_icon_name(icon)
+        self.empty.set_title(title)
+        self.empty.set_description(sentence)
+        self.lists.set_visible_child_name("runs" if runs else "empty")
+        self._go_to_wanted()
+        self._run_focus.forget_missing({run.id for run in runs})
+
+    async def _grow(self) -> None:
+        more = True
+        while more:
+            await asyncio.sleep(_PAUSE)
+            more = self._list.grow()
+
+    def _on_realize(self, view: Gtk.ListView) -> None:
+        if view.get_model() is None:
+            view.set_model(Gtk.NoSelection.new(self._list))
+
+    def leave_screen(self) -> None:
+        """For good."""
+        _leave(self.list_view)
+
+    def _go_to_wanted(self) -> None:
+        wanted, self._wanted_run = self._wanted_run, ""
+        place = self._list.place_of(wanted) if wanted else None
+        if place is not None:
+            target = GLib.Variant.new_uint32(place)
+            self.list_view.activate_action("list.scroll-to-item", target)
+
+    def _show_waiting(self) -> None:
+        # All of it, whatever is listed: the buttons are for all of it, too.
+        count = self._found.waiting
+        self.waiting_box.set_visible(count > 0)
+        self._hold_all()
+        text = ngettext("{} change waits", "{} changes wait", count)
+        self.waiting.set_label(text.format(count))
+        self.emit("count-changed", count)
+
+    def _on_bind(self, _factory: Gtk.SignalListItemFactory, item: Gtk.ListItem) -> None:
+        shown = item.get_item()
+        row: RunRow | FileRow
+        if isinstance(shown, RunItem):
+            row = RunRow(shown, weakly(self._act_on_run), weakly(self._fold))
+            row.hold(self.progress.is_working)
+            self._run_focus.watch(row, shown.data.id)
+        else:
+            assert isinstance(shown, FileItem)
+            row = FileRow(shown)
+            assert self._counts is not None
+            self._counts.show(row)
+        # Later: newer GTKs bind a row before what is around it belongs to anybody, and PyGObject
+        # would take that for its own and free it.
+        row.connect("map", name_around)
+        item.set_child(row)
+
+    def _prepare_counts(self) -> None:
+        """Not for the main thread, nor before the first picture: it brings what compares files."""
+        if self._counts is None:
+            from .rows import LineCounts
+
+            self._counts = LineCounts(self._manager, self._tasks)
+
+    def _on_in_sight(self, *_args: object) -> None:
+        if self._counts is not None:
+            self._counts.look()
+
+    def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
+        item = self._list.get_item(place)
+        if isinstance(item, FileItem):
+            self._open_file(item)
+        elif isinstance(item, RunItem):
+            self._toggle(item, place)
+
+    def _fold(self, item: RunItem) -> None:
+        place = self._list.place_of(item.data.id)
+        if place is not None:
+            self._run_focus.want(item.data.id)
+            self._toggle(item, place)
+
+    def _toggle(self, item: RunItem, place: int) -> None:
+        run = item.data.id
+        (self._open_runs.discard if item.is_open else self._open_runs.add)(run)
+        self._list.fold(place)
+        if self._loading is None or self._loading.done():
+            self._loading = self._tasks.start(self._grow())
+
+    def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
+        self._most = _PIECE
+        self.refresh()
+
+    def _on_older(self, _button: Gtk.Button) -> None:
+        self._most += _PIECE
+        # They go on where the list ended.
+        self._wanted_run = self._found.runs[-1].id
+        self.refresh()
+
+    # --- one file --------------------------------------------------------------------------------
+
+    def _open_file(self, item: FileItem) -> None:
+        # Here, because it brings the diff and its colours, which the first picture can do without.
+        from .page import ChangePage
+
+        page = ChangePage(
+            self._manager, self._settings, item.run, item.recorded, self._tasks, self.progress
+        )
+        page.connect("back", weakly(self._on_back))
+        page.connect("act", weakly(self._on_page_act))
+        page.connect("changed", weakly(self._on_page_changed))
+        self.page = page
+        self.file_place.set_child(page)
+        self.pages.set_visible_child_name("file")
+        page.focus()
+
+    def _on_back(self, page: ChangePage) -> None:
+        # One that was left meanwhile may find that it is about nothing any more.
+        if page is not self.page:
+            return
+        window = self.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        if focus is not None and focus.is_ancestor(page):
+            self.leave_file()
+        else:
+            self.show_list()
+
+    def leave_file(self, *_args: object) -> None:
+        """Back to where the person came from."""
+        page = self.page
+        self.show_list()
+        self.focus()
+        if page is not None:
+            focus_file(self.list_view, self._list, page.run.id, page.recorded.number)
+
+    def _on_page_changed(self, page: ChangePage) -> None:
+        if self._counts is not None:
+            self._counts.forget(page.run.id, page.recorded.number)
+        self.refresh()
+        self.emit("acted")
+
+    def _on_page_act(self, page: ChangePage, verb: str) -> None:
+        change = page.recorded.change
+        self._do(verb, page.run, f"{change.root}/{change.path}")
+
+    # --- verbs -----------------------------------------------------------------------------------
+
+    def _act_on_run(self, verb: str, item: RunItem) -> None:
+        if self._do(verb, item.data):
+            self._run_focus.want(item.data.id, verbs=True)
+
+    def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
+        if self.page is not None:
+            self.page.hold(is_working)
+        for row in rows_of(self.list_view, RunRow):
+            row.hold(is_working)
+        self._hold_all()
+
+    def _hold_all(self) -> None:
+        hold(self.discard_all, self.progress.is_working)
+        hold(self.apply_all, self.progress.is_working)
+        if not self._found.ready:
+            # Where the person changed the file, too, they decide about each.
+            self.apply_all.set_sensitive(False)
+
+    def _act(self, verb: str, run: RunData | str, *paths: str) -> Done:
+        """Or on all that waits in the project of this path."""
+        from .actions import act, act_on_all
+
+        with closing(Review(self._manager.paths)) as review:
+            if isinstance(run, str):
+                return act_on_all(review, verb, run)
+            return act(review, verb, run, paths)
+
+    def _do(self, verb: str, run: RunData | str, *paths: str) -> bool:
+        """Shows that it is at work, and tells what came of it. False if it was not begun."""
+        wish = (verb, run if isinstance(run, str) else run.id, paths)
+        if self.progress.is_working:
+            if wish not in self._begun:  # else it is a second click
+                self._tell(words.held())
+            return False
+        at_work = self.progress.working()
+        self._begun.add(wish)
+        at_work.callback(self._begun.clear)
+
+        async def do() -> None:
+            with at_work:
+                done = await asyncio.to_thread(self._act, verb, run, *paths)
+            self._tell(words.done(verb, done.count, list(done.problems)))
+            self.refresh()
+            self.emit("acted")
+
+        self._tasks.start(do()).add_done_callback(lambda _task: at_work.close())
+        return True
+
+    def _on_apply_all(self, _button: Gtk.Button) -> None:
+        self._do("apply", self._project or "")
+
+    def _on_discard_all(self, _button: Gtk.Button) -> None:
+        # Another one may be shown before there is an answer.
+        project = self._project or ""
+
+        async def discard() -> None:
+            window = self.get_root()
+            assert isinstance(window, Gtk.Window)
+            if await may_discard_all(window):
+                self._do("discard", project)
+
+        self._tasks.start(discard())
+
+
+def _leave(view: Gtk.ListView) -> None:
+    """Of what is freed together Python may empty the list first, and a view that asks it then how
+    long it is ends the program."""
+    view.set_model(None)

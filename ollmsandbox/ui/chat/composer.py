@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a message, or a `!command`, is written."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from gi.repository import Gdk, GLib, Gtk
+
+from ..preferences.settings import Settings
+from ..resources import template
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+
+_ENTER = (Gdk.KEY_Return, Gdk.KEY_KP_Enter, Gdk.KEY_ISO_Enter)
+_MOST_KEPT = 100
+_HELD = Gdk.ModifierType.CONTROL_MASK | Gdk.ModifierType.SHIFT_MASK | Gdk.ModifierType.ALT_MASK
+
+
+@Gtk.Template(filename=template("chat/composer"))
+class Composer(Gtk.Box):
+    __gtype_name__ = "OllmComposer"
+
+    __gsignals__ = signals(
+        {
+            # A message to the model.
+            "send": (str,),
+            # A command of the person's own.
+            "run": (str,),
+            "stop": (),
+        }
+    )
+
+    view: Gtk.TextView = Gtk.Template.Child()
+    frame: Gtk.ScrolledWindow = Gtk.Template.Child()
+    placeholder: Gtk.Label = Gtk.Template.Child()
+    buttons: Gtk.Stack = Gtk.Template.Child()
+    send_button: Gtk.Button = Gtk.Template.Child()
+    stop_button: Gtk.Button = Gtk.Template.Child()
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._why_not = ""
+        self._is_busy = False
+        self._history: list[str] = []
+        # Where in the history it is; its length stands for what is being written.
+        self._place = 0
+        self._unsent = ""
+        # Something of an input method that is not text yet: Enter is for it.
+        self._is_composing = False
+        self._buffer = self.view.get_buffer()
+        # Not through the template, which would keep the whole composer alive.
+        self.send_button.connect("clicked", weakly(self._on_send))
+        self.stop_button.connect("clicked", weakly(self._on_stop))
+        self._buffer.connect("changed", weakly(self._refresh))
+        keys = Gtk.EventControllerKey()
+        keys.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
+        keys.connect("key-pressed", weakly(self._on_key))
+        self.view.add_controller(keys)
+        self.view.connect("preedit-changed", weakly(self._on_preedit))
+        drop = Gtk.DropTarget.new(Gdk.FileList, Gdk.DragAction.COPY)
+        drop.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
+        drop.connect("drop", weakly(self._on_drop))
+        self.add_controller(drop)
+
+    @property
+    def text(self) -> str:
+        start, end = self._buffer.get_bounds()
+        return self._buffer.get_text(start, end, False)
+
+    @text.setter
+    def text(self, text: str) -> None:
+        self._buffer.set_text(text)
+        self._buffer.place_cursor(self._buffer.get_end_iter())
+
+    @property
+    def draft(self) -> str:
+        """What is being written, also while something older is looked at in its place."""
+        is_leafing = self._place < len(self._history) and self.text == self._history[self._place]
+        return self._unsent if is_leafing else self.text
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nobody writes here: nothing is written, or about to be, or waits behind the history."""
+        waits = self._unsent if self._place < len(self._history) else ""
+        return not (self.text or self._is_composing or waits)
+
+    def set_history(self, texts: list[str]) -> None:
+        """What was sent before, the oldest first."""
+        self._history = texts[-_MOST_KEPT:]
+        self._place = len(self._history)
+        self._unsent = ""
+
+    def set_can_send(self, why_not: str) -> None:
+        """Commands can be run even if there is nobody to send a message to."""
+        self._why_not = why_not
+        self._refresh()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._is_busy
+
+    def set_busy(self, busy: bool) -> None:
+        had_focus = self.buttons.get_focus_child() is not None
+        self._is_busy = busy
+        self.buttons.set_visible_child_name("stop" if busy else "send")
+        if had_focus:
+            # The button it was on is gone.
+            self.focus()
+
+    def focus(self) -> None:
+        self.view.grab_focus()
+
+    def add_paths(self, paths: list[str]) -> None:
+        """Paths at the cursor, apart from what stands around them."""
+        if not paths:
+            return
+        words = " ".join(_quoted(path) for path in paths)
+        self._buffer.delete_selection(False, True)
+        place = self._buffer.get_iter_at_mark(self._buffer.get_insert())
+        before = place.copy()
+        gap = before.backward_char() and not before.get_char().isspace()
+        after = "" if place.get_char().isspace() else " "
+        self._buffer.insert_at_cursor(f"{' ' if gap else ''}{words}{after}")
+        self.focus()
+
+    @property
+    def _command(self) -> str:
+        text = self.text.strip()
+        return text[1:].strip() if text.startswith("!") else ""
+
+    @property
+    def _can_send(self) -> bool:
+        text = self.text.strip()
+        return bool(self._command) if text.startswith("!") else bool(text) and not self._why_not
+
+    def _send(self) -> None:
+        if self._is_busy or not self._can_send:
+            return
+        text, command = self.text.strip(), self._command
+        if not self._history or self._history[-1] != text:
+            self._history = [*self._history, text][-_MOST_KEPT:]
+        self._place = len(self._history)
+        self._unsent = ""
+        self.text = ""
+        if command:
+            self.emit("run", command)
+        else:
+            self.emit("send", text)
+
+    def _refresh(self, *_args: object) -> None:
+        self.placeholder.set_visible(not self._buffer.get_char_count())
+        self.send_button.set_sensitive(self._can_send)
+        is_command = self.text.lstrip().startswith("!")
+        if is_command:
+            self.view.add_css_class("monospace")
+        else:
+            self.view.remove_css_class("monospace")
+
+    def _on_preedit(self, _view: Gtk.TextView, text: str) -> None:
+        self._is_composing = bool(text)
+
+    def _on_key(
+        self, _keys: Gtk.EventControllerKey, key: int, _code: int, state: Gdk.ModifierType
+    ) -> bool:
+        if self._is_composing:
+            return False
+        held = state & _HELD
+        if key in _ENTER:
+            with_enter = self._settings.boolean("send-with-enter")
+            sends = not held if with_enter else bool(held & Gdk.ModifierType.CONTROL_MASK)
+            if with_enter and held & Gdk.ModifierType.CONTROL_MASK:
+                sends = True
+            if sends:
+                self._send()
+            return sends
+        if held:
+            return False
+        if key in (Gdk.KEY_Up, Gdk.KEY_KP_Up):
+            return self._on_edge_line(first=True) and self._leaf(-1)
+        if key in (Gdk.KEY_Down, Gdk.KEY_KP_Down):
+            return self._on_edge_line(first=False) and self._leaf(1)
+        return False
+
+    def _on_edge_line(self, *, first: bool) -> bool:
+        """As it is shown, where one line may take several."""
+        place = self._buffer.get_iter_at_mark(self._buffer.get_insert())
+        if first:
+            return not self.view.backward_display_line(place)
+        return place.get_line() == self._buffer.get_line_count() - 1 and (
+            not self.view.forward_display_line(place) or place.is_end()
+        )
+
+    def _leaf(self, step: int) -> bool:
+        place = self._place + step
+        if not 0 <= place <= len(self._history):
+            return False
+        if self._place == len(self._history):
+            self._unsent = self.text
+        self._place = place
+        self.text = self._unsent if place == len(self._history) else self._history[place]
+        return True
+
+    def _on_drop(self, _target: Gtk.DropTarget, files: Gdk.FileList, _x: float, _y: float) -> bool:
+        paths = [file.get_path() for file in files.get_files()]
+        shown = [path for path in paths if path]
+        # After the drop is over: the view has a handler of its own for text.
+        GLib.timeout_add(0, weakly(self.add_paths), shown)
+        return bool(shown)
+
+    def _on_send(self, _button: Gtk.Button) -> None:
+        self._send()
+        self.focus()
+
+    def _on_stop(self, _button: Gtk.Button) -> None:
+        self.emit("stop")
+        self.focus()
+
+
+def _quoted(path: str) -> str:
+    """For any shell. A name need not be UTF-8, and what is written here has to be."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        spelled = "".join(map(_spelled, os.fsencode(path)))
+        return f"\"$(printf '{spelled}')\""
+    return shlex.quote(path)
+
+
+def _spelled(byte: int) -> str:
+    letter = chr(byte)
+    plain = letter.isascii() and letter.isprintable() and letter not in "'\\%"
+    return letter if plain else f"\\{byte:03o}"

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the person does in the chat, on its way to the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from gettext import gettext as _
+from typing import TYPE_CHECKING
+
+from gi.repository import GLib, Gtk
+
+from ...chat.storage.history import History
+from ...errors import OllmSandboxError
+from ...permission.request import Answer
+from ...project.review.review import Review
+from ..changes import text as change_words
+from ..changes.note_words import note
+from ..changes.view import ChangesView
+from ..permission.asker import WindowAsker
+from ..sessions.sessions import Sessions
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly
+from .entries import CallEntry
+from .links import open_link, open_output
+from .view import ChatView
+
+if TYPE_CHECKING:
+    from ..sessions.open_session import OpenSession
+
+# Milliseconds without a key.
+REST = 2000
+
+
+class ChatController:
+    """The session is the one that the view shows."""
+
+    def __init__(
+        self,
+        window: Gtk.Window,
+        view: ChatView,
+        changes: ChangesView,
+        asker: WindowAsker,
+        history: History,
+        sessions: Sessions,
+        tasks: Tasks,
+    ) -> None:
+        self._window = window
+        self._view = view
+        self._changes = changes
+        self._asker = asker
+        self._history = history
+        self._sessions = sessions
+        self._tasks = tasks
+        self._is_looking = self._is_stale = False
+        self._undoing: set[str] = set()
+        heard: tuple[tuple[str, Callable[..., object]], ...] = (
+            ("send", self._on_send),
+            ("run", self._on_run),
+            ("stop", self.stop),
+            ("stop-call", self._on_stop_call),
+            ("answer", self._on_answer),
+            ("undo", self._on_undo),
+            ("open-link", self._on_open_link),
+            ("open-output", self._on_open_output),
+        )
+        for name, method in heard:
+            view.connect(name, weakly(method))
+        changes.connect("acted", weakly(self._on_acted))
+        self._rest = 0
+        view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
+
+    def stop(self, *_args: object) -> None:
+        if self._view.session is not None:
+            self._tasks.start(self._view.session.conversation.stop())
+
+    def _on_stop_call(self, view: ChatView, entry: CallEntry) -> None:
+        if entry.own:
+            self.stop()  # there is nothing beside it
+        elif view.session is not None:
+            view.session.conversation.stop_call(entry.call.id)
+
+    def keep_draft(self) -> asyncio.Task[None] | None:
+        """What is written and not sent; None if it is kept already."""
+        session, text = self._view.session, self._view.composer.draft
+        if session is None or text == session.kept_draft:
+            return None
+        return self._sessions.keep_draft(session, text)
+
+    def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
+        """Kept when the person rests: nobody knows when the machine goes off."""
+        if self._rest:
+            GLib.source_remove(self._rest)
+        self._rest = GLib.timeout_add(REST, weakly(self._on_rest))
+
+    def _on_rest(self) -> bool:
+        self._rest = 0
+        if (keeping := self.keep_draft()) is not None:
+            self._tasks.watch(keeping)
+        return GLib.SOURCE_REMOVE
+
+    def look_for_folder(self) -> None:
+        """Somebody may have moved the project away, or put it back. Called again meanwhile, it
+        looks once more."""
+        self._is_stale = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._tasks.start(self._look_for_folder())
+
+    async def _look_for_folder(self) -> None:
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                session = self._view.session
+                folder = (session.project if session is not None else None) or ""
+                is_gone = bool(folder) and await asyncio.to_thread(
+                    self._sessions.folders.is_missing, folder
+                )
+                if self._view.session is session:
+                    self._view.missing.show_folder(folder if is_gone else "")
+        finally:
+            self._is_looking = False
+
+    def _on_send(self, _view: ChatView, text: str) -> None:
+        if (session := self._view.session) is not None:
+            self._tasks.start(self._try(session.conversation.say(text), session, text))
+
+    def _on_run(self, _view: ChatView, command: str) -> None:
+        if (session := self._view.session) is not None:
+            self._tasks.start(self._try(session.conversation.run(command), session, f"!{command}"))
+
+    async def _try(
+        self, turn: Coroutine[object, object, object], session: OpenSession, text: str
+    ) -> None:
+        """What is refused is not lost."""
+        try:
+            await turn
+        except OllmSandboxError:
+            if self._view.session is session and not self._view.composer.text:
+                self._view.composer.text = text
+            raise
+
+    def _on_answer(self, view: ChatView, request_id: str, answer: Answer) -> None:
+        self._asker.answer(request_id, answer)
+        view.focus_composer()
+
+    def _on_undo(self, _view: ChatView, run_id: str) -> None:
+        progress = self._changes.progress
+        if progress.is_working:
+            if run_id not in self._undoing:  # else it is a second click
+                self._tasks.tell(change_words.held())
+            return
+        at_work = progress.working()
+        self._undoing.add(run_id)
+        at_work.callback(self._undoing.clear)
+        task = self._tasks.start(self._undo(run_id, at_work))
+        task.add_done_callback(lambda _task: at_work.close())
+
+    async def _undo(self, run_id: str, at_work: ExitStack) -> None:
+        def undo() -> str:
+            review = Review(self._history.manager.paths)
+            try:
+                report = review.undo(review.manager.run(run_id))
+                notes = [item.note for item in report.changes if item.note]
+                return note(notes[0]) if notes else ""
+            finally:
+                review.close()
+
+        with at_work:
+            problem = await asyncio.to_thread(undo)
+        self._tasks.tell(problem or _("Undone. The changes can be applied again."))
+        self._changes.refresh()
+        await self._look_up_states()
+
+    def _on_acted(self, _changes: ChangesView) -> None:
+        self._tasks.start(self._look_up_states())
+
+    async def _look_up_states(self) -> None:
+        """What the cards say of changes holds for what was done elsewhere, too."""
+        session = self._view.session
+        if session is not None:
+            session.note_states(await asyncio.to_thread(self._history.states, session.id))
+
+    def _on_open_link(self, _view: ChatView, address: str) -> None:
+        self._tasks.start(open_link(self._window, address))
+
+    def _on_open_output(self, view: ChatView, entry: CallEntry) -> None:
+        if view.session is not None:
+            # The file is the session's, and goes with it.
+            view.session.is_used = True
+        self._tasks.start(open_output(self._window, entry))

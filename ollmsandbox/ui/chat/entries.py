@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands in a chat, as objects that widgets show: messages, tool calls, notices.
+
+They live as long as the session is open, whether it is shown or not.
+
+A stored session as what stands in a chat.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from gettext import gettext as _
+from pathlib import Path
+
+from gi.repository import GObject
+
+from ...chat.messages import Message, Role, ToolCall
+from ...chat.storage.stored import CallRecord, StoredSession
+from ...permission.request import PermissionRequest, Verdict
+from ...project.apply.recorder import Report
+from ...project.changes.change import State
+from ...sandbox.output import Capture
+from ...sandbox.plan.plan import Plan
+from ...tools.base import Outcome, Stream
+from ..markdown.stream import parts_of
+from ..terminal.output_file import TerminalStore, end_of, write_readable
+from ..widgets.signals import signals
+
+# Of the output, as it came: what a view that is made later has to show.
+_KEPT = 4 << 20
+_PIECE = 64 << 10
+# More than this goes to a file, too. No view drops a line of less.
+_SMALL = 4 << 10
+
+
+class Entry(GObject.Object):
+    __gtype_name__ = "OllmEntry"
+
+    __gsignals__ = signals(
+        {
+            # Something of it is other than before.
+            "changed": (),
+        }
+    )
+
+
+class MessageEntry(Entry):
+    __gtype_name__ = "OllmMessageEntry"
+
+    __gsignals__ = signals(
+        {
+            "grew": (str,),
+            "thought": (str,),
+        }
+    )
+
+    def __init__(self, role: Role, *, model: str = "", at: float = 0.0) -> None:
+        super().__init__()
+        self.role = role
+        self.model = model
+        self.at = at or time.time()
+        self.is_growing = role is Role.ASSISTANT
+        self.partial = False
+        # Whether the person unfolded what was thought.
+        self.is_open = False
+        # The same speaker as before, in the same turn: named once.
+        self.continues = False
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+
+    @classmethod
+    def of(cls, message: Message) -> list[MessageEntry]:
+        """One, or several of a long one."""
+        texts = parts_of(message.text) if message.role is Role.ASSISTANT else [message.text]
+        entries = []
+        for number, text in enumerate(texts, 1):
+            entry = cls(message.role, model=message.model, at=message.at)
+            thinking = message.thinking if number == 1 else ""
+            partial = message.partial and number == len(texts)
+            entry.finish(replace(message, text=text, thinking=thinking, partial=partial))
+            entries.append(entry)
+        return entries
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    @property
+    def thinking(self) -> str:
+        return "".join(self._thinking)
+
+    def add_text(self, text: str) -> None:
+        self._text.append(text)
+        self.emit("grew", text)
+
+    def add_thinking(self, text: str) -> None:
+        self._thinking.append(text)
+        self.emit("thought", text)
+
+    def end_part(self) -> None:
+        """The message goes on in another entry."""
+        self.is_growing = False
+        self.emit("changed")
+
+    def finish(self, message: Message) -> None:
+        self._text, self._thinking = [message.text], [message.thinking]
+        self.partial = message.partial
+        self.model = message.model or self.model
+        self.is_growing = False
+        self.emit("changed")
+
+
+class Speaker:
+    """Who had the word last since the person spoke."""
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+
+    def note(self, entry: MessageEntry) -> None:
+        name = None if entry.role is Role.USER else entry.model
+        entry.continues = name is not None and name == self._name
+        self._name = name
+
+    def forget(self, entry: MessageEntry) -> None:
+        """It said nothing after all."""
+        if not entry.continues:
+            self._name = None
+
+
+class Stage(Enum):
+    WAITING = "waiting"
+    ASKING = "asking"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass
+class Asked:
+    """A question of a call, and what was said to it."""
+
+    request: PermissionRequest
+    verdict: Verdict | None = None
+    # Nobody needs an answer any more.
+    is_over: bool = False
+
+
+class CallEntry(Entry):
+    """A tool call, from its beginning to its end and after."""
+
+    __gtype_name__ = "OllmCallEntry"
+
+    __gsignals__ = signals({"output": (object,)})
+
+    def __init__(self, call: ToolCall, description: str, *, own: bool = False) -> None:
+        super().__init__()
+        self.call = call
+        self.description = description
+        self.own = own
+        self.stage = Stage.WAITING
+        # One after the other, if it asked several times.
+        self.asked: list[Asked] = []
+        self.verdict: Verdict | None = None
+        self.plan: Plan | None = None
+        self.pid = 0
+        self.outcome: Outcome | None = None
+        # Of a call that was stored: what the model was told, and how it ended.
+        self.stored_text = ""
+        self.record: CallRecord | None = None
+        self.began_at = 0.0
+        self.ended_at = 0.0
+        self.changed_count = 0
+        self.last_changed = ""
+        self._kept: deque[bytearray] = deque()
+        self._size = 0
+        self._is_in_file = False
+        # All that was printed, whether it is kept or not.
+        self.printed = 0
+        self.run_id = ""
+        # How what it changed stands, as far as it was looked up since.
+        self.states: frozenset[State] | None = None
+        # All of the output, where it is much.
+        self.output_file: Path | None = None
+        # Whether its card is open, where the person chose that.
+        self.is_open: bool | None = None
+        # What the file does not hold, for the person.
+        self.output_note = ""
+        self._store: TerminalStore | None = None
+        self._new_store: Callable[[], TerminalStore] | None = None
+
+    @property
+    def request(self) -> PermissionRequest | None:
+        """The last one that was asked."""
+        return self.asked[-1].request if self.asked else None
+
+    @property
+    def has_network(self) -> bool:
+        """Without a plan of ours, a command runs as it was asked about."""
+        if self.plan is not None:
+            return self.plan.network
+        return self.request is not None and self.request.network
+
+    @property
+    def report(self) -> Report | None:
+        return self.outcome.report if self.outcome else None
+
+    def kept_output(self) -> bytes:
+        before = b""
+        if self.output_file is not None and (self._is_in_file or not self._kept):
+            before = end_of(self.output_file, _KEPT)
+        return before + b"".join(self._kept)
+
+    def rest(self) -> None:
+        """It is over. What is in a file need not be kept."""
+        if self.output_file is None:
+            return
+        self._kept.clear()
+        self._size = 0
+        self._is_in_file = True
+        if self.outcome is not None and self.outcome.result is not None:
+            result = replace(self.outcome.result, stdout=Capture(), stderr=Capture())
+            self.outcome = replace(self.outcome, result=result)
+
+    def keep_output(self, new_store: Callable[[], TerminalStore]) -> None:
+        """In a file, if it becomes much."""
+        self._new_store = new_store
+
+    def ask(self, request: PermissionRequest) -> None:
+        self._end_questions()
+        self.asked.append(Asked(request))
+        self.verdict = None
+        self.stage = Stage.ASKING
+        self.emit("changed")
+
+    def answer(self, verdict: Verdict) -> None:
+        for asked in self.asked:
+            if asked.request.id == verdict.request.id:
+                asked.verdict, asked.is_over = verdict, True
+        self.verdict = verdict
+        if self.stage is Stage.ASKING and all(asked.is_over for asked in self.asked):
+            self.stage = Stage.WAITING
+        self.emit("changed")
+
+    def start(self, pid: int, plan: Plan | None) -> None:
+        self.pid, self.plan = pid, plan
+        self.began_at = time.time()
+        self.stage = Stage.RUNNING
+        self.emit("changed")
+
+    def add_output(self, _stream: Stream, data: bytes) -> None:
+        # A command may print letter by letter: joined, they take less room.
+        if self._kept and len(self._kept[-1]) + len(data) <= _PIECE:
+            self._kept[-1] += data
+        else:
+            self._kept.append(bytearray(data))
+        self._size += len(data)
+        self.printed += len(data)
+        if self._store is not None:
+            self._store.write(data)
+        elif self._new_store is not None and self.printed > _SMALL:
+            self._store_all(self._new_store)
+        while self._size > _KEPT and len(self._kept) > 1:
+            self._size -= len(self._kept.popleft())
+        self.emit("output", data)
+
+    def note_files(self, count: int, last: str) -> None:
+        """Quietly, as there may be thousands in a second: who shows it looks now and then."""
+        self.changed_count, self.last_changed = count, last
+
+    def end(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.run_id = outcome.run_id
+        if outcome.verdict is not None:
+            self.verdict = outcome.verdict
+        self._end_questions()
+        self.close_output()
+        if not self.output_note:
+            self.rest()
+        self.ended_at = time.time()
+        self.stage = Stage.DONE
+        self.emit("changed")
+
+    @property
+    def is_undone(self) -> bool:
+        """What it changed was taken back, all that was applied."""
+        states = self.states or frozenset()
+        return State.UNDONE in states and State.APPLIED not in states
+
+    def note_states(self, states: frozenset[State]) -> None:
+        if states != self.states:
+            self.states = states
+            self.emit("changed")
+
+    def readable_file(self) -> Path | None:
+        """All that was printed, for a text editor. Blocks; raises OSError."""
+        if self.output_file is None and self.stored_text and self._new_store is not None:
+            store = self._new_store()
+            store.write(self.stored_text.encode("utf-8", "replace"))
+            store.close()
+            self.output_file = store.path
+        if self.output_file is None:
+            return None
+        target = self.output_file.with_name(f"{self.output_file.stem}-to-read.txt")
+        write_readable(self.output_file, target)
+        return target
+
+    def settle(self, report: Report) -> None:
+        """What a call that was stopped had changed."""
+        if self.outcome is not None:
+            self.outcome = replace(self.outcome, report=report)
+        self.run_id = report.run_id
+        self.emit("changed")
+
+    def close_output(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self.output_note = self._store.note
+            self._store = None
+
+    def _end_questions(self) -> None:
+        for asked in self.asked:
+            asked.is_over = True
+
+    def _store_all(self, new_store: Callable[[], TerminalStore]) -> None:
+        self._new_store = None
+        try:
+            self._store = new_store()
+        except OSError as error:
+            self.output_note = _("The output could not be kept: {why}.").format(why=error.strerror)
+            return
+        self.output_file = self._store.path
+        self._store.write(self.kept_output())
+
+    @classmethod
+    def stored(cls, call: ToolCall, text: str, record: CallRecord | None) -> CallEntry:
+        entry = cls(
+            call,
+            record.description if record and record.description else _wish(call),
+            own=record is not None and record.own,
+        )
+        entry.stored_text, entry.record = text, record
+        entry.run_id = record.run_id if record else ""
+        entry.stage = Stage.DONE
+        return entry
+
+
+def _wish(call: ToolCall) -> str:
+    """What a call was about that was cut off before anybody wrote that down."""
+    arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
+    about = (arguments.get(name) for name in ("command", "path", "url"))
+    return next((text for text in about if isinstance(text, str) and text.strip()), call.name)
+
+
+class NoticeEntry(Entry):
+    """A sentence between messages; `is_error` where something went wrong."""
+
+    __gtype_name__ = "OllmNoticeEntry"
+
+    def __init__(self, text: str, *, is_error: bool = False) -> None:
+        super().__init__()
+        self.text = text
+        self.is_error = is_error
+
+
+def entries_of(session: StoredSession) -> list[Entry]:
+    found: list[Entry] = []
+    calls: dict[str, ToolCall] = {}
+    for stored in session.entries:
+        message = stored.message
+        if message.role is Role.TOOL:
+            call = calls.pop(message.call_id, None)
+            if call is not None:
+                found.append(CallEntry.stored(call, message.text, stored.record))
+            continue
+        if stored.record is not None and stored.record.own:
+            command = ToolCall(f"stored-{stored.number}", "run_command", {})
+            # The model is told whose command it was; the card says so itself.
+            text = message.text.partition(f"\n$ {stored.record.description}\n")[2] or message.text
+            found.append(CallEntry.stored(command, text, stored.record))
+            continue
+        calls.update((call.id, call) for call in message.calls)
+        if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
+            found.extend(MessageEntry.of(message))
+    return found

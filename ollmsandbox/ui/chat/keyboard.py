@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From one command in the chat to the next, by key: what is said between them may be long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gi.repository import Gtk
+
+from ..widgets.lazy_column import LazyColumn
+from .composer import Composer
+from .entries import CallEntry, Entry
+
+
+class CallSteps:
+    """`go_to` gives a call the keyboard, and brings it into view if it has to."""
+
+    def __init__(
+        self,
+        column: LazyColumn[Entry],
+        composer: Composer,
+        go_to: Callable[[CallEntry], object],
+    ) -> None:
+        self._column = column
+        self._composer = composer
+        self._go_to = go_to
+
+    def add_keys(self, widget: Gtk.Widget) -> None:
+        keys = Gtk.ShortcutController()
+        for trigger, does in (("<Alt>Up", self._back), ("<Alt>Down", self._on)):
+            keys.add_shortcut(
+                Gtk.Shortcut.new(
+                    Gtk.ShortcutTrigger.parse_string(trigger),
+                    Gtk.CallbackAction.new(lambda *_args, does=does: does()),
+                )
+            )
+        widget.add_controller(keys)
+
+    def _back(self) -> bool:
+        items, place = self._where()
+        for item in reversed(items[:place]):
+            if isinstance(item, CallEntry):
+                self._go_to(item)
+                return True
+        return False
+
+    def _on(self) -> bool:
+        """After the last one, to where one writes."""
+        items, place = self._where()
+        for item in items[place + 1 :]:
+            if isinstance(item, CallEntry):
+                self._go_to(item)
+                return True
+        self._composer.focus()
+        return True
+
+    def _where(self) -> tuple[list[Entry], int]:
+        items = list(self._column.items)
+        focused = self._column.focused_item
+        return items, len(items) if focused is None else items.index(focused)

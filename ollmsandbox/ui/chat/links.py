@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What leads out of the window: addresses that a model named, and output kept on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from gettext import gettext as _
+
+from gi.repository import Gdk, Gio, GLib, Gtk
+
+from ...errors import OllmSandboxError
+from ...text.visible import visible_line
+from ..widgets.dialogs import Choice, choose
+from .entries import CallEntry
+
+# The person has chosen no program after all.
+_CANCELLED = Gio.IOErrorEnum.CANCELLED
+_SAFE = ("http://", "https://", "mailto:")
+
+
+async def open_link(window: Gtk.Window, address: str) -> None:
+    """A model wrote it: the person sees where it goes before anything is opened."""
+    if not address.lower().startswith(_SAFE):
+        return
+    answer = await choose(
+        window,
+        _("Open This Address?"),
+        visible_line(address),
+        (Choice("cancel", _("_Cancel")), Choice("open", _("_Open"), is_suggested=True)),
+    )
+    if answer == "open":
+        await show(window, address)
+
+
+async def show(window: Gtk.Window, address: str) -> None:
+    """In the program that the person has for it."""
+    shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def answered(_window: Gtk.Window, result: Gio.AsyncResult) -> None:
+        try:
+            Gtk.show_uri_full_finish(window, result)
+        except GLib.Error as error:
+            if not shown.done() and not error.matches(Gio.io_error_quark(), _CANCELLED):
+                text = _("{address} cannot be opened: {why}.")
+                why = error.message.rstrip(".")
+                shown.set_exception(
+                    OllmSandboxError(text.format(address=visible_line(address), why=why))
+                )
+        if not shown.done():
+            shown.set_result(None)
+
+    Gtk.show_uri_full(window, address, Gdk.CURRENT_TIME, None, answered)
+    await shown
+
+
+async def open_output(window: Gtk.Window, entry: CallEntry) -> None:
+    """In the program that the person reads text with."""
+    try:
+        file = await asyncio.to_thread(entry.readable_file)
+    except OSError as error:
+        raise OllmSandboxError(
+            _("The output cannot be read: {}.").format(error.strerror)
+        ) from error
+    if file is not None:
+        await show(window, file.as_uri())

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A message in the chat: who said it, and what, while it grows and after.
+
+A sentence between messages.
+"""
+
+from __future__ import annotations
+
+import time
+from gettext import gettext as _
+
+from gi.repository import GObject, Gtk, Pango
+
+from ...chat.messages import Role
+from ...text.visible import visible_words
+from ..markdown.view import MarkdownView
+from ..models.chooser import shown_model
+from ..widgets.labels import set_plain, without_hyphens
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+from .entries import MessageEntry, NoticeEntry
+
+_LONG = 20_000
+_LONG_WORD = 1_000
+
+
+class MessageRow(Gtk.Box):
+    __gtype_name__ = "OllmMessageRow"
+
+    __gsignals__ = signals({"open-link": (str,)})
+
+    def __init__(self, entry: MessageEntry) -> None:
+        super().__init__(
+            orientation=Gtk.Orientation.VERTICAL,
+            spacing=6,
+            accessible_role=Gtk.AccessibleRole.GROUP,
+        )
+        self.add_css_class("message")
+        self.entry = entry
+        self._thinking: Gtk.Expander | None = None
+        self._thoughts: Gtk.TextBuffer | None = None
+        heading = self._heading()
+        heading.set_visible(not entry.continues)
+        self.append(heading)
+        if entry.thinking:
+            self._think(entry.thinking)
+        self._body: MarkdownView | None = None
+        if entry.role is Role.ASSISTANT:
+            self._body = MarkdownView()
+            self._body.connect("open-link", weakly(self._on_link))
+            self.append(self._body)
+            self._show_body()
+        else:
+            self.add_css_class("own-message")
+            self.append(_plain(entry.text))
+        self._broken_off = Gtk.Label(label=_("The answer broke off here."), xalign=0)
+        self._broken_off.add_css_class("caption")
+        self._broken_off.add_css_class("dim-label")
+        self._broken_off.set_visible(entry.partial)
+        self.append(self._broken_off)
+        self._handlers = [
+            entry.connect("grew", weakly(self._on_grew)),
+            entry.connect("thought", weakly(self._on_thought)),
+            entry.connect("changed", weakly(self._on_changed)),
+        ]
+
+    def forget(self) -> None:
+        """The row is taken down; the entry lives on."""
+        for handler in self._handlers:
+            self.entry.disconnect(handler)
+        self._handlers = []
+        if self._body is not None:
+            self._body.take_down()
+
+    def _heading(self) -> Gtk.Widget:
+        entry = self.entry
+        who = _("You") if entry.role is Role.USER else shown_model(entry.model) or _("Agent")
+        self.update_property([Gtk.AccessibleProperty.LABEL], [who])
+        box = Gtk.Box(spacing=6)
+        name = Gtk.Label(label=who, xalign=0, ellipsize=Pango.EllipsizeMode.END)
+        name.add_css_class("caption-heading")
+        at = Gtk.Label(label=time.strftime("%H:%M", time.localtime(entry.at)))
+        at.add_css_class("caption")
+        at.add_css_class("dim-label")
+        box.append(name)
+        box.append(at)
+        return box
+
+    def _show_body(self) -> None:
+        assert self._body is not None
+        if self.entry.is_growing:
+            self._body.append(self.entry.text)
+        else:
+            self._body.set_text(self.entry.text)
+
+    def _think(self, text: str) -> None:
+        if self._thoughts is None:
+            view = _text_view()
+            view.set_wrap_mode(Gtk.WrapMode.WORD_CHAR)
+            view.add_css_class("thinking")
+            view.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
+            self._thoughts = view.get_buffer()
+            is_open = self.entry.is_open
+            self._thinking = Gtk.Expander(label=_("Thinking"), child=view, expanded=is_open)
+            self._thinking.connect("notify::expanded", weakly(self._on_unfolded))
+            # The Tab key would lead into it even while it is folded, and is in no window.
+            self._thinking.bind_property(
+                "expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE
+            )
+            self._thinking.update_property([Gtk.AccessibleProperty.LABEL], [_("Thinking")])
+            self._thinking.add_css_class("dim-label")
+            self.insert_child_after(self._thinking, self.get_first_child())
+        self._thoughts.insert(self._thoughts.get_end_iter(), text)
+
+    def _on_unfolded(self, thinking: Gtk.Expander, _property: GObject.ParamSpec) -> None:
+        self.entry.is_open = thinking.get_expanded()
+
+    def _on_grew(self, _entry: MessageEntry, text: str) -> None:
+        if self._body is not None:
+            self._body.append(text)
+
+    def _on_thought(self, _entry: MessageEntry, text: str) -> None:
+        self._think(text)
+
+    def _on_changed(self, entry: MessageEntry) -> None:
+        self._broken_off.set_visible(entry.partial)
+        if self._body is not None and not entry.is_growing:
+            self._body.finish()
+
+    def _on_link(self, _view: MarkdownView, address: str) -> None:
+        self.emit("open-link", address)
+
+
+def _plain(text: str) -> Gtk.Widget:
+    """As it was typed: what a person writes is not Markdown to them."""
+    if len(text) > _LONG:
+        return _text_view(text)
+    label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True)
+    # Pango takes seconds to find the breaks in a word of that length.
+    is_odd = any(len(word) > _LONG_WORD for word in text.split())
+    label.set_wrap_mode(Pango.WrapMode.CHAR if is_odd else Pango.WrapMode.WORD_CHAR)
+    without_hyphens(label)
+    return label
+
+
+def _text_view(text: str = "") -> Gtk.TextView:
+    """For what is long, or grows: it is laid out little by little."""
+    view = Gtk.TextView(
+        editable=False, cursor_visible=False, accepts_tab=False, wrap_mode=Gtk.WrapMode.CHAR
+    )
+    view.add_css_class("long-text")
+    if text:
+        set_plain(view, text)
+    return view
+
+
+class NoticeRow(Gtk.Box):
+    __gtype_name__ = "OllmNoticeRow"
+
+    def __init__(self, entry: NoticeEntry) -> None:
+        super().__init__(spacing=9)
+        self.add_css_class("notice")
+        icon = "dialog-error-symbolic" if entry.is_error else "dialog-information-symbolic"
+        image = Gtk.Image.new_from_icon_name(icon)
+        image.set_valign(Gtk.Align.START)
+        # There may be the name of a file in it, which is not always a text.
+        text = "\n".join(map(visible_words, entry.text.split("\n")))
+        label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, hexpand=True)
+        label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        without_hyphens(label)
+        if entry.is_error:
+            image.add_css_class("error")
+        else:
+            label.add_css_class("dim-label")
+        self.append(image)
+        self.append(label)

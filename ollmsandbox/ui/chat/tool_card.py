@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A tool call in the chat: open while it runs, one quiet line when it is done."""
+
+from __future__ import annotations
+
+import time
+from gettext import gettext as _
+
+from gi.repository import Gdk, GLib, Gtk
+
+from ...permission.request import Answer
+from ...text.visible import visible
+from ..i18n import spoken
+from ..permission.card import ChatPermission
+from ..resources import template
+from ..terminal.usage_graph import UsageWatch
+from ..terminal.view import TerminalView
+from ..widgets.labels import tell_when_cut_off, without_hyphens
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+from ..widgets.wrap_box import WrapBox
+from . import tool_text as words
+from .entries import CallEntry, Stage
+
+_MOST_LISTED = 8
+_TICK = 200
+_LONG = 60
+
+
+@Gtk.Template(filename=template("chat/tool_card"))
+class ToolCard(Gtk.Box):
+    __gtype_name__ = "OllmToolCard"
+
+    __gsignals__ = signals(
+        {
+            "answered": (str, object),
+            "stop": (),
+            "show-changes": (str,),
+            "undo": (str,),
+            "open-output": (object,),
+        }
+    )
+
+    header_box: Gtk.Box = Gtk.Template.Child()
+    header: Gtk.Button = Gtk.Template.Child()
+    marks: Gtk.Stack = Gtk.Template.Child()
+    mark: Gtk.Image = Gtk.Template.Child()
+    spinner: Gtk.Spinner = Gtk.Template.Child()
+    heading: WrapBox = Gtk.Template.Child()
+    title: Gtk.Label = Gtk.Template.Child()
+    status: Gtk.Label = Gtk.Template.Child()
+    arrow: Gtk.Image = Gtk.Template.Child()
+    stop_button: Gtk.Button = Gtk.Template.Child()
+    question_place: Gtk.Box = Gtk.Template.Child()
+    detail: Gtk.Box = Gtk.Template.Child()
+    whole: Gtk.Label = Gtk.Template.Child()
+    output_place = Gtk.Template.Child()
+    note: Gtk.Label = Gtk.Template.Child()
+    output_tools: Gtk.Box = Gtk.Template.Child()
+    usage_place = Gtk.Template.Child()
+    find_button: Gtk.Button = Gtk.Template.Child()
+    copy_button: Gtk.Button = Gtk.Template.Child()
+    changes_box: Gtk.Box = Gtk.Template.Child()
+    changes: Gtk.Label = Gtk.Template.Child()
+    undo_button: Gtk.Button = Gtk.Template.Child()
+    show_button: Gtk.Button = Gtk.Template.Child()
+    change_list: Gtk.Label = Gtk.Template.Child()
+
+    def __init__(self, entry: CallEntry, project: str | None) -> None:
+        super().__init__()
+        self.entry = entry
+        self._project = project
+        self._questions: list[ChatPermission] = []
+        self.output: TerminalView | None = None
+        self.usage: UsageWatch | None = None
+        self._stage: Stage | None = None
+        self._clock = 0
+        self.title.set_label(words.title(entry))
+        whole = visible(entry.description)
+        self.whole.set_label(words.bounded(whole))
+        without_hyphens(self.whole, self.changes, self.change_list)
+        tell_when_cut_off(self.title, self.status)
+        # Commands and paths are written from left to right everywhere.
+        for label in (self.whole, self.change_list):
+            label.set_direction(Gtk.TextDirection.LTR)
+        # One line may hide the end of it.
+        self._is_long = "\n" in whole or len(whole) > _LONG
+        self.whole.set_visible(self._is_long)
+        # Not through the template, which would keep the whole card alive.
+        for button, method in (
+            (self.header, self._on_header),
+            (self.stop_button, self._on_stop),
+            (self.find_button, self._on_find),
+            (self.copy_button, self._on_copy),
+            (self.undo_button, self._on_undo),
+            (self.show_button, self._on_show),
+        ):
+            button.connect("clicked", weakly(method))
+        find = weakly(self._on_find)
+        keys = Gtk.ShortcutController()
+        keys.add_shortcut(
+            Gtk.Shortcut.new(
+                Gtk.ShortcutTrigger.parse_string("<Control>f"),
+                Gtk.CallbackAction.new(lambda *_: bool(find())),
+            )
+        )
+        self.add_controller(keys)
+        self._handlers = [
+            entry.connect("changed", weakly(self._on_changed)),
+            entry.connect("output", weakly(self._on_output)),
+        ]
+        self._on_changed(entry)
+
+    def forget(self) -> None:
+        """The card is taken down; the call goes on."""
+        self._end_clock()
+        for handler in self._handlers:
+            self.entry.disconnect(handler)
+        self._handlers = []
+
+    @property
+    def question(self) -> ChatPermission | None:
+        """The one that waits for an answer, or the last one."""
+        return self._questions[-1] if self._questions else None
+
+    @property
+    def is_open(self) -> bool:
+        return self.detail.get_visible()
+
+    def open(self, *, is_open: bool = True) -> None:
+        if is_open:
+            self._fill()
+        self.detail.set_visible(is_open)
+        # Once is enough: a long one stands below, whole.
+        self.title.set_visible(not (is_open and self._is_long))
+        self.arrow.set_from_icon_name("pan-down-symbolic" if is_open else "pan-end-symbolic")
+        # As a number: it may be unknown besides, so for GTK it is no boolean.
+        self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])
+        self.change_list.set_visible(bool(self.change_list.get_label()) and is_open)
+
+    # --- how it stands ---------------------------------------------------------------------------
+
+    def _on_changed(self, entry: CallEntry) -> None:
+        self._show_status()
+        self._show_questions()
+        if entry.stage is not self._stage:
+            self._stage = entry.stage
+            self._show_stage()
+        self._show_changes()
+
+    def _show_stage(self) -> None:
+        entry = self.entry
+        is_running = entry.stage is Stage.RUNNING
+        # What is asked stands in the question, larger.
+        self.header_box.set_visible(entry.stage is not Stage.ASKING)
+        self.stop_button.set_visible(is_running)
+        self.marks.set_visible_child_name("busy" if is_running else "icon")
+        self.spinner.set_spinning(is_running)
+        self._show_mark()
+        if is_running:
+            self.open(is_open=entry.is_open is not False)
+            self._begin_clock()
+        elif entry.stage is Stage.DONE:
+            self._end_clock()
+            if self.usage is not None:
+                self.usage.graph.set_visible(self.usage.graph.has_curve)
+            if self.output is not None:
+                self.output.finish()
+            self._show_note()
+            if words.is_stopped(entry):
+                # As open as it was: whoever stopped it was looking.
+                entry.is_open = self.is_open if entry.is_open is None else entry.is_open
+            fresh = entry.outcome is not None
+            failed = fresh and not words.succeeded(entry) and not words.is_denied(entry)
+            self.open(is_open=failed if entry.is_open is None else entry.is_open)
+
+    def _show_status(self) -> None:
+        entry = self.entry
+        parts = [words.tool(entry), words.status(entry)]
+        if entry.stage is Stage.RUNNING:
+            parts.append(words.clock(time.time() - entry.began_at))
+        elif (took := words.seconds(entry)) is not None:
+            parts.append(words.duration(took))
+        text = " · ".join(parts)
+        self.status.set_label(text)
+        name = _("{call}. {status}").format(call=words.title(entry), status=text)
+        self.header.update_property([Gtk.AccessibleProperty.LABEL], [name])
+
+    def _show_mark(self) -> None:
+        icon, colour = words.mark(self.entry)
+        for name in ("success", "error"):
+            self.mark.remove_css_class(name)
+        self.mark.set_from_icon_name(icon)
+        if colour:
+            self.mark.add_css_class(colour)
+
+    def _show_questions(self) -> None:
+        for asked, card in zip(self.entry.asked, self._questions, strict=False):
+            if card.is_open and asked.verdict is not None:
+                card.show_verdict(asked.verdict)
+            elif card.is_open and asked.is_over:
+                card.show_over()
+        # What was shown stays as it was; another question is another card.
+        for asked in self.entry.asked[len(self._questions) :]:
+            card = ChatPermission(asked.request)
+            card.connect("answered", weakly(self._on_answered))
+            if asked.verdict is not None:
+                card.show_verdict(asked.verdict)
+            elif asked.is_over:
+                card.show_over()
+            self._questions.append(card)
+            self.question_place.append(card)
+
+    def _show_changes(self) -> None:
+        entry = self.entry
+        report = entry.report
+        listed: list[str] = []
+        if report is not None:
+            text = words.changed(report, entry.states)
+            listed = list(map(words.change_line, words.first_changes(report, _MOST_LISTED)))
+            if len(report.changes) > _MOST_LISTED:
+                listed.append(_("and {} more").format(len(report.changes) - _MOST_LISTED))
+            self.undo_button.set_visible(words.can_undo(entry))
+        elif entry.record is not None:
+            text = words.stored_changes(entry)
+            self.undo_button.set_visible(words.can_undo(entry))
+        else:
+            text = words.live_changes(entry.changed_count, entry.last_changed, self._project)
+            self.undo_button.set_visible(False)
+        # In the same place, so that nothing else gets under the pointer.
+        self.undo_button.set_label(_("Undone") if entry.is_undone else _("Undo"))
+        self.undo_button.set_sensitive(not entry.is_undone)
+        self.show_button.set_visible(bool(entry.run_id))
+        self.changes.set_label(text)
+        self.changes_box.set_visible(bool(text))
+        self.change_list.set_label("\n".join(listed))
+        self.change_list.set_visible(bool(listed) and self.is_open)
+
+    # --- what it printed -------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        """With what was printed, once somebody wants to see it."""
+        entry = self.entry
+        self._show_note()
+        if self.output is not None or words.printed_nothing(entry):
+            return
+        kept = entry.kept_output()
+        text = entry.stored_text or (spoken(entry.outcome.text) if entry.outcome else "")
+        if not kept and entry.stage is Stage.DONE:
+            kept = text.encode("utf-8", "replace")
+        self.output = TerminalView()
+        self.output.connect("open-all", weakly(self._on_open_all))
+        self.output_place.set_child(self.output)
+        self.output_tools.set_visible(True)
+        if kept:
+            self.output.feed(kept)
+        if entry.stage is Stage.DONE:
+            self.output.finish()
+
+    def _show_note(self) -> None:
+        nothing = _("It printed nothing.") if words.printed_nothing(self.entry) else ""
+        text = nothing or self.entry.output_note
+        self.note.set_label(text)
+        self.note.set_visible(bool(text))
+        self.output_place.set_visible(not nothing)
+        self.output_tools.set_visible(self.output is not None and not nothing)
+
+    def _on_output(self, entry: CallEntry, data: bytes) -> None:
+        if self.output is not None:
+            self.output.feed(data)
+            self.output.open_all.set_visible(entry.output_file is not None)
+
+    def _begin_clock(self) -> None:
+        if not self._clock:
+            self._clock = GLib.timeout_add(_TICK, weakly(self._on_tick))
+        if self.usage is None and self.entry.pid > 0:
+            self.usage = UsageWatch(self.entry.pid)
+            self.usage_place.set_child(self.usage.graph)
+
+    def _on_tick(self) -> bool:
+        self._show_status()
+        self._show_changes()
+        return GLib.SOURCE_CONTINUE
+
+    def _end_clock(self) -> None:
+        if self._clock:
+            GLib.source_remove(self._clock)
+            self._clock = 0
+        if self.usage is not None:
+            self.usage.stop()
+
+    # --- what the person does --------------------------------------------------------------------
+
+    def _on_answered(self, card: ChatPermission, answer: Answer) -> None:
+        self.emit("answered", card.request.id, answer)
+
+    def _on_open_all(self, _view: TerminalView) -> None:
+        self.emit("open-output", self.entry)
+
+    def _on_header(self, _button: Gtk.Button) -> None:
+        # It holds for the cards that are made for this call later, too.
+        self.entry.is_open = not self.is_open
+        self.open(is_open=self.entry.is_open)
+
+    def _on_stop(self, _button: Gtk.Button) -> None:
+        self.emit("stop")
+
+    def _on_find(self, *_args: object) -> bool:
+        if self.output is None or not self.is_open:
+            return Gdk.EVENT_PROPAGATE
+        self.output.find()
+        return Gdk.EVENT_STOP
+
+    def _on_copy(self, _button: Gtk.Button) -> None:
+        if self.output is not None:
+            self.output.copy_all()
+
+    def _on_undo(self, _button: Gtk.Button) -> None:
+        self.emit("undo", self.entry.run_id)
+
+    def _on_show(self, _button: Gtk.Button) -> None:
+        self.emit("show-changes", self.entry.run_id)

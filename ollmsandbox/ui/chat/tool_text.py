@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a tool call's card says."""
+
+from __future__ import annotations
+
+import locale
+import os
+import re
+import signal
+from gettext import gettext as _
+from gettext import ngettext
+from itertools import chain, islice
+
+from ...chat.tool_calls import STOPPED
+from ...project.apply.recorder import Report
+from ...project.changes.change import Kind, Recorded, State, Type
+from ...sandbox.process import Stop
+from ...text.visible import visible_line
+from .entries import CallEntry, Stage
+
+_SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
+# As the model was told it.
+_TOLD = re.compile(r"^Changes: (\d[^\n]*)\.$", re.MULTILINE)
+_COUNT = re.compile(r"([\d,]+) (added|modified|deleted|replaced)")
+# Longer than a label can be laid out in a moment.
+_MOST_SHOWN = 10_000
+_MOST_IN_TITLE = 500
+# Seconds, of which one decimal would say next to nothing.
+_BRIEF = 0.1
+_WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+
+
+def title(entry: CallEntry) -> str:
+    """The command, or the call in one line."""
+    # It is shown up to the edge; the rest would only take time.
+    text = visible_line(entry.description[:_MOST_IN_TITLE])
+    return f"$ {text}" if entry.call.name == "run_command" else text
+
+
+def bounded(text: str) -> str:
+    left_out = len(text) - _MOST_SHOWN
+    if left_out <= 0:
+        return text
+    return text[:_MOST_SHOWN] + _("… and {:,} more characters").format(left_out)
+
+
+def tool(entry: CallEntry) -> str:
+    if entry.own:
+        return _("Your command")
+    return {
+        "run_command": _("Command"),
+        "read_file": _("Read a file"),
+        "edit_file": _("Edit a file"),
+        "web_fetch": _("Read a web page"),
+    }.get(entry.call.name, visible_line(entry.call.name))
+
+
+def mark(entry: CallEntry) -> tuple[str, str]:
+    """An icon, and the style class of its colour if it has one."""
+    if entry.stage is not Stage.DONE:
+        return "content-loading-symbolic", ""
+    if is_stopped(entry):
+        return "media-playback-stop-symbolic", ""
+    if is_denied(entry):
+        return "action-unavailable-symbolic", ""
+    if succeeded(entry):
+        return "object-select-symbolic", "success"
+    return "dialog-warning-symbolic", "error"
+
+
+def duration(seconds: float) -> str:
+    """How long it took."""
+    if seconds < _BRIEF:
+        # Translators: {} is a number of milliseconds.
+        return _("{} ms").format(max(1, round(seconds * 1000)))
+    return clock(seconds)
+
+
+def clock(seconds: float) -> str:
+    """How long it has taken so far."""
+    if seconds < 60:
+        return _("{} s").format(locale.format_string("%.1f", seconds))
+    minutes, rest = divmod(int(seconds), 60)
+    return _("{} min {} s").format(minutes, rest)
+
+
+def status(entry: CallEntry) -> str:
+    """How it stands, in words."""
+    if entry.stage is not Stage.DONE:
+        return {
+            Stage.WAITING: _("Waiting"),
+            Stage.ASKING: _("Waits for your answer"),
+            Stage.RUNNING: _("Running"),
+        }[entry.stage]
+    if is_stopped(entry):
+        return _("Stopped")
+    if is_denied(entry):
+        return _("Did not run") if entry.asked else _("Denied, did not run")
+    result = entry.outcome.result if entry.outcome else None
+    if result is not None:
+        return stop_words(result.stop) if result.stop else exit_words(result.exit_code)
+    if entry.record is not None and entry.record.exit_code is not None:
+        return exit_words(entry.record.exit_code)
+    return _("Done") if succeeded(entry) else _("Failed")
+
+
+def stop_words(stop: Stop) -> str:
+    """Why it was ended before its time. The enum's own words are for a model."""
+    return {
+        Stop.TIME: _("It took longer than the time limit"),
+        Stop.PERSON: _("It was stopped"),
+        Stop.DISK: _("The disk filled by more than the limit while it ran"),
+        Stop.FULL: _("The disk is almost full"),
+        Stop.MEMORY: _("It used more memory than the limit"),
+        Stop.PROCESSES: _("It started more processes than the limit"),
+    }[stop]
+
+
+def exit_words(code: int) -> str:
+    if code == 0:
+        return _("Succeeded")
+    if code == 127:
+        return _("Command not found")
+    if code == 126:
+        return _("Cannot be run")
+    number = code - 128
+    if number in set(signal.Signals):
+        return _("Ended by {}").format(signal.Signals(number).name)
+    return _("Failed with status {}").format(code)
+
+
+def is_stopped(entry: CallEntry) -> bool:
+    """By the person, whether it had begun or not: nothing went wrong."""
+    result = entry.outcome.result if entry.outcome else None
+    told = entry.outcome.text if entry.outcome else entry.stored_text
+    by_person = result is not None and result.stop is Stop.PERSON
+    return by_person or (not succeeded(entry) and told.startswith(STOPPED))
+
+
+def is_denied(entry: CallEntry) -> bool:
+    if entry.verdict is not None:
+        return not entry.verdict.allowed
+    record = entry.record
+    return record is not None and record.answer is not None and not record.answer.allows
+
+
+def succeeded(entry: CallEntry) -> bool:
+    if entry.outcome is not None:
+        result = entry.outcome.result
+        return entry.outcome.ok and (result is None or result.exit_code == 0)
+    record = entry.record
+    return record is not None and record.ok and not record.exit_code
+
+
+def seconds(entry: CallEntry) -> float | None:
+    if entry.outcome is not None and entry.outcome.result is not None:
+        return entry.outcome.result.duration
+    return entry.record.duration if entry.record else None
+
+
+def printed_nothing(entry: CallEntry) -> bool:
+    """A command that ran; what else there is to say of it stands elsewhere."""
+    outcome = entry.outcome
+    return outcome is not None and outcome.result is not None and not entry.printed
+
+
+def live_changes(count: int, last: str, project: str | None) -> str:
+    """While it runs."""
+    if not count:
+        return ""
+    shown = visible_line(os.path.relpath(last, project) if project and last else last)
+    return ngettext(
+        "{count} file changed, last: {last}", "{count} files changed, last: {last}", count
+    ).format(count=count, last=shown)
+
+
+def changed(report: Report, states: frozenset[State] | None = None) -> str:
+    """`states`: how they stand since, if it is known."""
+    # A folder is told of by what is in it, as in the list of changes.
+    folder = Type.FOLDER
+    items = [i for i in report.changes if i.change.type is not folder] or report.changes
+    count = len(items)
+    if not count:
+        return ""
+    text = ngettext("{} file changed", "{} files changed", count).format(count)
+    if states == frozenset({State.DISCARDED}):
+        return text + _("; discarded")
+    if states is not None and not states & set(_WAITS):
+        return text
+    now = [item.state for item in items]
+    waiting, conflicts = sum(map(now.count, _WAITS)), now.count(State.CONFLICT)
+    if conflicts:
+        one = _("; one was changed by you meanwhile and waits")
+        return text + (
+            one if conflicts == 1 else _("; {} wait: you changed them meanwhile").format(conflicts)
+        )
+    if waiting == count:
+        # One after the other, they may be applied since.
+        is_begun = states is not None and bool(states - set(_WAITS))
+        some = _("; some still wait for your review")
+        return text + (some if is_begun else _("; waiting for your review"))
+    if waiting:
+        return text + ngettext("; {} waits for your yes", "; {} wait for your yes", waiting).format(
+            waiting
+        )
+    return text
+
+
+def stored_changes(entry: CallEntry) -> str:
+    """Of a call from before: what became of them since then is known in the changes alone."""
+    found = _TOLD.findall(entry.stored_text) if entry.run_id else []
+    if not found:
+        return ""
+    counts = _COUNT.findall(found[-1])
+    told = [_counted(Kind(kind), int(number.replace(",", ""))) for number, kind in counts]
+    return _("Changes: {}").format(", ".join(told))
+
+
+def _counted(kind: Kind, count: int) -> str:
+    return {
+        Kind.ADDED: ngettext("{count:,} added", "{count:,} added", count),
+        Kind.MODIFIED: ngettext("{count:,} modified", "{count:,} modified", count),
+        Kind.DELETED: ngettext("{count:,} deleted", "{count:,} deleted", count),
+        Kind.REPLACED: ngettext("{count:,} replaced", "{count:,} replaced", count),
+    }[kind].format(count=count)
+
+
+def first_changes(report: Report, count: int) -> list[Recorded]:
+    """So many of them. What is gone, or something else now, stands before all else."""
+    taken = (Kind.DELETED, Kind.REPLACED)
+    lost = (item for item in report.changes if item.change.kind in taken)
+    rest = (item for item in report.changes if item.change.kind not in taken)
+    return list(islice(chain(lost, rest), count))
+
+
+def change_line(item: Recorded) -> str:
+    change = item.change
+    return f"{_SIGNS[change.kind]} {visible_line(change.path)}"
+
+
+def can_undo(entry: CallEntry) -> bool:
+    """Or was undone, which is said in the same place."""
+    if entry.states is not None:
+        return State.APPLIED in entry.states or entry.is_undone
+    report = entry.report
+    return report is not None and any(item.state is State.APPLIED for item in report.changes)

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The conversation: what was said and done, and where the next message is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from gettext import gettext as _
+from typing import TYPE_CHECKING, cast
+
+from gi.repository import Adw, Gio, Gtk
+
+from ...chat.messages import Role
+from ...permission.request import Answer
+from ...sandbox.probe.probe import Capabilities
+from ..permission.focus import QuestionFocus
+from ..preferences.settings import Settings
+from ..widgets.labels import name_buttons
+from ..widgets.lazy_column import LazyColumn
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+from .bars import MissingBar, WaitingBar
+from .composer import Composer
+from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
+from .keyboard import CallSteps
+from .message_row import NoticeRow
+
+if TYPE_CHECKING:
+    from ..sessions.open_session import OpenSession
+    from .message_row import MessageRow
+    from .tool_card import ToolCard
+
+_WIDTH = 860
+
+
+class ChatView(Gtk.Box):
+    __gtype_name__ = "OllmChatView"
+
+    __gsignals__ = signals(
+        {
+            "send": (str,),
+            "run": (str,),
+            "stop": (),
+            "stop-call": (object,),
+            "answer": (str, object),
+            "show-changes": (str,),
+            "undo": (str,),
+            "open-link": (str,),
+            "open-output": (object,),
+            "connect-model": (),
+        }
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(orientation=Gtk.Orientation.VERTICAL)
+        self.session: OpenSession | None = None
+        self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
+        # Calls that are under way.
+        self._watched: dict[CallEntry, int] = {}
+        self._empty = Adw.StatusPage(
+            icon_name="user-available-symbolic",
+            title=_("What Shall Be Done?"),
+            vexpand=True,
+        )
+        self._empty.add_css_class("compact")
+        self.column = LazyColumn(self._make_row)
+        self.column.set_vexpand(True)
+        self.column.connect("notify::at-end", weakly(self._on_scrolled))
+        self.column.connect("scrolled", weakly(self._on_looked))
+        self.column.connect("row-dropped", weakly(self._on_dropped))
+        self._to_end = Gtk.Button(
+            icon_name="go-bottom-symbolic",
+            tooltip_text=_("Go to the End"),
+            halign=Gtk.Align.END,
+            valign=Gtk.Align.END,
+            margin_end=18,
+            margin_bottom=12,
+            visible=False,
+        )
+        for name in ("circular", "osd"):
+            self._to_end.add_css_class(name)
+        label = _("Go to the end")
+        self._to_end.update_property([Gtk.AccessibleProperty.LABEL], [label])
+        self._to_end.connect("clicked", weakly(self._on_to_end))
+        overlay = Gtk.Overlay(child=self.column)
+        overlay.add_overlay(self._to_end)
+        self._pages = Gtk.Stack(vexpand=True)
+        self._pages.add_named(self._empty, "empty")
+        self._pages.add_named(overlay, "chat")
+        self.append(self._pages)
+        self.waiting = WaitingBar()
+        self.waiting.connect("show-question", weakly(self._on_show_question))
+        self.missing = MissingBar()
+        for bar in (self.waiting, self.missing):
+            clamp = Adw.Clamp(maximum_size=_WIDTH, child=bar, margin_start=12, margin_end=12)
+            self.append(clamp)
+        self.composer = Composer(settings)
+        self.composer.connect("send", weakly(self._pass_on), "send")
+        self.composer.connect("run", weakly(self._pass_on), "run")
+        self.composer.connect("stop", weakly(self._on_stop))
+        self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
+        self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
+        CallSteps(self.column, self.composer, weakly(self._go_to)).add_keys(self)
+        self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
+        for name in ("caption", "dim-label"):
+            self._why_not.add_css_class(name)
+        self.connect_button = Gtk.Button(
+            label=_("Connect a _Model"), use_underline=True, valign=Gtk.Align.CENTER
+        )
+        name_buttons(self.connect_button)
+        self.connect_button.add_css_class("small-button")
+        self.connect_button.connect("clicked", weakly(self._on_connect))
+        self._without = Gtk.Box(spacing=12, visible=False)
+        self._without.append(self._why_not)
+        self._without.append(self.connect_button)
+        below = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
+        below.append(self._without)
+        below.append(self.composer)
+        self.append(
+            Adw.Clamp(
+                maximum_size=_WIDTH,
+                child=below,
+                margin_start=12,
+                margin_end=12,
+                margin_top=6,
+                margin_bottom=12,
+            )
+        )
+
+    def show_capabilities(self, found: Capabilities) -> None:
+        sandboxed = _(
+            "Commands run in a sandbox. What they change in the project is shown here, "
+            "and can be undone."
+        )
+        asking = _("Each command asks before it runs. What it changes is changed at once.")
+        self._empty.set_description(sandboxed if found.can_wrap else asking)
+
+    def show(self, session: OpenSession | None) -> None:  # type: ignore[override]
+        if session is self.session:
+            return
+        self._forget()
+        self.session = session
+        if session is None:
+            self.composer.text = ""
+            self.composer.set_busy(False)
+            self._show_page()
+            self.waiting.show_count(0)
+            return
+        self._listen(session.entries, "items-changed", self._on_entries)
+        self._listen(session, "state-changed", self._on_state)
+        # Once: to go through a list of GLib's takes long.
+        entries = list(session)
+        self.column.set_items(entries)
+        for entry in entries:
+            self._watch(entry)
+        self.composer.set_history(_history(entries))
+        self.composer.text = session.draft
+        self._on_state(session)
+        self._show_page()
+        self.column.scroll_to_end()
+        self._on_scrolled()
+
+    def set_can_send(self, why_not: str) -> None:
+        self.composer.set_can_send(why_not)
+        # The sign of a command is not left behind at the end of a line.
+        self._why_not.set_label(why_not.replace("!", "!\N{WORD JOINER}"))
+        self._without.set_visible(bool(why_not))
+
+    def focus_composer(self, *_args: object) -> None:
+        self.composer.focus()
+
+    @property
+    def focused_call(self) -> str:
+        """Whose question has the keyboard, if one has it."""
+        entry = self._questions.focused
+        return entry.call.id if entry is not None else ""
+
+    def show_call(self, call_id: str) -> None:
+        """Its card is brought into view, and a question there gets the focus."""
+        entry = self.session.entry_of(call_id) if self.session else None
+        if entry is None:
+            return
+        self.column.scroll_to(entry)
+        card = self._card(entry)
+        if card is None:
+            return
+        # Each after the focus, which scrolls, too, to where that was before.
+        if card.question is not None and card.question.is_open:
+            card.question.focus_deny()
+            self.column.show_whole(entry)
+        else:
+            card.header.grab_focus()
+            self.column.scroll_to(entry)
+
+    def _go_to(self, entry: CallEntry) -> None:
+        card = self._card(entry)
+        if card is None or not self.column.is_in_view(entry):
+            self.show_call(entry.call.id)
+        elif card.question is not None and card.question.is_open:
+            card.question.focus_deny()
+        else:
+            card.header.grab_focus()
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def _make_row(self, entry: Entry) -> Gtk.Widget:
+        row: Gtk.Widget
+        if isinstance(entry, MessageEntry):
+            # Here, because it brings Markdown and its colours, which the first picture can do
+            # without. See later.py.
+            from .message_row import MessageRow
+
+            row = MessageRow(entry)
+            row.connect("open-link", weakly(self._pass_on), "open-link")
+        elif isinstance(entry, CallEntry):
+            from .tool_card import ToolCard
+
+            row = ToolCard(entry, self.session.project if self.session else None)
+            row.connect("answered", weakly(self._on_answered))
+            row.connect("stop", weakly(self._on_stop_call))
+            for name in ("show-changes", "undo", "open-output"):
+                row.connect(name, weakly(self._pass_on), name)
+        else:
+            assert isinstance(entry, NoticeEntry)
+            row = NoticeRow(entry)
+        return Adw.Clamp(maximum_size=_WIDTH, child=row, css_classes=["chat-row"])
+
+    def _forget(self) -> None:
+        for source, handler in self._handlers:
+            source.disconnect(handler)
+        self._handlers = []
+        for entry in tuple(self._watched):
+            self._unwatch(entry)
+        self._questions.forget()
+        self.column.set_items([])
+
+    def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
+        if self.session is not None:
+            self.session.draft = self.composer.draft
+
+    def _listen(
+        self, source: Gio.ListStore | OpenSession, name: str, method: Callable[..., object]
+    ) -> None:
+        self._handlers.append((source, source.connect(name, weakly(method))))
+
+    def _watch(self, entry: Entry) -> None:
+        """A card that runs or asks stays built, wherever the person scrolls."""
+        if isinstance(entry, CallEntry) and entry.stage is not Stage.DONE:
+            self.column.pin(entry)
+            self._watched[entry] = entry.connect("changed", weakly(self._on_call_changed))
+            self._on_call_changed(entry)
+
+    def _unwatch(self, entry: CallEntry) -> None:
+        entry.disconnect(self._watched.pop(entry))
+
+    def _show_page(self) -> None:
+        filled = self.session is not None and self.session.entries.get_n_items() > 0
+        self._pages.set_visible_child_name("chat" if filled else "empty")
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    def _on_entries(self, entries: Gio.ListStore, place: int, removed: int, added: int) -> None:
+        for _number in range(removed):
+            self.column.remove_at(place)
+        new = [entries.get_item(number) for number in range(place, place + added)]
+        for number, entry in enumerate(new, place):
+            assert isinstance(entry, Entry)
+            self.column.insert(number, entry)
+            self._watch(entry)
+        self._show_page()
+        if any(isinstance(entry, MessageEntry) and entry.role is Role.USER for entry in new):
+            self.column.scroll_to_end()
+
+    def _on_call_changed(self, entry: CallEntry) -> None:
+        if entry.stage is Stage.DONE:
+            self.column.unpin(entry)
+            self._unwatch(entry)
+        self._questions.note(entry)
+        self._on_scrolled()
+
+    def _card(self, entry: CallEntry) -> ToolCard | None:
+        row = self.column.row_of(entry)
+        return cast("ToolCard", row.get_child()) if isinstance(row, Adw.Clamp) else None
+
+    def _on_state(self, session: OpenSession) -> None:
+        self.composer.set_busy(session.is_busy)
+
+    def _on_looked(self, _column: LazyColumn) -> None:
+        self._questions.look()
+        self._on_scrolled()
+
+    def _on_scrolled(self, *_args: object) -> None:
+        self._to_end.set_visible(not self.column.at_end)
+        hidden = [
+            entry
+            for entry in (self.session.asking() if self.session else ())
+            if not self.column.is_in_view(entry)
+        ]
+        is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
+        self.waiting.show_count(len(hidden), is_below=is_below)
+
+    def _on_dropped(self, _column: LazyColumn, entry: Entry, row: Gtk.Widget) -> None:
+        if isinstance(row, Adw.Clamp) and isinstance(entry, MessageEntry | CallEntry):
+            cast("MessageRow | ToolCard", row.get_child()).forget()
+
+    def _on_show_question(self, _bar: WaitingBar) -> None:
+        asking = self.session.asking() if self.session is not None else []
+        hidden = [entry for entry in asking if not self.column.is_in_view(entry)]
+        if hidden:
+            self.show_call(hidden[0].call.id)
+
+    def _on_to_end(self, _button: Gtk.Button) -> None:
+        self.column.scroll_to_end()
+
+    def _on_answered(self, _card: ToolCard, request_id: str, answer: Answer) -> None:
+        self.emit("answer", request_id, answer)
+
+    def _on_connect(self, _button: Gtk.Button) -> None:
+        self.emit("connect-model")
+
+    def _on_stop(self, *_args: object) -> None:
+        self.emit("stop")
+
+    def _on_stop_call(self, card: ToolCard) -> None:
+        self.emit("stop-call", card.entry)
+
+    def _pass_on(self, _widget: Gtk.Widget, value: object, name: str) -> None:
+        self.emit(name, value)
+
+
+def _history(entries: Iterable[Entry]) -> list[str]:
+    """What the person wrote, as they wrote it."""
+    found = []
+    for entry in entries:
+        if isinstance(entry, MessageEntry) and entry.role is Role.USER:
+            found.append(entry.text)
+        elif isinstance(entry, CallEntry) and entry.own:
+            found.append(f"!{entry.description}")
+    return found

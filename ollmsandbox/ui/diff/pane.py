@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One column of a diff: lines with their numbers, and rows that hold buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from gi.repository import Gtk, GtkSource
+
+from ..widgets.weak import weakly
+from .colours import DiffTags
+from .model import Kind, Line, Span
+from .syntax import Syntax
+
+
+class Look(Enum):
+    SAME = "same"
+    ADDED = "added"
+    REMOVED = "removed"
+    BLANK = "blank"
+    HEADER = "header"
+
+
+_LOOKS = {Kind.SAME: Look.SAME, Kind.ADDED: Look.ADDED, Kind.REMOVED: Look.REMOVED}
+_SIGNS = {Look.ADDED: "+", Look.REMOVED: "-"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    look: Look
+    text: str = ""
+    # What the margin shows.
+    margin: str = ""
+    # What it stands for; none for what is only there to fill.
+    line: Line | None = None
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return self.line.spans if self.line else ()
+
+
+BLANK = Row(Look.BLANK)
+
+
+class DiffPane:
+    """Not a widget itself: `widget` is. The owner keeps the two sides in step."""
+
+    def __init__(self, syntax: Syntax, digits: int, label: str) -> None:
+        self._syntax = syntax
+        self.buffer = GtkSource.Buffer(tag_table=syntax.table, highlight_matching_brackets=False)
+        self.buffer.set_enable_undo(False)
+        self.buffer.set_language(syntax.own_language)
+        self.tags = DiffTags(self.buffer)
+        self.view = GtkSource.View(
+            buffer=self.buffer,
+            editable=False,
+            cursor_visible=False,
+            monospace=True,
+            accepts_tab=False,
+            left_margin=6,
+            right_margin=12,
+        )
+        self.view.update_property([Gtk.AccessibleProperty.LABEL], [label])
+        self._rows: list[Row] = []
+        self._numbers = GtkSource.GutterRendererText(xalign=1.0, xpad=6)
+        self._numbers.connect("query-data", weakly(self._fill_margin))
+        self._numbers.add_css_class("numeric")
+        # Code is written from left to right, whatever the language of the window: the numbers of
+        # the old and the new line and the sign stand in this order before it.
+        for part in (self.view, self._numbers):
+            part.set_direction(Gtk.TextDirection.LTR)
+        gutter = self.view.get_gutter(Gtk.TextWindowType.LEFT)
+        gutter.insert(self._numbers, 0)
+        self._digits = digits
+        self.view.connect("realize", weakly(self._set_margin_width))
+        self.widget = Gtk.ScrolledWindow(child=self.view, hexpand=True, vexpand=True)
+
+    def row(self, of: int) -> Row:
+        return self._rows[of]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def insert(self, at: int, rows: Sequence[Row]) -> None:
+        """Before the row with this number, or at the end. Each has a line of the buffer."""
+        text = "".join(f"{row.text}\n" for row in rows)
+        _found, place = self.buffer.get_iter_at_line(at)
+        offset = place.get_offset()
+        self._rows[at:at] = rows
+        self.buffer.insert(place, text)
+        for row in rows:
+            self._mark(offset, row)
+            offset += len(row.text) + 1
+
+    def insert_widget(self, at: int, widget: Gtk.Widget) -> None:
+        _found, place = self.buffer.get_iter_at_line(at)
+        self._rows.insert(at, Row(Look.HEADER))
+        offset = place.get_offset()
+        anchor = self.buffer.create_child_anchor(place)
+        self.buffer.insert(self.buffer.get_iter_at_offset(offset + 1), "\n")
+        start = self.buffer.get_iter_at_offset(offset)
+        end = self.buffer.get_iter_at_offset(offset + 2)
+        self.buffer.apply_tag(self.tags.header, start, end)
+        widget.set_direction(Gtk.TextDirection.LTR)
+        self.view.add_child_at_anchor(widget, anchor)
+
+    def remove(self, at: int) -> None:
+        del self._rows[at]
+        _found, start = self.buffer.get_iter_at_line(at)
+        _found, end = self.buffer.get_iter_at_line(at + 1)
+        self.buffer.delete(start, end)
+
+    def scroll_to(self, at: int) -> None:
+        _found, place = self.buffer.get_iter_at_line(at)
+        self.buffer.place_cursor(place)
+        mark = self.buffer.get_insert()
+        self.view.scroll_to_mark(mark, 0.0, True, 0.0, 0.1)
+
+    def repaint(self) -> None:
+        self.tags.repaint()
+        self._numbers.queue_draw()
+
+    def _mark(self, offset: int, row: Row) -> None:
+        tag = {
+            Look.ADDED: self.tags.added,
+            Look.REMOVED: self.tags.removed,
+            Look.BLANK: self.tags.blank,
+        }.get(row.look)
+        at = self.buffer.get_iter_at_offset
+        if tag is not None:
+            # With its end, or an empty line would have no ground.
+            self.buffer.apply_tag(tag, at(offset), at(offset + len(row.text) + 1))
+        if row.line is not None:
+            self._syntax.paint(self.buffer, offset, row.line)
+        if row.line is not None and row.line.is_note:
+            self.buffer.apply_tag(self.tags.note, at(offset), at(offset + len(row.text)))
+        words = self.tags.added_words if row.look is Look.ADDED else self.tags.removed_words
+        for start, end in row.spans:
+            self.buffer.apply_tag(words, at(offset + start), at(offset + end))
+
+    def _fill_margin(
+        self, renderer: GtkSource.GutterRendererText, _lines: object, number: int
+    ) -> None:
+        # Digits and signs. The colour of the scheme is too pale to be read.
+        text = self._rows[number].margin if number < len(self._rows) else ""
+        renderer.set_markup(f'<span foreground="{self.tags.margin}">{text}</span>', -1)
+
+    def _set_margin_width(self, _view: Gtk.Widget) -> None:
+        width, _height = self._numbers.measure("0" * self._digits)
+        self._numbers.set_size_request(width + 12, -1)
+
+
+class Tied:
+    """Two columns that scroll together."""
+
+    def __init__(self, columns: Sequence[DiffPane]) -> None:
+        self._is_moving = False
+        for number, column in enumerate(columns):
+            other = columns[1 - number]
+            for here, there in (
+                (column.widget.get_vadjustment(), other.widget.get_vadjustment()),
+                (column.widget.get_hadjustment(), other.widget.get_hadjustment()),
+            ):
+                here.connect("value-changed", weakly(self._scrolled), there)
+
+    def _scrolled(self, here: Gtk.Adjustment, there: Gtk.Adjustment) -> None:
+        if not self._is_moving:
+            self._is_moving = True
+            there.set_value(here.get_value())
+            self._is_moving = False
+
+
+def unified(line: Line, digits: int) -> Row:
+    look = _LOOKS[line.kind]
+    old = "" if line.old is None else str(line.old)
+    new = "" if line.new is None else str(line.new)
+    sign = _SIGNS.get(look, " ") if not line.is_note else " "
+    margin = f"{old:>{digits}} {new:>{digits}} {sign}"
+    return Row(look, line.text, margin, line)
+
+
+def side(line: Line | None, digits: int, *, is_new: bool) -> Row:
+    if line is None:
+        return BLANK
+    look = _LOOKS[line.kind]
+    number = line.new if is_new else line.old
+    sign = _SIGNS.get(look, " ") if not line.is_note else " "
+    margin = f"{'' if number is None else number:>{digits}} {sign}"
+    return Row(look, line.text, margin, line)

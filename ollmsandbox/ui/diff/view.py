@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two versions of a text in one column or in two, put there piece by piece.
+
+What stands in the row above a change: what is folded there, and what can be done with it.
+
+Two versions of a text in one column or in two, put there piece by piece.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from gettext import gettext as _
+from gettext import ngettext
+from itertools import pairwise
+
+from gi.repository import Adw, Gdk, GLib, GObject, Gtk
+
+from ..resources import template
+from ..widgets.labels import set_accessible_name
+from ..widgets.weak import weakly
+from ..widgets.work_bar import hold
+from .model import Diff, Fold, Hunk, Line, compare, pairs
+from .pane import DiffPane, Tied, side, unified
+from .syntax import Syntax
+
+# Its name and its label. Without a name it is not to be pressed, and only says how it is.
+Action = tuple[str, str]
+
+
+class Folded:
+    """Where lines are folded, on each side."""
+
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
+        self.buttons: list[Gtk.Button] = []
+        # Of the last column, in the row of the buttons.
+        self.mark: Gtk.TextMark | None = None
+        self.is_alone = False
+
+    def show(self) -> None:
+        words = ngettext("{count} unchanged line", "{count} unchanged lines", self.fold.size)
+        for button in self.buttons:
+            button.set_label(words.format(count=f"{self.fold.size:,}"))
+
+    def remove(self) -> None:
+        for button in self.buttons:
+            row = button.get_parent()
+            if isinstance(row, Gtk.Box):
+                row.remove(button)
+
+
+class Verbs:
+    """What can be done with one change. Only the last column has the buttons, first in the row:
+    they are to be seen however narrow it is. The others are as high as that."""
+
+    def __init__(self, hunk: Hunk, act: Callable[..., object], *, is_held: bool) -> None:
+        self.hunk = hunk
+        self._act = act
+        self._boxes: list[Gtk.Box] = []
+        self._is_held = is_held
+
+    def add_to(self, row: Gtk.Box, *, can_press: bool) -> None:
+        box = Gtk.Box(spacing=6, sensitive=can_press, can_target=can_press)
+        box.set_opacity(1 if can_press else 0)
+        box.set_direction(Gtk.TextDirection.LTR)
+        row.append(box)
+        self._boxes.append(box)
+
+    def show(self, actions: Sequence[Action]) -> None:
+        """In the place of those that were there, and the keyboard stays there."""
+        for box in self._boxes:
+            had_focus = box.get_focus_child() is not None
+            while (child := box.get_first_child()) is not None:
+                box.remove(child)
+            for name, label in actions:
+                box.append(self._button(name, label) if name else _quiet(label))
+            box.set_visible(bool(actions))
+            if had_focus:
+                box.child_focus(Gtk.DirectionType.TAB_FORWARD)
+
+    def hold(self, is_held: bool) -> None:
+        """None is to be pressed meanwhile."""
+        self._is_held = is_held
+        for box in self._boxes:
+            child = box.get_first_child()
+            while child is not None:
+                if isinstance(child, Gtk.Button):
+                    hold(child, is_held)
+                child = child.get_next_sibling()
+
+    def focus(self) -> bool:
+        """Of the last column."""
+        return bool(self._boxes) and self._boxes[-1].child_focus(Gtk.DirectionType.TAB_FORWARD)
+
+    def _button(self, name: str, label: str) -> Gtk.Button:
+        button = Gtk.Button(label=label, css_classes=["caption"])
+        button.connect("clicked", self._act, self.hunk.index, name)
+        hold(button, self._is_held)
+        number = self.hunk.index + 1
+        description = _("{action}, change {number}").format(action=label, number=number)
+        set_accessible_name(button, description)
+        return button
+
+
+def add_line(row: Gtk.Box, hunk: Hunk, *, is_last: bool) -> None:
+    start = hunk.new_start if is_last else hunk.old_start
+    words = _("Line {number}").format(number=start + 1)
+    row.append(_quiet(words))
+
+
+def _quiet(words: str) -> Gtk.Label:
+    return Gtk.Label(label=words, css_classes=["caption", "dim-label"])
+
+
+# Below this many pixels two columns are too narrow to read.
+_NARROW = 600
+# Lines in a piece; and how long pieces are put in before others have their turn.
+_PIECE, _BUDGET, _PAUSE = 30, 0.004, 12
+# Each has widgets. The rest comes when it is asked for.
+_MOST_HUNKS = 100
+# Lines of a fold that come at once.
+_UNFOLDED, _UNFOLD_BUDGET = 200, 0.05
+
+
+@Gtk.Template(filename=template("diff/view"))
+class DiffView(Gtk.Box):
+    __gtype_name__ = "OllmDiffView"
+
+    bar = Gtk.Template.Child()
+    previous = Gtk.Template.Child()
+    next = Gtk.Template.Child()
+    summary = Gtk.Template.Child()
+    side_toggle = Gtk.Template.Child()
+    stack = Gtk.Template.Child()
+    spinner = Gtk.Template.Child()
+    same_label = Gtk.Template.Child()
+    panes = Gtk.Template.Child()
+
+    @GObject.Signal(name="hunk-action", arg_types=(int, str))
+    def hunk_action(self, index: int, action: str):
+        """A button of a change was pressed."""
+
+    @GObject.Signal(name="loaded")
+    def loaded(self):
+        """Everything that will be shown for now is there."""
+
+    def __init__(self, most_hunks: int = _MOST_HUNKS) -> None:
+        super().__init__()
+        self._most_hunks = most_hunks
+        self.diff: Diff | None = None
+        self._path = ""
+        self._actions_of: Callable[[Hunk], Sequence[Action] | None] = lambda _hunk: ()
+        self._verbs: list[Verbs] = []
+        self._is_held = False
+        self._ticket = 0
+        # Held here, so that a thread never frees it. See weak_reference.
+        self._when_compared = weakly(self._compared)
+        self._timer = 0
+        self._check = 0
+        self._columns: list[DiffPane] = []
+        self._syntax: Syntax | None = None
+        self._waiting: deque[Hunk | Fold | tuple[Line, ...]] = deque()
+        # Where each change begins: marks move with the text.
+        self._hunk_marks: list[Gtk.TextMark] = []
+        self._folded: list[Folded] = []
+        self._folds_before: dict[int, Fold] = {}
+        self._left = most_hunks
+        self._current = -1
+        self._tied: Tied | None = None
+        self._style_handlers: list[int] = []
+        self.previous.connect("clicked", weakly(self._go), -1)
+        self.next.connect("clicked", weakly(self._go), 1)
+        self.side_toggle.connect("toggled", weakly(self._relayout))
+        keys = Gtk.ShortcutController(propagation_phase=Gtk.PropagationPhase.CAPTURE)
+        press = weakly(self._key)
+
+        def go(widget: Gtk.Widget, arguments: GLib.Variant | None, by: int) -> bool:
+            return bool(press(widget, arguments, by))
+
+        for trigger, by in (("<Alt>Up", -1), ("<Alt>Down", 1)):
+            action = Gtk.CallbackAction.new(go, by)
+            keys.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(trigger), action))
+        self.add_controller(keys)
+
+    # --- for the owner -------------------------------------------------------------------------
+
+    def set_hunk_actions(self, find: Callable[[Hunk], Sequence[Action] | None]) -> None:
+        """Finds the names and labels of the buttons that a change has."""
+        self._actions_of = find
+        self.refresh_actions()
+
+    def refresh_actions(self) -> None:
+        for verbs in self._verbs:
+            verbs.show(self._actions_of(verbs.hunk) or ())
+
+    def hold(self, is_held: bool) -> None:
+        """No button of a change is to be pressed meanwhile."""
+        self._is_held = is_held
+        for verbs in self._verbs:
+            verbs.hold(is_held)
+
+    def show_texts(self, old: str, new: str, path: str) -> None:
+        """Compared on another thread, since it may take seconds."""
+        self._ticket += 1
+        self._path = path
+        self.diff = None
+        self._stop()
+        self.summary.set_label("")
+        self.stack.set_visible_child_name("waiting")
+        self.spinner.start()
+        done, ticket = self._when_compared, self._ticket
+
+        def work() -> None:
+            diff = compare(old, new)
+            GLib.timeout_add(0, done, ticket, diff)
+
+        threading.Thread(target=work, name="diff", daemon=True).start()
+
+    @property
+    def is_loaded(self) -> bool:
+        return self.diff is not None and not self._timer
+
+    @property
+    def is_side_by_side(self) -> bool:
+        return len(self._columns) == 2
+
+    @property
+    def current(self) -> int:
+        """The number of the change that was gone to last; -1 at first."""
+        return self._current
+
+    def go_to_change(self, index: int) -> None:
+        if not 0 <= index < len(self._hunk_marks):
+            return
+        self._current = index
+        buffer = self._columns[-1].buffer
+        line = buffer.get_iter_at_mark(self._hunk_marks[index]).get_line()
+        for each in self._columns:
+            each.scroll_to(line)
+        self._show_summary()
+
+    def focus_change(self, index: int) -> None:
+        """Or the one that took its place."""
+        index = min(index, len(self._hunk_marks) - 1)
+        self.go_to_change(index)
+        if index >= 0 and not self._verbs[index].focus():
+            self._columns[-1].view.grab_focus()
+
+    # --- what is shown -------------------------------------------------------------------------
+
+    def _compared(self, ticket: int, diff: Diff) -> bool:
+        if ticket == self._ticket:
+            self.diff = diff
+            self.spinner.stop()
+            self._rebuild()
+        return GLib.SOURCE_REMOVE
+
+    def _stop(self) -> None:
+        if self._timer:
+            GLib.source_remove(self._timer)
+            self._timer = 0
+        self._waiting.clear()
+
+    def _rebuild(self) -> None:
+        diff = self.diff
+        if diff is None:
+            return
+        self._stop()
+        for column in self._columns:
+            self.panes.remove(column.widget)
+        self._columns = []
+        self._hunk_marks = []
+        self._verbs = []
+        self._folded = []
+        self._current = -1
+        self._left = self._most_hunks
+        self._show_summary()
+        # Where nothing differs there is nothing to go to.
+        self.bar.set_visible(bool(diff.hunks))
+        if not diff.hunks:
+            empty = _("The file is empty.") if not diff.new else _("The text is the same.")
+            self.same_label.set_label(empty)
+            self.stack.set_visible_child_name("same")
+            self.emit("loaded")
+            return
+        self._make_columns(diff)
+        self.stack.set_visible_child_name("diff")
+        self._plan(diff)
+        self._timer = GLib.timeout_add(_PAUSE, weakly(self._load))
+
+    def _plan(self, diff: Diff) -> None:
+        """A fold before a change is shown in the same row as its buttons."""
+        parts = diff.parts
+        self._folds_before = {
+            after.index: fold
+            for fold, after in pairwise(parts)
+            if isinstance(fold, Fold) and isinstance(after, Hunk)
+        }
+        last = parts[-1]
+        self._waiting.extend(diff.hunks)
+        if isinstance(last, Fold):
+            self._waiting.append(last)
+
+    def _make_columns(self, diff: Diff) -> None:
+        self._syntax = syntax = Syntax(diff, self._path)
+        self._digits = len(str(max(len(diff.old), len(diff.new), 1)))
+        if self._wants_two():
+            names = (_("Before"), _("After"))
+            self._columns = [DiffPane(syntax, self._digits + 2, name) for name in names]
+            self._tied = Tied(self._columns)
+        else:
+            self._columns = [DiffPane(syntax, 2 * self._digits + 3, _("Changes"))]
+        for column in self._columns:
+            self.panes.append(column.widget)
+            width = column.widget.get_hadjustment()
+            width.connect("notify::page-size", weakly(self._width_changed))
+
+    def _wants_two(self) -> bool:
+        return self.side_toggle.get_active() and self.get_width() >= _NARROW
+
+    def _load(self) -> bool:
+        until = time.monotonic() + _BUDGET
+        while self._waiting and time.monotonic() < until:
+            part = self._waiting.popleft()
+            at = len(self._columns[0])
+            if isinstance(part, tuple):
+                if self._syntax and not self._syntax.is_ready(part[:_PIECE], until):
+                    self._waiting.appendleft(part)
+                    break
+                self._put(at, part[:_PIECE])
+                if len(part) > _PIECE:
+                    self._waiting.appendleft(part[_PIECE:])
+            elif isinstance(part, Fold):
+                self._put_header(at, None, part)
+            elif self._left:
+                self._left -= 1
+                self._put_header(at, part, self._folds_before.get(part.index))
+                self._waiting.appendleft(part.lines)
+            else:
+                self._waiting.appendleft(part)
+                self._put_more(at)
+                return self._end_load()
+        return GLib.SOURCE_CONTINUE if self._waiting else self._end_load()
+
+    def _end_load(self) -> bool:
+        self._timer = 0
+        self.emit("loaded")
+        return GLib.SOURCE_REMOVE
+
+    def _put(self, at: int, lines: Sequence[Line]) -> None:
+        if len(self._columns) == 1:
+            self._columns[0].insert(at, [unified(line, self._digits) for line in lines])
+            return
+        both = list(pairs(lines))
+        self._columns[0].insert(at, [side(old, self._digits, is_new=False) for old, _n in both])
+        self._columns[1].insert(at, [side(new, self._digits, is_new=True) for _o, new in both])
+
+    def _put_header(self, at: int, hunk: Hunk | None, fold: Fold | None) -> None:
+        """A row above a change, with what is folded before it; or only that, at the end."""
+        folded = Folded(fold) if fold else None
+        verbs = Verbs(hunk, weakly(self._act), is_held=self._is_held) if hunk else None
+        for column in self._columns:
+            row = Gtk.Box(spacing=6, css_classes=["hunk"])
+            is_last = column is self._columns[-1]
+            if verbs and is_last:
+                verbs.add_to(row, can_press=True)
+            if folded:
+                button = Gtk.Button(css_classes=["flat", "caption", "fold"])
+                button.set_tooltip_text(_("Show them"))
+                button.connect("clicked", weakly(self._unfold), len(self._folded))
+                folded.buttons.append(button)
+                row.append(button)
+            if hunk:
+                add_line(row, hunk, is_last=is_last)
+            if verbs and not is_last:
+                verbs.add_to(row, can_press=False)
+            column.insert_widget(at, row)
+        buffer = self._columns[-1].buffer
+        mark = buffer.create_mark(None, buffer.get_iter_at_line(at)[1], left_gravity=False)
+        if verbs:
+            self._hunk_marks.append(mark)
+            self._verbs.append(verbs)
+            verbs.show(self._actions_of(verbs.hunk) or ())
+        if folded:
+            folded.mark = mark
+            folded.is_alone = hunk is None
+            folded.show()
+            self._folded.append(folded)
+
+    def _put_more(self, at: int) -> None:
+        for column in self._columns:
+            button = Gtk.Button(label=_("Show more changes"), css_classes=["flat", "caption"])
+            button.connect("clicked", weakly(self._show_more))
+            column.insert_widget(at, button)
+
+    # --- what the person does --------------------------------------------------------------------
+
+    def _act(self, _button: Gtk.Button, index: int, action: str) -> None:
+        self.emit("hunk-action", index, action)
+
+    def _unfold(self, _button: Gtk.Button, number: int) -> None:
+        folded = self._folded[number]
+        if self.diff is None or folded.mark is None:
+            return
+        fold, last = folded.fold, self._columns[-1]
+        size = min(fold.size, _UNFOLDED)
+        lines = self.diff.unfold(Fold(fold.old_start, fold.new_start, size))
+        if self._syntax:
+            self._syntax.is_ready(lines, time.monotonic() + _UNFOLD_BUDGET)
+        last.view.grab_focus()
+        self._put(last.buffer.get_iter_at_mark(folded.mark).get_line(), lines)
+        if fold.size > size:
+            folded.fold = Fold(fold.old_start + size, fold.new_start + size, fold.size - size)
+            folded.show()
+        elif folded.is_alone:
+            at = last.buffer.get_iter_at_mark(folded.mark).get_line()
+            for column in self._columns:
+                column.remove(at)
+        else:
+            folded.remove()
+
+    def _show_more(self, _button: Gtk.Button) -> None:
+        self._columns[-1].view.grab_focus()
+        for column in self._columns:
+            column.remove(len(column) - 1)
+        self._left = self._most_hunks
+        self._timer = self._timer or GLib.timeout_add(_PAUSE, weakly(self._load))
+
+    def _go(self, _widget: Gtk.Widget | None, by: int) -> None:
+        count = len(self._hunk_marks)
+        if count:
+            self.go_to_change(max(0, min(count - 1, self._current + by)))
+
+    def _key(self, _widget: Gtk.Widget, _arguments: GLib.Variant | None, by: int) -> bool:
+        self._go(None, by)
+        return Gdk.EVENT_STOP
+
+    def _show_summary(self) -> None:
+        diff = self.diff
+        if diff is None:
+            return
+        counts = f"+{diff.added:,} \N{MINUS SIGN}{diff.removed:,}"
+        if self._current >= 0:
+            place = _("Change {number} of {count}").format(
+                number=self._current + 1, count=len(diff.hunks)
+            )
+        else:
+            count = len(diff.hunks)
+            place = ngettext("{count} change", "{count} changes", count).format(count=count)
+        parts = [place, counts]
+        if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
+            parts.append(_("lines end as on Windows"))
+        self.summary.set_label(" · ".join(parts))
+
+    # --- two columns -----------------------------------------------------------------------------
+
+    def _width_changed(self, *_args: object) -> None:
+        # Later: this comes in the middle of laying out.
+        if not self._check:
+            self._check = GLib.timeout_add(0, weakly(self._relayout_later))
+
+    def _relayout_later(self) -> bool:
+        self._check = 0
+        self._relayout()
+        return GLib.SOURCE_REMOVE
+
+    def _relayout(self, *_args: object) -> None:
+        is_wide = self.get_width() >= _NARROW
+        if self._columns and self._wants_two() != self.is_side_by_side:
+            self._rebuild()
+        self.side_toggle.set_sensitive(is_wide)
+
+    # --- the theme -----------------------------------------------------------------------------
+
+    def do_realize(self) -> None:
+        Gtk.Box.do_realize(self)
+        manager = Adw.StyleManager.get_default()
+        repaint = weakly(self._theme_changed)
+        self._style_handlers = [
+            manager.connect(f"notify::{name}", repaint) for name in ("dark", "high-contrast")
+        ]
+        self._theme_changed()
+
+    def do_unrealize(self) -> None:
+        for handler in self._style_handlers:
+            Adw.StyleManager.get_default().disconnect(handler)
+        Gtk.Box.do_unrealize(self)
+
+    def _theme_changed(self, *_args: object) -> None:
+        for column in self._columns:
+            column.repaint()
+        if self._syntax is not None:
+            self._syntax.repaint()

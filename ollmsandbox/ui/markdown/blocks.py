@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One block of Markdown as widgets. It is done in steps, so that a long table does not hold up the
+window: whoever builds goes on with the next step when there is time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from gi.repository import Gtk, Pango
+
+from ..widgets.nested_scroller import NestedScroller
+from .code_block import CodeBlock
+from .inline import Inline, Spans, markup, plain
+from .parse import (
+    Alignment,
+    Block,
+    Code,
+    Heading,
+    ListBlock,
+    ListItem,
+    Paragraph,
+    Quote,
+    Rule,
+    Table,
+)
+
+Add = Callable[[Gtk.Widget], None]
+# Is asked with the label and the address; True: it was seen to.
+OpenLink = Callable[[Gtk.Label, str], bool | None]
+
+# A label lays its text out as a whole, again at each width.
+LONGEST_LABEL = 4000
+# In characters. To find out how narrow it can be, a label breaks its text after each letter, which
+# takes ten times as long as to lay it out: the longer ones are told.
+_NARROWEST = 12
+_BULLETS = ("•", "◦", "-")
+_SPACING = 12
+_TIGHT = 6
+_ALIGN = {
+    Alignment.LEFT: (0.0, Gtk.Justification.LEFT),
+    Alignment.CENTER: (0.5, Gtk.Justification.CENTER),
+    Alignment.RIGHT: (1.0, Gtk.Justification.RIGHT),
+}
+# In characters. A cell has one width, and where that is too much the table scrolls: a grid that can
+# be squeezed asks for the height of its narrowest form.
+_WIDEST_CELL = 40
+
+
+def build(block: Block, add: Add, open_link: OpenLink, depth: int = 0) -> Iterator[None]:
+    match block:
+        case Paragraph():
+            yield from _paragraph(block.spans, add, open_link)
+        case Heading():
+            add(_heading(block, open_link))
+        case Code():
+            add(CodeBlock(block.language, block.text))
+        case Rule():
+            add(Gtk.Separator())
+        case Quote():
+            box = _column(_SPACING)
+            box.add_css_class("quote")
+            add(box)
+            for inner in block.blocks:
+                yield from build(inner, box.append, open_link, depth)
+        case ListBlock():
+            yield from _list(block, add, open_link, depth)
+        case Table():
+            yield from _table(block, add, open_link)
+    yield
+
+
+def _column(spacing: int) -> Gtk.Box:
+    return Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=spacing)
+
+
+def _label(
+    spans: Spans,
+    open_link: OpenLink,
+    role: Gtk.AccessibleRole = Gtk.AccessibleRole.LABEL,
+) -> Gtk.Label:
+    label = Gtk.Label(
+        accessible_role=role,
+        selectable=True,
+        wrap=True,
+        wrap_mode=Pango.WrapMode.WORD_CHAR,
+        xalign=0,
+    )
+    # A path or a command that is broken over two lines must not gain a hyphen.
+    attributes = Pango.AttrList()
+    attributes.insert(Pango.attr_insert_hyphens_new(False))
+    label.set_attributes(attributes)
+    label.set_markup(markup(spans))
+    if sum(len(span.text) for span in spans) > 2 * _NARROWEST:
+        label.set_width_chars(_NARROWEST)
+    label.connect("activate-link", open_link)
+    return label
+
+
+def _heading(block: Heading, open_link: OpenLink) -> Gtk.Label:
+    label = _label(block.spans, open_link, Gtk.AccessibleRole.HEADING)
+    label.update_property([Gtk.AccessibleProperty.LEVEL], [block.level])
+    label.add_css_class("heading")
+    label.add_css_class(f"h{block.level}")
+    return label
+
+
+def _paragraph(spans: Spans, add: Add, open_link: OpenLink) -> Iterator[None]:
+    pieces = list(_pieces(spans))
+    if len(pieces) > 1:
+        box = _column(0)
+        add(box)
+        add = box.append
+    for piece in pieces:
+        add(_label(piece, open_link))
+        yield
+
+
+def _pieces(spans: Spans) -> Iterator[Spans]:
+    """Of no more than a label can take, if possible from space to space."""
+    piece: list[Inline] = []
+    room = LONGEST_LABEL
+    for span in spans:
+        text = span.text
+        while len(text) > room:
+            end = max(text.rfind(" ", 0, room), text.rfind("\n", 0, room)) + 1 or room
+            yield (*piece, replace(span, text=text[:end].rstrip("\n")))
+            piece, room, text = [], LONGEST_LABEL, text[end:]
+        piece.append(replace(span, text=text))
+        room -= len(text)
+    yield tuple(piece)
+
+
+def _list(block: ListBlock, add: Add, open_link: OpenLink, depth: int) -> Iterator[None]:
+    spacing = _SPACING if block.loose else _TIGHT
+    grid = Gtk.Grid(row_spacing=spacing, column_spacing=8, accessible_role=Gtk.AccessibleRole.LIST)
+    grid.add_css_class("list")
+    add(grid)
+    for row, item in enumerate(block.items):
+        mark = f"{block.start + row}." if block.ordered else _BULLETS[min(depth, 2)]
+        grid.attach(_mark(item, mark), 0, row, 1, 1)
+        box = Gtk.Box(
+            orientation=Gtk.Orientation.VERTICAL,
+            spacing=spacing,
+            hexpand=True,
+            accessible_role=Gtk.AccessibleRole.LIST_ITEM,
+        )
+        grid.attach(box, 1, row, 1, 1)
+        for inner in item.blocks:
+            yield from build(inner, box.append, open_link, depth + 1)
+
+
+def _mark(item: ListItem, mark: str) -> Gtk.Widget:
+    if item.done is None:
+        label = Gtk.Label(label=mark, xalign=1, valign=Gtk.Align.START)
+        label.add_css_class("list-mark")
+        return label
+    # Shows a state; it is not there to be changed.
+    box = Gtk.CheckButton(
+        active=item.done, can_target=False, focusable=False, valign=Gtk.Align.START
+    )
+    words = plain(block.spans) if (block := _first_paragraph(item)) else ""
+    box.update_property([Gtk.AccessibleProperty.LABEL], [words])
+    box.add_css_class("task-mark")
+    return box
+
+
+def _first_paragraph(item: ListItem) -> Paragraph | None:
+    return next((block for block in item.blocks if isinstance(block, Paragraph)), None)
+
+
+def _table(block: Table, add: Add, open_link: OpenLink) -> Iterator[None]:
+    grid = Gtk.Grid(halign=Gtk.Align.START)
+    grid.add_css_class("table")
+    scroller = NestedScroller()
+    scroller.set_child(grid)
+    scroller.set_policy(Gtk.PolicyType.AUTOMATIC, Gtk.PolicyType.NEVER)
+    scroller.set_propagate_natural_height(True)
+    add(scroller)
+    for row, cells in enumerate((block.header, *block.rows)):
+        for column, spans in enumerate(cells):
+            label = _label(spans, open_link)
+            xalign, justify = _ALIGN[block.alignments[column]]
+            label.set_xalign(xalign)
+            label.set_justify(justify)
+            if all(len(line) <= _WIDEST_CELL for line in plain(spans).split("\n")):
+                label.set_wrap(False)
+                label.set_width_chars(-1)
+            else:
+                label.set_width_chars(_WIDEST_CELL)
+                label.set_max_width_chars(_WIDEST_CELL)
+            label.add_css_class("cell")
+            if row == 0:
+                label.add_css_class("table-header")
+            grid.attach(label, column, row, 1, 1)
+        yield

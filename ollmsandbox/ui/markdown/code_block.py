@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A piece of code in the chat: coloured, to be read and copied."""
+
+from __future__ import annotations
+
+from functools import cache
+from gettext import gettext as _
+
+from gi.repository import Adw, GLib, Gtk, GtkSource
+
+from ..resources import template
+from ..widgets.nested_scroller import NestedScroller
+from ..widgets.weak import weakly
+
+# More lines than this scroll inside; they would push the conversation away.
+MOST_LINES = 30
+# Pango lays out a line as a whole, which takes seconds for a minified file.
+LONGEST_LINE = 4000
+# Colouring more than this costs more than it is worth.
+MOST_COLOURED = 300_000
+_COPIED_FOR = 2000
+
+# What people write after ```, where GtkSourceView has another name for it and no file ends so.
+_ALIASES = {
+    "bash": "sh",
+    "c#": "c-sharp",
+    "c++": "cpp",
+    "console": "sh",
+    "cs": "c-sharp",
+    "dockerfile": "docker",
+    "golang": "go",
+    "javascript": "js",
+    "jsonc": "json",
+    "make": "makefile",
+    "node": "js",
+    "objective-c": "objc",
+    "patch": "diff",
+    "py": "python3",
+    "python": "python3",
+    "shell": "sh",
+    "shell-session": "sh",
+    "terminal": "sh",
+    "ts": "typescript",
+    "tsx": "typescript-jsx",
+    "yml": "yaml",
+    "zsh": "sh",
+}
+
+GtkSource.init()
+
+
+@Gtk.Template(filename=template("markdown/code_block"))
+class CodeBlock(Gtk.Box):
+    __gtype_name__ = "OllmCodeBlock"
+
+    name_label: Gtk.Label = Gtk.Template.Child()
+    copied_label: Gtk.Label = Gtk.Template.Child()
+    copy_button: Gtk.Button = Gtk.Template.Child()
+    scroller: NestedScroller = Gtk.Template.Child()
+    view: GtkSource.View = Gtk.Template.Child()
+
+    def __init__(self, language: str = "", text: str = "") -> None:
+        super().__init__()
+        self._text = ""
+        self._line = 0  # how long the last one is
+        self._theme_handler = 0
+        self._copied_source = 0
+        self._buffer = GtkSource.Buffer(highlight_matching_brackets=False)
+        self._last_line = self._buffer.create_mark(
+            None, self._buffer.get_start_iter(), left_gravity=True
+        )
+        self.view.set_buffer(self._buffer)
+        self._name(language)
+        self._recolour()
+        self.copy_button.connect("clicked", weakly(self._copy))
+        self.connect("map", weakly(self._mapped))
+        self.connect("unmap", weakly(self._unmapped))
+        if text:
+            self.add_text(text)
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    @property
+    def language(self) -> GtkSource.Language | None:
+        return self._language
+
+    def add_text(self, piece: str, *, follow: bool = False) -> None:
+        """More of it, while it is being written."""
+        if not piece:
+            return
+        self._text += piece
+        if len(self._text) > MOST_COLOURED:
+            self._buffer.set_highlight_syntax(False)
+        self._buffer.insert(self._buffer.get_end_iter(), self._shortened(piece))
+        self._fit()
+        if follow and self._buffer.get_line_count() > MOST_LINES:
+            start = self._buffer.get_end_iter()
+            start.set_line_offset(0)
+            self._buffer.move_mark(self._last_line, start)
+            self.view.scroll_mark_onscreen(self._last_line)
+
+    def _shortened(self, piece: str) -> str:
+        lines = piece.split("\n")
+        for number, line in enumerate(lines):
+            before = 0 if number else self._line
+            self._line = before + len(line)
+            if self._line > LONGEST_LINE:
+                mark = "…" if before <= LONGEST_LINE else ""
+                lines[number] = line[: max(0, LONGEST_LINE - before)] + mark
+        return "\n".join(lines)
+
+    def _name(self, written: str) -> None:
+        language = find_language(written)
+        self._language = language
+        name = language.get_name() if language else written or _("Code")
+        if language and language.get_id() == "sh":
+            name = _("Shell")
+        self.name_label.set_label(name)
+        self.view.update_property([Gtk.AccessibleProperty.LABEL], [name])
+
+    def _fit(self) -> None:
+        """All lines are seen, up to a limit. A text view knows its height only after it was shown;
+        what is below would jump."""
+        lines = self._buffer.get_line_count()
+        line_height = self.view.create_pango_layout("0").get_pixel_size()[1]
+        height = min(lines, MOST_LINES) * line_height
+        margins = self.view.get_top_margin() + self.view.get_bottom_margin()
+        if lines <= MOST_LINES:
+            self.view.set_size_request(-1, height + margins)
+            return
+        if self.scroller.get_policy()[1] is Gtk.PolicyType.NEVER:
+            self.scroller.set_policy(Gtk.PolicyType.AUTOMATIC, Gtk.PolicyType.AUTOMATIC)
+            self.scroller.set_max_content_height(height)
+            self.scroller.set_min_content_height(height)
+
+    def _copy(self, _button: Gtk.Button) -> None:
+        self.get_clipboard().set(self._text)
+        self._show_copied(True)
+        if self._copied_source:
+            GLib.source_remove(self._copied_source)
+        self._copied_source = GLib.timeout_add(_COPIED_FOR, weakly(self._copied_is_over))
+
+    def _copied_is_over(self) -> bool:
+        self._copied_source = 0
+        self._show_copied(False)
+        return GLib.SOURCE_REMOVE
+
+    def _show_copied(self, copied: bool) -> None:
+        self.copied_label.set_opacity(1 if copied else 0)
+        self.copy_button.set_icon_name("object-select-symbolic" if copied else "edit-copy-symbolic")
+        label = _("Copied") if copied else _("Copy code")
+        self.copy_button.update_property([Gtk.AccessibleProperty.LABEL], [label])
+
+    def _mapped(self, _widget: Gtk.Widget) -> None:
+        # The style manager lives as long as the program: no handler may stay with it.
+        self._recolour()
+        self._theme_handler = Adw.StyleManager.get_default().connect(
+            "notify::dark", weakly(self._recolour)
+        )
+        self._fit()
+        if self._buffer.get_language() is not self._language:
+            # To read how a language is coloured may take longer than a frame.
+            GLib.timeout_add(1, weakly(self._colour))
+
+    def _unmapped(self, _widget: Gtk.Widget) -> None:
+        Adw.StyleManager.get_default().disconnect(self._theme_handler)
+        if self._copied_source:
+            GLib.source_remove(self._copied_source)
+            self._copied_is_over()
+
+    def _colour(self) -> bool:
+        if self._language is not None:
+            _keep(self._language)
+        self._buffer.set_language(self._language)
+        return GLib.SOURCE_REMOVE
+
+    def _recolour(self, *_args: object) -> None:
+        name = "Adwaita-dark" if Adw.StyleManager.get_default().get_dark() else "Adwaita"
+        self._buffer.set_style_scheme(GtkSource.StyleSchemeManager.get_default().get_scheme(name))
+
+
+def find_language(written: str) -> GtkSource.Language | None:
+    """By what somebody wrote: a name, an alias, or how such files end."""
+    name = written.strip().lower().strip("{}.")
+    if not name:
+        return None
+    manager = GtkSource.LanguageManager.get_default()
+    return manager.get_language(_ALIASES.get(name, name)) or manager.guess_language(
+        f"file.{name}", None
+    )
+
+
+@cache
+def _keep(language: GtkSource.Language) -> GtkSource.Buffer:
+    """How a language is coloured is forgotten with the last buffer that uses it, and takes long to
+    read; rows of a chat come and go."""
+    return GtkSource.Buffer(language=language)
+
+
+def warm_up() -> None:
+    """Reads how the usual languages are coloured, one in each pause of the main loop: the first
+    code in a chat would have to wait for it."""
+    # Not those that hold others, as Markdown does: they take longer than anybody should wait.
+    names = iter(("sh", "python3", "diff", "json", "js"))
+
+    def one_more() -> bool:
+        if language := find_language(next(names, "")):
+            _keep(language)
+        return language is not None
+
+    GLib.timeout_add(200, one_more)

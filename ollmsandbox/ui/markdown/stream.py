@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A long message in several pieces, each a row of the chat: all of one row is laid out whenever
+anything in it changes, and a message may be as long as a book.
+
+It is cut where Markdown begins anew whatever stands before: at a heading, or at a letter after an
+empty line. Never in code.
+
+Markdown that arrives in pieces: cut where what came before can no longer change.
+
+A place to cut is found by looking at lines, which costs next to nothing, and proved by parsing what
+lies before it, which is then needed anyway. So no text is parsed again and again while it grows.
+
+A long message in several pieces, each a row of the chat: all of one row is laid out whenever
+anything in it changes, and a message may be as long as a book.
+
+It is cut where Markdown begins anew whatever stands before: at a heading, or at a letter after an
+empty line. Never in code.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .parse import Block, parse, parse_lines
+
+# A list or anything else that goes on for ever is cut where it hurts least.
+LONG_LIST = 4000
+LONG = 12000
+MANY_LINES = 600
+
+_FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
+_HEADING = re.compile(r"#{1,6}[ \t]")
+_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
+
+
+class Splitter:
+    def __init__(self) -> None:
+        self._chunk = ""  # not parsed yet
+        self._seen = 0  # in the chunk: the lines before this were looked at
+        self._lines = 0  # so many
+        self._blank = False  # whether the line before that was
+        self._fence = ""  # what opened the fence that is open
+        self._wait = 0  # no proof is tried before the chunk is as long as this
+        self._carriage = False
+
+    @property
+    def tail(self) -> str:
+        """What is not part of a finished block yet."""
+        return self._chunk
+
+    def feed(self, piece: str) -> None:
+        # The two characters of one line end may come apart.
+        if self._carriage:
+            piece = "\r" + piece
+        self._carriage = piece.endswith("\r")
+        if self._carriage:
+            piece = piece[:-1]
+        self._chunk += piece.replace("\r\n", "\n").replace("\r", "\n")
+
+    def take(self) -> tuple[Block, ...]:
+        """The next finished blocks; empty if there are none yet."""
+        while True:
+            if self._lines == 1 and _HEADING.match(self._chunk):
+                blocks = self._cut(self._seen)  # never more than its line
+            elif (end := self._chunk.find("\n", self._seen)) >= 0:
+                blocks = self._look_at_line(end)
+            else:
+                return self._look_at_rest()
+            if blocks:
+                return blocks
+
+    def _look_at_line(self, end: int) -> tuple[Block, ...]:
+        start, line = self._seen, self._chunk[self._seen : end]
+        blank_before = self._blank
+        self._seen, self._blank = end + 1, not line.strip()
+        self._lines += 1
+        was_in_fence = bool(self._fence)
+        self._follow_fence(line)
+        if was_in_fence:
+            # The line that closes a fence ends its block, whatever comes.
+            closes_all = not self._fence and _FENCE.match(self._chunk)
+            return self._cut(self._seen) if closes_all else ()
+        if start and self._may_begin(line, start, blank_before):
+            return self._prove(start, self._seen)
+        if start >= LONG or self._lines > MANY_LINES:
+            return self._cut(start)
+        return ()
+
+    def _look_at_rest(self) -> tuple[Block, ...]:
+        """At the line that is still being written."""
+        start = self._seen
+        if self._fence or start == len(self._chunk):
+            return ()
+        # A letter begins a paragraph, however its line goes on.
+        if start and self._blank and self._chunk[start].isalpha():
+            return self._prove(start, len(self._chunk))
+        if len(self._chunk) - start > 2 * LONG:
+            return self._cut(self._chunk.rfind(" ", 0, LONG) + 1 or LONG)
+        return ()
+
+    def finish(self) -> tuple[Block, ...]:
+        """What is left, though nothing closed it."""
+        if self._carriage:
+            self._carriage = False
+            self._chunk += "\n"
+        if blocks := self.take():
+            return blocks
+        self._fence, self._blank = "", False
+        return self._cut(len(self._chunk))
+
+    def open_code(self) -> tuple[str, str] | None:
+        """If all of the tail is code that is still being written: its language, the code."""
+        if not self._fence or not self._chunk.startswith(self._fence):
+            return None
+        first, _, code = self._chunk.partition("\n")
+        words = first.strip("`~").split(maxsplit=1)
+        return (words[0] if words else "", code)
+
+    def _follow_fence(self, line: str) -> None:
+        if self._fence:
+            if re.fullmatch(rf" {{0,3}}{self._fence[0]}{{{len(self._fence)},}}[ \t]*", line):
+                self._fence = ""
+        # An indented one may belong to a list item; the proof by parsing will tell.
+        elif (found := _FENCE.match(line)) and not (
+            found.group(1)[0] == "`" and "`" in found.group(2)
+        ):
+            self._fence = found.group(1)
+
+    def _may_begin(self, line: str, start: int, blank_before: bool) -> bool:
+        """Whether a block could begin with this line, whatever is before it."""
+        if not line or line[0] in " \t":
+            return False
+        if self._fence or _HEADING.match(line):
+            return True
+        if _ITEM.match(line):
+            return start >= LONG_LIST or (blank_before and not _ITEM.match(self._chunk))
+        return blank_before
+
+    def _prove(self, start: int, end: int) -> tuple[Block, ...]:
+        if start >= LONG_LIST and _ITEM.match(self._chunk, start):
+            return self._cut(start)
+        if start < self._wait:
+            return ()
+        found = parse_lines(self._chunk[:end])
+        if found and found[-1][0] == self._chunk.count("\n", 0, start):
+            self._drop(start)
+            return tuple(block for _, block in found[:-1])
+        # Within something larger: asked again when there is a good deal more of it.
+        self._wait = start + start // 2
+        return ()
+
+    def _cut(self, end: int) -> tuple[Block, ...]:
+        done = self._chunk[:end]
+        self._drop(end)
+        return parse(done)
+
+    def _drop(self, end: int) -> None:
+        self._chunk = self._chunk[end:]
+        self._seen = max(0, self._seen - end)
+        self._lines = int(self._seen > 0)
+        self._wait = 0
+
+
+# Characters: about a page.
+message_parts_LONG = 1500
+
+_message_parts_FENCE = re.compile(r"\s*(`{3,}|~{3,})([^`]*)$")
+
+
+class Cutter:
+    """Finds the place while the text comes in."""
+
+    def __init__(self) -> None:
+        self._size = 0  # of the part so far
+        self._line = ""
+        self._blank = False  # whether the line before is
+        self._fence = ""  # what opened the code that is open
+
+    def feed(self, piece: str) -> int | None:
+        """Where in the piece another part begins. What is after that is to be fed again."""
+        place = 0
+        for line in piece.splitlines(keepends=True):
+            if not self._line and self._may_begin(line[0]):
+                self._size = 0
+                self._blank = False
+                return place
+            self._line += line
+            self._size += len(line)
+            place += len(line)
+            if line.endswith("\n"):
+                self._end_line()
+        return None
+
+    def _may_begin(self, letter: str) -> bool:
+        return (
+            self._size >= message_parts_LONG
+            and not self._fence
+            and self._blank
+            and (letter.isalpha() or letter == "#")
+        )
+
+    def _end_line(self) -> None:
+        line, self._line = self._line, ""
+        self._blank = not line.strip()
+        found = _message_parts_FENCE.match(line)
+        if found is None:
+            return
+        if not self._fence:
+            self._fence = found[1]
+        elif found[1].startswith(self._fence) and not found[2].strip():
+            self._fence = ""
+
+
+def parts_of(text: str) -> list[str]:
+    if len(text) <= message_parts_LONG:
+        return [text]
+    cutter, found, rest = Cutter(), list[str](), text
+    while (place := cutter.feed(rest)) is not None:
+        found.append(rest[:place])
+        rest = rest[place:]
+    return [*found, rest]

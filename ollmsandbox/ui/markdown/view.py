@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Markdown to be read, whole or while it is being written.
+
+What is still being written goes into a text view: a label that grows lays all of itself out again
+at each word. Only finished blocks become labels, a few in each turn of the main loop.
+
+The blocks of a text, one below the other, of which only those in sight are drawn.
+
+Where there is no graphics card, GTK draws what is out of sight too: a long text would make each
+frame slow.
+
+Markdown to be read, whole or while it is being written.
+
+What is still being written goes into a text view: a label that grows lays all of itself out again
+at each word. Only finished blocks become labels, a few in each turn of the main loop.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from gettext import gettext as _
+
+from gi.repository import Adw, GLib, GObject, Gtk
+
+from ..widgets.scheduling import FrameByFrame, Patience, is_late
+from ..widgets.weak import weakly
+from .blocks import build
+from .code_block import CodeBlock
+from .inline import clean
+from .parse import Block, Code
+from .stream import Splitter
+
+
+class MarkdownColumn(Gtk.Box):
+    __gtype_name__ = "OllmMarkdownColumn"
+
+    def __init__(self) -> None:
+        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=12)
+        self.add_css_class("markdown")
+        self._blocks: list[Gtk.Widget] = []
+        self._scroller: Gtk.Widget | None = None
+        self._adjustment: Gtk.Adjustment | None = None
+        self._handlers: list[int] = []
+        self.connect("map", weakly(self._mapped))
+        self.connect("unmap", weakly(self._unmapped))
+
+    def add(self, widget: Gtk.Widget, *, before: Gtk.Widget | None = None) -> None:
+        index = len(self._blocks) if before is None else self._blocks.index(before)
+        self._blocks.insert(index, widget)
+        widget.insert_before(self, before)
+
+    def take(self, widget: Gtk.Widget) -> None:
+        self._blocks.remove(widget)
+        self.remove(widget)
+
+    def take_last(self) -> bool:
+        """Whether there was one."""
+        if self._blocks:
+            self.remove(self._blocks.pop())
+            return True
+        return False
+
+    def clear(self) -> None:
+        for widget in self._blocks:
+            self.remove(widget)
+        self._blocks = []
+
+    def do_snapshot(self, snapshot: Gtk.Snapshot) -> None:
+        top, bottom = self._in_sight()
+        count = len(self._blocks)
+        # What is being written stands last, and has no place while there is nothing of it.
+        if count and not self._blocks[-1].get_visible():
+            count -= 1
+        for index in range(bisect_left(self._blocks, top, hi=count, key=self._bottom), count):
+            widget = self._blocks[index]
+            self.snapshot_child(widget, snapshot)
+            if self._bottom(widget) > bottom:
+                break
+
+    def _in_sight(self) -> tuple[float, float]:
+        """From where to where, with a page more on both sides."""
+        if self._scroller is None:
+            return 0, self.get_height()
+        page = self._scroller.get_height()
+        known, bounds = self.compute_bounds(self._scroller)
+        return (-bounds.get_y() - page, 2 * page - bounds.get_y()) if known else (0, 0)
+
+    def _bottom(self, widget: Gtk.Widget) -> float:
+        _known, bounds = widget.compute_bounds(self)
+        return bounds.get_y() + bounds.get_height()
+
+    def _mapped(self, _widget: Gtk.Widget) -> None:
+        scroller = self.get_ancestor(Gtk.ScrolledWindow)
+        if isinstance(scroller, Gtk.ScrolledWindow):
+            self._scroller, self._adjustment = scroller, scroller.get_vadjustment()
+            self._handlers = [
+                self._adjustment.connect(name, weakly(self._scrolled))
+                for name in ("value-changed", "changed")
+            ]
+
+    def _unmapped(self, _widget: Gtk.Widget) -> None:
+        if self._adjustment is not None:
+            for handler in self._handlers:
+                self._adjustment.disconnect(handler)
+        self._scroller = self._adjustment = None
+
+    def _scrolled(self, _adjustment: Gtk.Adjustment) -> None:
+        # What is not much longer than the view is drawn as a whole.
+        if self._scroller is not None and self.get_height() > self._scroller.get_height():
+            self.queue_draw()
+
+
+# Pieces that come within this time are shown together.
+_COALESCE = 30
+# So long at a time, and then a pause, in which frames are drawn and keys are heard. In seconds and
+# milliseconds.
+_SLICE = 0.004
+_PAUSE = 6
+# A message that takes no longer is there at once, with its height.
+_AT_ONCE = 0.006
+
+
+class MarkdownView(Adw.Bin):
+    __gtype_name__ = "OllmMarkdownView"
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self._column = MarkdownColumn()
+        self.set_child(self._column)
+        self._source = 0
+        self._patience = Patience()
+        self._frames = FrameByFrame()
+        self._start()
+        if text:
+            self.set_text(text)
+
+    @GObject.Signal(arg_types=(str,))
+    def open_link(self, address: str) -> None:
+        """Somebody wants to go there. Whether that happens is for the owner to decide."""
+
+    @GObject.Signal
+    def settled(self):
+        """All of the text is there as widgets, and no more will come."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    @property
+    def is_settled(self) -> bool:
+        return self._settled
+
+    def set_text(self, whole: str) -> None:
+        self._column.clear()
+        self._start()
+        self._pieces.append(whole)
+        self._splitter.feed(whole)
+        self._finished = True
+        if self._work(_AT_ONCE):
+            self._schedule(_PAUSE)
+
+    def append(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self._splitter.feed(piece)
+        self._settled = False
+        self._schedule(_COALESCE)
+
+    def finish(self) -> None:
+        """Nothing more will come."""
+        self._finished = True
+        self._schedule(0)
+
+    def take_down(self) -> None:
+        """It is shown no more. To free hundreds of widgets takes time, too."""
+        if self._source:
+            GLib.source_remove(self._source)
+        # It lives for as long as that takes.
+        self._source = GLib.timeout_add(_PAUSE, self._take_down)
+
+    def _take_down(self) -> bool:
+        if self._patience.waits():
+            return GLib.SOURCE_CONTINUE
+        end = time.monotonic() + _SLICE / 2
+        while self._column.take_last():
+            if is_late() or time.monotonic() >= end:
+                return GLib.SOURCE_CONTINUE
+        self._source = 0
+        return GLib.SOURCE_REMOVE
+
+    def _start(self) -> None:
+        self._pieces: list[str] = []
+        self._splitter = Splitter()
+        self._blocks: deque[Block] = deque()
+        self._building: Iterator[None] | None = None
+        self._finished = False
+        self._settled = True
+        self._tail: Gtk.TextView | None = None
+        self._code: CodeBlock | None = None
+
+    def _schedule(self, delay: int) -> None:
+        if not self._source:
+            self._source = GLib.timeout_add(delay, weakly(self._turn))
+
+    def _turn(self) -> bool:
+        self._source = 0
+        # There may be many like this one, which have all waited.
+        is_early = self._patience.waits() or self._frames.waits(self)
+        if is_early or self._work(_SLICE / 4 if is_late() else _SLICE):
+            self._schedule(_PAUSE)
+        return GLib.SOURCE_REMOVE
+
+    def _work(self, seconds: float) -> bool:
+        """For so long; whether there is more to do."""
+        self._settled = False
+        end = time.monotonic() + seconds
+        while self._step():
+            if time.monotonic() >= end:
+                return True
+        self._show_tail()
+        if self._finished:
+            if self._tail is not None:
+                self._column.take(self._tail)
+                self._tail = None
+            self._settled = True
+            self.emit("settled")
+        return False
+
+    def _step(self) -> bool:
+        if self._building is not None:
+            if next(self._building, self) is self:
+                self._building = None
+            return True
+        if self._blocks:
+            self._building = self._build(self._blocks.popleft())
+            return True
+        blocks = self._splitter.take()
+        if not blocks and self._finished:
+            blocks = self._splitter.finish()
+        self._blocks.extend(blocks)
+        return bool(blocks)
+
+    def _build(self, block: Block) -> Iterator[None]:
+        if self._code is not None:
+            code, self._code = self._code, None
+            if isinstance(block, Code) and code.text == block.text:
+                return iter(())  # it was there all the time
+            self._column.take(code)
+        return build(block, self._add, weakly(self._link_clicked))
+
+    def _add(self, widget: Gtk.Widget) -> None:
+        self._column.add(widget, before=self._tail)
+
+    def _show_tail(self) -> None:
+        if (open_code := self._splitter.open_code()) is not None:
+            self._show_code(*open_code)
+            text = ""
+        else:
+            text = clean(self._splitter.tail).strip("\n")
+        if self._tail is None:
+            if not text:
+                return
+            self._tail = self._add_tail()
+        self._tail.set_visible(bool(text))
+        buffer = self._tail.get_buffer()
+        start, end = buffer.get_bounds()
+        shown = buffer.get_text(start, end, include_hidden_chars=True)
+        if text.startswith(shown):
+            buffer.insert(end, text[len(shown) :])
+        else:
+            buffer.set_text(text)
+
+    def _add_tail(self) -> Gtk.TextView:
+        tail = _tail_view()
+        self._column.add(tail)
+        # A text view breaks lines for the width it had last. Before it had any that is one pixel,
+        # and for a moment it would be as high as several pages.
+        if width := self._column.get_width():
+            tail.measure(Gtk.Orientation.HORIZONTAL, -1)
+            tail.allocate(width, tail.measure(Gtk.Orientation.VERTICAL, width)[1], -1, None)
+        return tail
+
+    def _show_code(self, language: str, code: str) -> None:
+        if self._code is None:
+            self._code = CodeBlock(clean(language))
+            self._column.add(self._code, before=self._tail)
+        # The last line may become the fence that closes it.
+        lines, _newline, last = code.rpartition("\n")
+        if last.strip(" `~"):
+            lines = code
+        self._code.add_text(clean(lines[len(self._code.text) :]), follow=True)
+
+    def _link_clicked(self, _label: Gtk.Label, address: str) -> bool:
+        self.emit("open-link", address)
+        return True
+
+
+def _tail_view() -> Gtk.TextView:
+    view = Gtk.TextView(
+        editable=False,
+        cursor_visible=False,
+        accepts_tab=False,
+        wrap_mode=Gtk.WrapMode.WORD_CHAR,
+    )
+    view.add_css_class("markdown-tail")
+    view.update_property([Gtk.AccessibleProperty.LABEL], [_("Being written")])
+    return view

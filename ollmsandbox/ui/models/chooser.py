@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which model answers, and whether its server does.
+
+The names of models, as they are shown.
+
+Which model answers, and whether its server does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from gettext import gettext as _
+
+from gi.repository import Gtk, Pango
+
+from ...chat.providers.connections_file import TOUR
+from ..widgets.labels import name_buttons
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+
+
+def is_tour(name: str) -> bool:
+    return name == TOUR.model
+
+
+def shown_model(name: str) -> str:
+    """Models have names of their own. Only the tour's is a description, in the person's words."""
+    return _(name) if name == TOUR.model else name
+
+
+_MANY = 8
+
+
+class Link(Enum):
+    """The state of a connection."""
+
+    UNKNOWN = "unknown"
+    LOOKING = "looking"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class ConnectionItem:
+    name: str
+    link: Link
+    models: Sequence[str] = ()
+    problem: str = ""
+
+
+_ICONS = {
+    Link.UNKNOWN: "network-idle-symbolic",
+    Link.LOOKING: "content-loading-symbolic",
+    Link.READY: "object-select-symbolic",
+    Link.FAILED: "dialog-warning-symbolic",
+}
+
+
+class ModelChooser(Gtk.MenuButton):
+    __gtype_name__ = "OllmModelChooser"
+
+    __gsignals__ = signals({"chosen": (str, str), "refresh": (), "connect-model": ()})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connections: tuple[ConnectionItem, ...] = ()
+        self._current = ("", "")
+        self._icon = Gtk.Image()
+        self._label = Gtk.Label(xalign=0, hexpand=True, ellipsize=Pango.EllipsizeMode.MIDDLE)
+        content = Gtk.Box(spacing=9)
+        content.append(self._icon)
+        content.append(self._label)
+        content.append(Gtk.Image.new_from_icon_name("pan-up-symbolic"))
+        self.set_child(content)
+        # GTK puts it into the middle: the arrow would move with the name.
+        if (around := content.get_parent()) is not None:
+            around.set_halign(Gtk.Align.FILL)
+            content.set_hexpand(True)
+        self.add_css_class("flat")
+        self.set_direction(Gtk.ArrowType.UP)
+        self._filter = Gtk.SearchEntry(placeholder_text=_("Find a Model"))
+        self._filter.update_property([Gtk.AccessibleProperty.LABEL], [_("Find a model")])
+        self._filter.connect("search-changed", weakly(self._on_filter))
+        self._list = Gtk.ListBox(selection_mode=Gtk.SelectionMode.NONE)
+        self._list.update_property([Gtk.AccessibleProperty.LABEL], [_("Models")])
+        self._list.add_css_class("navigation-sidebar")
+        self._list.connect("row-activated", weakly(self._on_row))
+        none = Gtk.Label(label=_("No connection yet."))
+        none.add_css_class("dim-label")
+        for side in ("top", "bottom"):
+            getattr(none, f"set_margin_{side}")(12)
+        self._list.set_placeholder(none)
+        self._scrolled = Gtk.ScrolledWindow(
+            child=self._list,
+            hscrollbar_policy=Gtk.PolicyType.NEVER,
+            propagate_natural_height=True,
+            max_content_height=360,
+        )
+        buttons = Gtk.Box(spacing=6, homogeneous=True)
+        for label, name in ((_("_Refresh"), "refresh"), (_("_Connect…"), "connect-model")):
+            button = Gtk.Button(label=label, use_underline=True)
+            button.connect("clicked", weakly(self._on_button), name)
+            name_buttons(button)
+            buttons.append(button)
+        box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6, width_request=260)
+        box.append(self._filter)
+        box.append(self._scrolled)
+        box.append(buttons)
+        self._popover = Gtk.Popover(child=box)
+        self.set_popover(self._popover)
+        self._fill()
+
+    def show(  # type: ignore[override]
+        self, connections: Sequence[ConnectionItem], current: tuple[str, str]
+    ) -> None:
+        """`current` is the name of a connection and of a model of it; empty if none is chosen."""
+        if (tuple(connections), current) != (self._connections, self._current):
+            self._connections, self._current = tuple(connections), current
+            self._fill()
+
+    @property
+    def _link(self) -> Link:
+        if is_tour(self._current[1]):
+            return Link.READY
+        for connection in self._connections:
+            if connection.name == self._current[0]:
+                return connection.link
+        return Link.UNKNOWN
+
+    def _fill(self) -> None:
+        connection, model = self._current
+        # Without an answer it is not known which models there are, but whose they would be.
+        known = model or (connection if self._link is Link.FAILED else "")
+        text = f"{connection}, {model}" if model else known or _("No model chosen")
+        if model.casefold().startswith(connection.casefold()):
+            text = shown_model(model) or text
+        self._label.set_label(text)
+        self._icon.set_from_icon_name(_ICONS[self._link])
+        for name in ("success", "warning"):
+            self._icon.remove_css_class(name)
+        if known and self._link in (Link.READY, Link.FAILED):
+            self._icon.add_css_class("success" if self._link is Link.READY else "warning")
+        state = {
+            Link.READY: _("connected"),
+            Link.FAILED: _("not reachable"),
+            Link.LOOKING: _("looking"),
+            Link.UNKNOWN: "",
+        }[self._link]
+        name = _("Model: {}").format(f"{text}, {state}" if state and known else text)
+        self.set_tooltip_text(name)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [name])
+        self._fill_list()
+
+    def _fill_list(self) -> None:
+        while (row := self._list.get_row_at_index(0)) is not None:
+            self._list.remove(row)
+        wanted = self._filter.get_text().strip().casefold()
+        count = 0
+        for connection in self._connections:
+            count += len(connection.models)
+            self._list.append(_heading(connection))
+            for model in connection.models:
+                if wanted in model.casefold():
+                    is_current = (connection.name, model) == self._current
+                    self._list.append(_ModelRow(connection.name, model, is_current=is_current))
+        self._filter.set_visible(count > _MANY)
+        # Nothing in an empty one can be gone to.
+        self._scrolled.set_can_focus(bool(self._connections))
+
+    def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
+        self._fill_list()
+
+    def _on_row(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
+        if isinstance(row, _ModelRow):
+            self._popover.popdown()
+            self.emit("chosen", row.connection, row.model)
+
+    def _on_button(self, _button: Gtk.Button, name: str) -> None:
+        if name == "connect-model":
+            self._popover.popdown()
+        self.emit(name)
+
+
+class _ModelRow(Gtk.ListBoxRow):
+    __gtype_name__ = "OllmModelRow"
+
+    def __init__(self, connection: str, model: str, *, is_current: bool) -> None:
+        super().__init__()
+        self.connection, self.model = connection, model
+        box = Gtk.Box(spacing=6, margin_start=12)
+        label = Gtk.Label(label=shown_model(model), xalign=0, hexpand=True)
+        label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
+        box.append(label)
+        if is_current:
+            box.append(Gtk.Image.new_from_icon_name("object-select-symbolic"))
+        self.set_child(box)
+        self.set_tooltip_text(model)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [model])
+
+
+def _heading(connection: ConnectionItem) -> Gtk.ListBoxRow:
+    box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+    name = Gtk.Label(label=connection.name, xalign=0, ellipsize=Pango.EllipsizeMode.END)
+    name.add_css_class("heading")
+    box.append(name)
+    note = connection.problem
+    if connection.link is Link.LOOKING:
+        note = _("Looking…")
+    elif connection.link is Link.READY and not connection.models:
+        note = _("It has no models.")
+    if note:
+        said = Gtk.Label(label=note, xalign=0, wrap=True, max_width_chars=36)
+        said.add_css_class("caption")
+        said.add_css_class("warning" if connection.problem else "dim-label")
+        box.append(said)
+    row = Gtk.ListBoxRow(child=box, activatable=False, selectable=False, focusable=False)
+    row.update_property([Gtk.AccessibleProperty.LABEL], [connection.name])
+    return row

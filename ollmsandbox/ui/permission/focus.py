@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which question in the chat has the keyboard, and that it stays in sight while it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gi.repository import Gtk
+
+from ..chat.composer import Composer
+from ..chat.entries import CallEntry, Entry, Stage
+from ..widgets.lazy_column import LazyColumn
+from .visibility import is_covered
+
+if TYPE_CHECKING:
+    from ..chat.tool_card import ToolCard
+
+
+class QuestionFocus:
+    """`card` finds what shows a call, if that exists now."""
+
+    def __init__(
+        self,
+        column: LazyColumn[Entry],
+        pages: Gtk.Stack,
+        composer: Composer,
+        card: Callable[[CallEntry], ToolCard | None],
+    ) -> None:
+        self._column = column
+        # All that is above the composer.
+        self._pages = pages
+        self._composer = composer
+        self._card = card
+        # In the order in which they came.
+        self._asking: list[CallEntry] = []
+        # It gets the focus as soon as its card is there.
+        self._next: CallEntry | None = None
+        # The column stays at this one, although more was added below.
+        self._held: CallEntry | None = None
+
+    def forget(self) -> None:
+        self._asking = []
+        self._next = self._held = None
+
+    def note(self, entry: CallEntry) -> None:
+        """It may ask now, or have its answer."""
+        if entry.stage is Stage.ASKING:
+            if entry not in self._asking:
+                self._asking.append(entry)
+            follows = self._column.at_end or self._held is not None
+            if self._next is None and follows and self.may_take():
+                self._next = entry
+        elif entry in self._asking:
+            place = self._asking.index(entry)
+            self._asking.remove(entry)
+            self._go_on(entry, self._asking[place:])
+        if self._next is not None:
+            # Its card may be there already, and nothing else move.
+            self._column.look_again()
+
+    @property
+    def focused(self) -> CallEntry | None:
+        """The one that has the keyboard."""
+        focus = self._focus() if self._asking else None
+        if focus is None:
+            return None
+        for entry in self._asking:
+            card = self._card(entry)
+            if card is not None and focus.is_ancestor(card):
+                return entry
+        return None
+
+    def look(self) -> None:
+        """After something moved. A card is made in the next frame."""
+        entry = self._next
+        card = self._card(entry) if entry is not None else None
+        if entry is not None and card is not None and card.question is not None:
+            # What the Enter key would answer is to be seen.
+            if is_covered(self._pages):
+                return
+            self._next = None
+            if card.question.is_open and self.may_take():
+                card.question.focus_deny()
+                # After it: the focus scrolls, too, to where that was before.
+                if self._held is not None:
+                    self._hold(entry)
+        if self._held is not None and not self._column.is_in_view(self._held):
+            # The person went elsewhere.
+            self._held = None
+        self._let_go()
+        self._stay()
+
+    def may_take(self) -> bool:
+        """Not from somebody who is writing, or does something else by keyboard."""
+        focus = self._focus()
+        # What only scrolls has the focus as long as nobody has chosen anything.
+        is_free = (
+            focus is None
+            or focus.is_ancestor(self._composer)
+            or (isinstance(focus, Gtk.ScrolledWindow) and focus.is_ancestor(self._pages))
+        )
+        return is_free and self._composer.is_untouched
+
+    def _focus(self) -> Gtk.Widget | None:
+        root = self._column.get_root()
+        return root.get_focus() if root is not None else None
+
+    def _stay(self) -> None:
+        """What the Enter key would answer is not pushed out of sight by the calls after it."""
+        entry = self.focused if self._column.at_end else None
+        if (
+            entry is not None
+            and self._column.is_cut_off(entry)
+            and self._is_followed_by_call(entry)
+        ):
+            self._hold(entry)
+
+    def _hold(self, entry: CallEntry) -> None:
+        self._held = entry
+        self._column.show_whole(entry)
+
+    def _is_followed_by_call(self, entry: CallEntry) -> bool:
+        items = self._column.items
+        after = items[items.index(entry) + 1 :]
+        return bool(after) and isinstance(after[0], CallEntry)
+
+    def _go_on(self, answered: CallEntry, after: list[CallEntry]) -> None:
+        """To the next one. A click that was meant for this one allows nothing in another, which may
+        be where it was a moment ago."""
+        for entry in self._asking:
+            card = self._card(entry)
+            if card is not None and card.question is not None:
+                card.question.wait_a_moment()
+        was_held = self._held is answered
+        # At the end those after it are about to come into view, if they are not.
+        in_reach = after if was_held or self._column.at_end else []
+        seen = [entry for entry in self._asking if self._column.is_in_view(entry)]
+        self._next = next(iter(in_reach or seen), None)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of what has its answer, if no other is about to get the keyboard."""
+        if self._held is not None and self._held not in self._asking and self._next is None:
+            self._held = None
+            self._column.scroll_to_end()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a permission card says."""
+
+from __future__ import annotations
+
+import time
+from gettext import gettext as _
+
+from ...permission.request import Answer, Fact, PermissionRequest, Source, Verdict
+from ...text.visible import visible_line, visible_words
+
+
+def question(request: PermissionRequest) -> str:
+    """One line, in the person's language."""
+    return visible_words(request.translated or request.question)
+
+
+def fact(fact: Fact) -> tuple[str, str]:
+    show = visible_words if fact.is_said else visible_line
+    return visible_words(fact.label), show(fact.value)
+
+
+def button(answer: Answer, request: PermissionRequest) -> str:
+    """With the letter that presses it."""
+    if answer is Answer.ALLOW and request.is_once_only:
+        return _("_Allow Once")
+    return {
+        Answer.DENY_ALWAYS: _("Deny Al_ways"),
+        Answer.DENY: _("_Deny"),
+        Answer.ALLOW: _("_Allow"),
+        Answer.ALLOW_SESSION: _("Allow for This _Session"),
+        Answer.ALLOW_ALWAYS: _("Allow A_lways"),
+    }[answer]
+
+
+def lasting(request: PermissionRequest) -> str:
+    """What a yes is good for."""
+    if not request.sandboxed:
+        return _("This command is not sandboxed: it can do what you can. It is asked every time.")
+    if request.is_once_only:
+        return _("This is asked every time and never remembered.")
+    if request.why_not_remembered:
+        return request.why_not_remembered
+    return _("Allow counts once. “Session” and “Always” count for exactly this, in this project.")
+
+
+def verdict(verdict: Verdict) -> str:
+    """One line, which stays."""
+    at = time.strftime("%H:%M", time.localtime(verdict.at))
+    if verdict.source is Source.NOBODY:
+        return _("Not answered, so denied, {}").format(at)
+    by_rule = verdict.source in (Source.SAVED, Source.SESSION)
+    if by_rule:
+        said = {
+            (Source.SESSION, True): _("Allowed for this session, {}"),
+            (Source.SESSION, False): _("Denied for this session, {}"),
+            (Source.SAVED, True): _("Always allowed, {}"),
+            (Source.SAVED, False): _("Always denied, {}"),
+        }[verdict.source, verdict.allowed]
+        return said.format(at)
+    return {
+        Answer.DENY_ALWAYS: _("Denied, now and always, {}"),
+        Answer.DENY: _("Denied, {}"),
+        Answer.ALLOW: _("Allowed once, {}"),
+        Answer.ALLOW_SESSION: _("Allowed for this session, {}"),
+        Answer.ALLOW_ALWAYS: _("Allowed, now and always, {}"),
+    }[verdict.answer].format(at)
+
+
+def over() -> str:
+    """Of a question that was taken back."""
+    return _("Not answered, did not run")
+
+
+def notification(request: PermissionRequest) -> tuple[str, str]:
+    """Title and body. A notification is not the place for a whole command."""
+    subject = visible_line(request.subject)
+    return question(request), subject if len(subject) <= 120 else f"{subject[:119]}…"

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preferences: where models come from."""
+
+from __future__ import annotations
+
+import asyncio
+from gettext import gettext as _
+
+from gi.repository import Adw, GObject, Gtk
+
+from ...chat.providers.connections import ConnectionStore
+from ...chat.providers.connections_file import Connection, Kind
+from ...chat.providers.discover import Found, find_servers
+from ..models.row import DefaultModelRow
+from ..widgets.dialogs import Choice, choose
+from ..widgets.signals import signals
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly, weakly_with
+from . import rows
+from .connection_dialog import ConnectionDialog
+
+_KINDS = {Kind.OLLAMA: "Ollama", Kind.OPENAI: "OpenAI"}
+
+
+class ConnectionsPage(Adw.PreferencesPage):
+    __gtype_name__ = "OllmConnectionsPage"
+
+    # A connection has another name: before, and now.
+    __gsignals__ = signals({"changed": (), "renamed": (str, str)})
+
+    def __init__(self, store: ConnectionStore, tasks: Tasks) -> None:
+        super().__init__(title=_("Models"), icon_name="network-server-symbolic")
+        self._store = store
+        self._tasks = tasks
+        self._rows: list[Gtk.Widget] = []
+        self._found_rows: list[Gtk.Widget] = []
+        self._group = Adw.PreferencesGroup(
+            title=_("Connections"),
+            description=_("Servers whose models can be used. Keys are kept in the keyring."),
+        )
+        self._group.set_header_suffix(
+            rows.icon_button("list-add-symbolic", _("Add a Connection"), weakly(self._add))
+        )
+        self.add(self._group)
+        self.model_row = DefaultModelRow(store, tasks)
+        self.model_row.connect("chosen", weakly(self._on_model_chosen))
+        used = Adw.PreferencesGroup()
+        used.add(self.model_row)
+        # An empty list would be a line without a meaning.
+        self.model_row.bind_property("visible", used, "visible", GObject.BindingFlags.SYNC_CREATE)
+        self.add(used)
+        self._found = Adw.PreferencesGroup(
+            title=_("On This Machine"), description=_("Servers that answer at their usual ports.")
+        )
+        self._found.set_header_suffix(
+            rows.icon_button("view-refresh-symbolic", _("Look Again"), weakly(self._look))
+        )
+        self.add(self._found)
+        self._show_all()
+        self._look()
+
+    def _show_all(self) -> None:
+        async def show() -> None:
+            await self.model_row.show_models(await self._list())
+
+        self._tasks.start(show())
+
+    async def _list(self) -> Connection | None:
+        """Returns the one that is used."""
+        connections = await asyncio.to_thread(self._store.all)
+        default = await asyncio.to_thread(self._store.default)
+        for row in self._rows:
+            self._group.remove(row)
+        self._rows = [self._row(one, default) for one in connections]
+        if not connections:
+            self._rows.append(rows.action(_("No connection yet."), _("Add one, or use one below.")))
+        for row in self._rows:
+            self._group.add(row)
+        return default
+
+    def _row(self, connection: Connection, default: Connection | None) -> Adw.ActionRow:
+        is_default = default is not None and default.name == connection.name
+        subtitle = f"{_KINDS[connection.kind]} · {connection.address}"
+        if connection.model:
+            subtitle += f" · {connection.model}"
+        row = rows.action(connection.name, subtitle)
+        if is_default:
+            mark = Gtk.Image.new_from_icon_name("object-select-symbolic")
+            mark.set_tooltip_text(_("Used for new sessions"))
+            row.add_suffix(mark)
+        else:
+            row.add_suffix(
+                rows.button(
+                    _("Use"),
+                    weakly_with(self._use, connection),
+                    _("Use {} for new sessions").format(connection.name),
+                )
+            )
+        row.add_suffix(
+            rows.icon_button(
+                "document-edit-symbolic",
+                _("Edit {}").format(connection.name),
+                weakly_with(self._open, connection),
+            )
+        )
+        row.add_suffix(
+            rows.icon_button(
+                "user-trash-symbolic",
+                _("Remove {}").format(connection.name),
+                weakly_with(self._remove, connection),
+            )
+        )
+        return row
+
+    def _look(self) -> None:
+        async def look() -> None:
+            self._show_found([rows.action(_("Looking…"))])
+            found = await find_servers()
+            known = {one.address for one in await asyncio.to_thread(self._store.all)}
+            new = [self._found_row(one) for one in found if one.address not in known]
+            nothing = rows.action(
+                _("No other server was found."),
+                _("Start Ollama or llama.cpp, then look again."),
+            )
+            self._show_found(new or [nothing])
+
+        self._tasks.start(look())
+
+    def _show_found(self, found: list[Adw.ActionRow]) -> None:
+        for row in self._found_rows:
+            self._found.remove(row)
+        self._found_rows = list(found)
+        for row in found:
+            self._found.add(row)
+
+    def _found_row(self, found: Found) -> Adw.ActionRow:
+        row = rows.action(found.name, found.address)
+        connection = Connection(found.name, found.kind, found.address)
+        row.add_suffix(
+            rows.button(
+                _("Connect"),
+                weakly_with(self._connect, connection),
+                _("Connect {}").format(found.name),
+            )
+        )
+        return row
+
+    def _add(self) -> None:
+        self._connect(Connection("", Kind.OLLAMA, ""))
+
+    def _connect(self, connection: Connection) -> None:
+        self._open(connection, is_new=True)
+
+    def _open(self, connection: Connection, *, is_new: bool = False) -> None:
+        dialog = ConnectionDialog(rows.window_of(self), self._store, connection, is_new=is_new)
+        dialog.connect("saved", weakly(self._on_saved))
+        dialog.present()
+
+    def _on_saved(self, dialog: ConnectionDialog, connection: Connection) -> None:
+        if dialog.before not in ("", connection.name):
+            self.emit("renamed", dialog.before, connection.name)
+        self._show_all()
+        self._look()
+        self.emit("changed")
+
+    def _on_model_chosen(self, _row: DefaultModelRow) -> None:
+        self._tasks.start(self._list())
+        self.emit("changed")
+
+    def _use(self, connection: Connection) -> None:
+        async def use() -> None:
+            await asyncio.to_thread(self._store.use, connection.name)
+            self._show_all()
+            self.emit("changed")
+
+        self._tasks.start(use())
+
+    def _remove(self, connection: Connection) -> None:
+        async def remove() -> None:
+            answer = await choose(
+                rows.window_of(self),
+                _("Remove {}?").format(connection.name),
+                _("Its key is removed, too."),
+                (
+                    Choice("cancel", _("_Cancel")),
+                    Choice("remove", _("_Remove"), is_destructive=True),
+                ),
+            )
+            if answer == "remove":
+                await self._store.remove(connection.name)
+                self._show_all()
+                self.emit("changed")
+
+        self._tasks.start(remove())

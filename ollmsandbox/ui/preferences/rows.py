@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rows of the preferences that show a setting and change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gi.repository import Adw, GLib, Gtk
+
+from ..widgets.labels import set_accessible_name
+from .settings import Settings
+
+_DIGITS = 6
+
+
+def switch(settings: Settings, key: str, title: str, subtitle: str = "") -> Adw.ActionRow:
+    row = action(title, subtitle)
+    control = Gtk.Switch(active=settings.boolean(key), valign=Gtk.Align.CENTER)
+    control.connect("notify::active", lambda s, _p: settings.set(key, s.get_active()))
+    row.add_suffix(control)
+    _lead_to(row, control, title)
+    return row
+
+
+def choice(
+    settings: Settings,
+    key: str,
+    title: str,
+    values: Sequence[tuple[str, str]],
+) -> Adw.ComboRow:
+    """`values`: what is stored, and what is shown for it: below the title, where there is room for
+    it however narrow the window is."""
+    stored = [value for value, _shown in values]
+    row = Adw.ComboRow(title=GLib.markup_escape_text(title), use_subtitle=True)
+    row.set_subtitle_lines(0)
+    row.set_model(Gtk.StringList.new([shown for _value, shown in values]))
+    present = settings.text(key)
+    row.set_selected(stored.index(present) if present in stored else 0)
+    row.connect("notify::selected", lambda r, _p: settings.set(key, stored[r.get_selected()]))
+    return row
+
+
+def number(
+    title: str,
+    subtitle: str,
+    value: int,
+    most: int,
+    changed: Callable[[int], object],
+    *,
+    least: int = 0,
+    step: int = 1,
+) -> Adw.ActionRow:
+    row, spin = spinning(title, least, most, step)
+    row.set_subtitle(GLib.markup_escape_text(subtitle))
+    spin.set_value(value)
+    spin.connect("value-changed", lambda s: changed(s.get_value_as_int()))
+    return row
+
+
+def spinning(title: str, least: int, most: int, step: int) -> tuple[Adw.ActionRow, Gtk.SpinButton]:
+    """For who has more to do with the value than to keep it."""
+    row = action(title)
+    spin = Gtk.SpinButton.new_with_range(least, most, step)
+    spin.set_valign(Gtk.Align.CENTER)
+    # Those below each other are equally wide.
+    spin.set_width_chars(_DIGITS)
+    row.add_suffix(spin)
+    _lead_to(row, spin, title)
+    return row, spin
+
+
+def _lead_to(row: Adw.ActionRow, control: Gtk.Widget, title: str) -> None:
+    row.set_activatable_widget(control)
+    set_accessible_name(control, title)
+
+
+def action(title: str, subtitle: str = "") -> Adw.ActionRow:
+    """Text from anywhere: never markup."""
+    row = Adw.ActionRow(
+        title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
+    )
+    row.set_title_lines(0)
+    row.set_subtitle_lines(0)
+    return row
+
+
+def window_of(page: Adw.PreferencesPage) -> Gtk.Window:
+    """Asked for when it is needed: a page that kept its window would keep it for ever."""
+    window = page.get_root()
+    assert isinstance(window, Gtk.Window)
+    return window
+
+
+def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.Button:
+    """A button at the end of a row; `name` says to a screen reader what it is about."""
+    made = Gtk.Button(label=label, valign=Gtk.Align.CENTER)
+    made.connect("clicked", lambda _button: clicked())
+    if name:
+        set_accessible_name(made, name)
+    return made
+
+
+def icon_button(icon: str, tooltip: str, clicked: Callable[[], object]) -> Gtk.Button:
+    made = Gtk.Button(icon_name=icon, tooltip_text=tooltip, valign=Gtk.Align.CENTER)
+    made.update_property([Gtk.AccessibleProperty.LABEL], [tooltip])
+    made.add_css_class("flat")
+    made.connect("clicked", lambda _button: clicked())
+    return made

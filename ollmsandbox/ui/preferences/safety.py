@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preferences: what commands may do, and what was allowed for good.
+
+Preferences: how much a command may use.
+
+Preferences: what commands may do, and what was allowed for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from gettext import gettext as _
+from gettext import ngettext
+
+from gi.repository import Adw, GLib, Gtk
+
+from ...errors import OllmSandboxError
+from ...paths import Paths
+from ...permission.request import Answer
+from ...permission.rule_store import RuleStore
+from ...permission.rules import Rule, Target
+from ...sandbox.profile import file
+from ...sandbox.profile.profile import Limits
+from ...text.visible import visible_line
+from ..badge.limits_text import LIMITS, LimitSetting, in_words, own_limits
+from ..i18n import spoken
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly, weakly_with
+from . import rows
+from .settings import Settings
+
+
+class LimitsGroup(Adw.PreferencesGroup):
+    __gtype_name__ = "OllmLimitsGroup"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(
+            title=_("Limits of a Command"),
+            description=_("What a command may use. 0 stands for what the profile says."),
+        )
+        self._settings = settings
+        self._of_profile: Limits | None = Limits()
+        self._rows: list[tuple[LimitSetting, Adw.ActionRow]] = []
+        titles = {
+            "time": _("Time, in Seconds"),
+            "memory": _("Memory, in MiB"),
+            "processes": _("Processes at Once"),
+            "disk": _("Written to Disk, in MiB"),
+            "free": _("Left Free on the Disk, in MiB"),
+            "tmp": _("Temporary Files, in MiB"),
+        }
+        for setting in LIMITS:
+            row, spin = rows.spinning(titles[setting.name], 0, setting.most, setting.step)
+            spin.set_numeric(True)
+            spin.set_value(setting.chosen(settings))
+            spin.connect("value-changed", weakly(self._on_value), setting)
+            self._rows.append((setting, row))
+            self.add(row)
+
+    def show_profile(self, limits: Limits | None) -> None:
+        """What counts where the person set nothing; None where nobody can tell."""
+        self._of_profile = limits
+        self._tell()
+
+    def _on_value(self, spin: Gtk.SpinButton, setting: LimitSetting) -> None:
+        value = spin.get_value_as_int()
+        if (fitting := setting.fitting(value)) != value:
+            spin.set_value(fitting)
+            return
+        self._settings.set(setting.key, value)
+        self._tell()
+
+    def _tell(self) -> None:
+        own = own_limits(self._settings)
+        for setting, row in self._rows:
+            said = in_words(setting.name, own)
+            if not said and self._of_profile is None:
+                said = _("The profile cannot be read")
+            elif not said:
+                assert self._of_profile is not None
+                of_profile = in_words(setting.name, self._of_profile)
+                # Translators: {} is a limit, such as "10 minutes" or "2 GiB of memory".
+                text = _("{}, as in the profile").format(of_profile)
+                said = text if of_profile else _("No limit in the profile")
+            elif setting.chosen(self._settings) == setting.least:
+                # Translators: {} is a limit, such as "64 MiB of memory".
+                said = _("{}, the least that can be set").format(said)
+            row.set_subtitle(GLib.markup_escape_text(said))
+
+
+class SafetyPage(Adw.PreferencesPage):
+    __gtype_name__ = "OllmSafetyPage"
+
+    def __init__(self, paths: Paths, store: RuleStore, settings: Settings, tasks: Tasks) -> None:
+        super().__init__(title=_("Safety"), icon_name="security-high-symbolic")
+        self._paths = paths
+        self._store = store
+        self._settings = settings
+        self._tasks = tasks
+        self._hidden: tuple[str, ...] = ()
+        self._shown: list[Gtk.Widget] = []
+        self._rule_rows: list[Gtk.Widget] = []
+        self.add(self._review())
+        self.add(self._sandbox())
+        self._limits = LimitsGroup(settings)
+        self.add(self._limits)
+        self._show_profile()
+        self._rules = Adw.PreferencesGroup(
+            title=_("Remembered Answers"),
+            description=_("What you answered with “Always”. Forgotten, it is asked again."),
+        )
+        self.add(self._rules)
+        tasks.start(self._list_rules())
+
+    def _review(self) -> Adw.PreferencesGroup:
+        group = Adw.PreferencesGroup(
+            title=_("Changes and Questions"),
+            description=_("Applied at once or after your review, changes can be undone."),
+        )
+        group.add(
+            rows.choice(
+                self._settings,
+                "apply-mode",
+                _("Changes of a Command"),
+                (("auto", _("Apply at once")), ("review", _("Wait for my review"))),
+            )
+        )
+        group.add(
+            rows.switch(
+                self._settings,
+                "ask-every-command",
+                _("Ask Before Every Command"),
+                _("Also where it is sandboxed and has no network."),
+            )
+        )
+        return group
+
+    def _sandbox(self) -> Adw.PreferencesGroup:
+        group = Adw.PreferencesGroup(
+            title=_("Sandbox"), description=_("What a command may see and use.")
+        )
+        names = file.available(self._paths.profiles)
+        profile = rows.choice(
+            self._settings,
+            "profile",
+            _("Profile"),
+            [(name, _profile_name(name)) for name in names],
+        )
+        profile.connect("notify::selected", weakly(self._show_profile))
+        group.add(profile)
+        self._masks = Adw.ExpanderRow(title=_("What the Profile Hides"))
+        self._masks.connect("notify::expanded", weakly(self._on_expanded))
+        group.add(self._masks)
+        return group
+
+    def _show_profile(self, *_args: object) -> None:
+        for row in self._shown:
+            self._masks.remove(row)
+        self._shown = []
+        name = self._settings.text("profile")
+        try:
+            profile = file.load(name, self._paths.profiles, self._paths.cache)
+        except OllmSandboxError as error:
+            text = visible_line(spoken(error.message))
+            self._masks.set_subtitle(GLib.markup_escape_text(text))
+            self._hidden = ()
+            self._limits.show_profile(None)
+            return
+        count = len(profile.hidden)
+        self._masks.set_subtitle(ngettext("{} path", "{} paths", count).format(count))
+        self._hidden = tuple(profile.hidden)
+        self._on_expanded()
+        self._limits.show_profile(profile.limits)
+
+    def _on_expanded(self, *_args: object) -> None:
+        """There are many, and making their rows takes a moment that few need."""
+        if self._masks.get_expanded() and not self._shown:
+            for path in self._hidden:
+                row = rows.action(visible_line(path))
+                self._masks.add_row(row)
+                self._shown.append(row)
+
+    async def _list_rules(self) -> None:
+        found = await asyncio.to_thread(self._store.rules)
+        for row in self._rule_rows:
+            self._rules.remove(row)
+        self._rule_rows = []
+        for rule in found:
+            row = rows.action(*_words(rule))
+            row.add_suffix(
+                rows.icon_button(
+                    "user-trash-symbolic", _("Forget"), weakly_with(self._forget, rule)
+                )
+            )
+            self._rule_rows.append(row)
+        if not found:
+            self._rule_rows.append(rows.action(_("Nothing is remembered.")))
+        for row in self._rule_rows:
+            self._rules.add(row)
+
+    def _forget(self, rule: Rule) -> None:
+        async def forget() -> None:
+            await asyncio.to_thread(self._store.remove, [rule])
+            await self._list_rules()
+
+        self._tasks.start(forget())
+
+
+def _profile_name(name: str) -> str:
+    """Those of the program are known; a person's own is called as its file is."""
+    return {"standard": _("Standard"), "strict": _("Strict")}.get(name) or visible_line(name)
+
+
+def _words(rule: Rule) -> tuple[str, str]:
+    what = rule.key.what
+    text = what.name if isinstance(what, Target) else what.text
+    verdict = _("Allowed") if rule.answer is Answer.ALLOW_ALWAYS else _("Denied")
+    project = os.path.basename(rule.key.project) or _("no project")
+    return visible_line(text), f"{verdict} · {rule.key.tool} · {visible_line(project)}"

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The preferences window."""
+
+from __future__ import annotations
+
+from gettext import gettext as _
+
+from gi.repository import Adw, Gdk, Gtk
+
+from ...chat.sessions import Desk
+from ..widgets.signals import signals
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly
+from ..window.focus import FocusKeeper
+from ..window.toasts import Toasts
+from .connections import ConnectionsPage
+from .general import GeneralPage
+from .safety import SafetyPage
+from .settings import Settings
+from .storage import StoragePage
+from .system import SystemPage
+
+
+class Preferences(Adw.PreferencesWindow):
+    __gtype_name__ = "OllmPreferences"
+
+    __gsignals__ = signals(
+        {"connections-changed": (), "connection-renamed": (str, str), "system-changed": ()}
+    )
+
+    def __init__(self, parent: Gtk.Window, desk: Desk, settings: Settings) -> None:
+        super().__init__(transient_for=parent, modal=True, search_enabled=False)
+        # Wide enough for the names of all pages beside each other.
+        self.set_default_size(700, 640)
+        self.set_title(_("Preferences"))
+        self._toasts = Toasts(weakly(self._add_toast))
+        tasks = self._tasks = Tasks(weakly(self.tell))
+        self.general = GeneralPage(settings)
+        self.connections = ConnectionsPage(desk.connections, tasks)
+        self.connections.connect("changed", weakly(self._on_connections))
+        self.connections.connect("renamed", weakly(self._on_renamed))
+        self.safety = SafetyPage(desk.paths, desk.rules, settings, tasks)
+        self.system = SystemPage(desk.paths, desk.environ, desk.manager, tasks)
+        self.system.connect("changed", weakly(self._on_system))
+        self.storage = StoragePage(desk.paths, desk.manager, tasks)
+        for page in (self.general, self.connections, self.safety, self.system, self.storage):
+            self.add(page)
+        self.set_destroy_with_parent(True)
+        self.connect("close-request", weakly(self._on_close))
+        self.connect("unmap", weakly(self._on_closed))
+        self._focus_keeper = FocusKeeper(self)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._tasks.is_idle
+
+    def tell(self, text: str) -> None:
+        self._toasts.tell(text)
+
+    def _add_toast(self, toast: Adw.Toast) -> None:
+        self.add_toast(toast)
+
+    def show_connections(self) -> None:
+        self.set_visible_page(self.connections)
+
+    def show_system(self) -> None:
+        self.set_visible_page(self.system)
+
+    def _on_connections(self, _page: ConnectionsPage) -> None:
+        self.emit("connections-changed")
+
+    def _on_renamed(self, _page: ConnectionsPage, before: str, now: str) -> None:
+        self.emit("connection-renamed", before, now)
+
+    def _on_system(self, _page: SystemPage) -> None:
+        self.emit("system-changed")
+
+    def _on_close(self, _window: Gtk.Window) -> bool:
+        """What was typed counts, also without Enter."""
+        focus = self.get_focus()
+        spin = focus.get_ancestor(Gtk.SpinButton) if focus is not None else None
+        if isinstance(spin, Gtk.SpinButton):
+            spin.update()
+        return Gdk.EVENT_PROPAGATE
+
+    def _on_closed(self, _window: Gtk.Widget) -> None:
+        self._tasks.cancel()

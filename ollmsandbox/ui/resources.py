@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the .ui files, the style sheet and all else that is no code are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_TREE = _PACKAGE.parent
+
+
+def template(name: str) -> str:
+    """For `@Gtk.Template(filename=template("markdown/code_block"))`."""
+    return str(_data("ui") / f"{name}.ui")
+
+
+def stylesheet() -> str:
+    return str(_data("style.css"))
+
+
+def translations() -> str:
+    """Those that pip installed with the package."""
+    return str(_PACKAGE / "data" / "locale")
+
+
+def icons() -> list[Path]:
+    """Where icons may be besides where every program looks: a checkout is installed nowhere, and a
+    prefix of the person's own may not be known to the desktop."""
+    places = (_data("icons"), _TREE.parent / "icons")
+    return [place for place in places if (place / "hicolor").is_dir()]
+
+
+def schemas() -> list[Path]:
+    """The same for compiled settings schemas."""
+    places = (
+        _PACKAGE / "data",
+        _TREE / "build" / "data",
+        _TREE.parent / "glib-2.0" / "schemas",
+    )
+    return [place for place in places if (place / "gschemas.compiled").is_file()]
+
+
+def _data(name: str) -> Path:
+    # meson puts them beside the package's folder, pip into it; a checkout keeps them in data/.
+    for place in (_PACKAGE / "data" / name, _TREE / name):
+        if place.exists():
+            return place
+    return _TREE / "data" / name

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A session gets another name, or becomes a file."""
+
+from __future__ import annotations
+
+import asyncio
+from gettext import gettext as _
+
+from gi.repository import Adw, Gtk
+
+from ... import N_
+from ...chat.storage.export import as_json, as_markdown
+from ...chat.storage.history import History
+from ...errors import OllmSandboxError
+from ..widgets.dialogs import choose_new_file, let_heading_shrink
+
+
+async def ask_for_title(window: Gtk.Window, title: str) -> str:
+    """The new name; empty if it stays as it is."""
+    entry = Gtk.Entry(text=title, activates_default=True)
+    entry.update_property([Gtk.AccessibleProperty.LABEL], [_("Name of the session")])
+    dialog = Adw.MessageDialog(
+        transient_for=window, modal=True, heading=_("Rename Session"), extra_child=entry
+    )
+    dialog.add_response("cancel", _("_Cancel"))
+    dialog.add_response("rename", _("_Rename"))
+    dialog.set_response_appearance("rename", Adw.ResponseAppearance.SUGGESTED)
+    dialog.set_default_response("rename")
+    dialog.set_close_response("cancel")
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def answered(_dialog: Adw.MessageDialog, response: str) -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    dialog.connect("response", answered)
+    let_heading_shrink(dialog)
+    dialog.present()
+    entry.grab_focus()
+    try:
+        return entry.get_text().strip() if await answer == "rename" else ""
+    finally:
+        dialog.destroy()
+
+
+async def export_session(window: Gtk.Window, history: History, session_id: str) -> None:
+    """As Markdown, or as JSON if the chosen name says so."""
+    file = await choose_new_file(window, _("Export Session"), f"{session_id}.md")
+    if file is None:
+        return
+
+    def write() -> None:
+        make = as_json if file.suffix == ".json" else as_markdown
+        try:
+            file.write_text(make(history, session_id), encoding="utf-8")
+        except OSError as error:
+            text = N_("{file} cannot be written: {why}.")
+            raise OllmSandboxError(text, file=file, why=error.strerror) from error
+
+    await asyncio.to_thread(write)

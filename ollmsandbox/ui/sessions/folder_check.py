@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the folders of projects are there. One on a mount that does not answer any more holds up
+nothing but the thread that looks at it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from ...project.manager import is_missing
+
+# Seconds.
+PATIENCE = 5.0
+
+
+@dataclass
+class _Look:
+    until: float
+    # As long as nothing else is known: what cannot be reached is of no use to anybody.
+    is_missing: bool = True
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+
+class FolderLooks:
+    """May be used from any thread. A folder is looked at by one at a time."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._under_way: dict[str, _Look] = {}
+
+    def is_missing(self, folder: str) -> bool:
+        """Also true of one that gives no answer: it is waited for a while, and once only."""
+        with self._lock:
+            look = self._under_way.get(folder)
+            if look is None:
+                look = self._under_way[folder] = _Look(time.monotonic() + self._patience)
+                # Not of a pool: that has a few threads for everybody, and is waited for at the end.
+                threading.Thread(
+                    target=self._look, args=(folder, look), name="folder", daemon=True
+                ).start()
+        look.is_over.wait(max(0.0, look.until - time.monotonic()))
+        return look.is_missing
+
+    def _look(self, folder: str, look: _Look) -> None:
+        try:
+            look.is_missing = is_missing(folder)
+        finally:
+            with self._lock:
+                del self._under_way[folder]
+            look.is_over.set()

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sessions that are open, and all there are for the side pane."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from gettext import gettext as _
+from typing import TYPE_CHECKING
+
+from gi.repository import GObject
+
+from ... import N_
+from ...chat.providers.connections_file import TOUR
+from ...chat.sessions import Desk
+from ...chat.storage.stored import SessionInfo
+from ...errors import OllmSandboxError, ProjectError
+from ...paths import real_path
+from ...project.apply.recorder import Mode
+from ...project.database.models import Project
+from ..badge.limits_text import own_limits
+from ..changes.list_model import count_waiting
+from ..chat.entries import entries_of
+from ..models.choice import ModelChoice
+from ..preferences.settings import Settings
+from ..sidebar.rows import ProjectItem, SessionItem
+from ..widgets.signals import signals
+from .folder_check import FolderLooks
+from .idle import Resting
+from .open_session import Remains
+
+if TYPE_CHECKING:
+    from ...chat.conversation import Conversation
+    from .open_session import OpenSession
+
+# By session: whether it is busy, and whether it asks something.
+States = Mapping[str, tuple[bool, bool]]
+
+
+class Sessions(GObject.Object):
+    __gtype_name__ = "OllmSessions"
+
+    # Something that the side pane shows is other than before.
+    __gsignals__ = signals({"changed": ()})
+
+    def __init__(self, desk: Desk, choice: ModelChoice, settings: Settings) -> None:
+        super().__init__()
+        self._desk = desk
+        self._choice = choice
+        self._settings = settings
+        self.folders = FolderLooks()
+        self._open: dict[str, OpenSession] = {}
+        self._opening: dict[str, asyncio.Future[OpenSession]] = {}
+        self._closing: dict[str, asyncio.Future[None]] = {}
+        # Of those that were closed because nobody looked at them.
+        self._remains: dict[str, Remains] = {}
+        self._resting = Resting(self._put_to_rest)
+        settings.connect("changed", lambda *_: self._follow_settings())
+
+    @property
+    def open_ones(self) -> list[OpenSession]:
+        return list(self._open.values())
+
+    async def open(self, session_id: str) -> OpenSession:
+        """The one that is open already, or the stored one."""
+        self._resting.taken(session_id)
+        if session_id in self._open:
+            return self._open[session_id]
+        if session_id not in self._opening:
+            # Twice at once, it would be refused the second time.
+            task = asyncio.ensure_future(self._open_stored(session_id))
+            self._opening[session_id] = task
+            task.add_done_callback(lambda _task: self._opening.pop(session_id, None))
+        return await asyncio.shield(self._opening[session_id])
+
+    async def new(self, project: str | None) -> OpenSession:
+        """Or one in which nothing was said yet."""
+        if project is not None:
+            # As it will be known by.
+            project = await asyncio.to_thread(real_path, project)
+        for session in self.open_ones:
+            has_draft = session.kept_draft or session.draft.strip()
+            is_empty = not session.entries.get_n_items() and not has_draft
+            if session.project == project and is_empty:
+                self._resting.taken(session.id)
+                return session
+        if project is not None:
+            await asyncio.to_thread(self._desk.manager.add_project, project)
+        conversation = await self._desk.open(project, with_model=False)
+        return self._opened(_make(conversation, project), *self._choice.default())
+
+    async def close(self, session_id: str) -> None:
+        if session_id in self._opening:
+            await asyncio.wait({self._opening[session_id]})
+        session = self._open.get(session_id)
+        try:
+            if session is not None:
+                await self._close(session)
+            elif session_id in self._closing:
+                await asyncio.wait({self._closing[session_id]})
+        finally:
+            if session is not None:
+                self.emit("changed")
+            remains = self._remains.pop(session_id, None)
+            if remains is not None:
+                await asyncio.to_thread(remains.remove)
+
+    async def let_go(self, session: OpenSession) -> None:
+        """It is not shown any more. What is stored as it stands need not stay open; nor need the
+        rest, after a while."""
+        if self._open.get(session.id) is not session:
+            return
+        if not session.is_used and session.draft == session.kept_draft:
+            await self._put_to_rest(session)
+        else:
+            self._resting.left(session)
+
+    async def _put_to_rest(self, session: OpenSession) -> None:
+        if self._open.get(session.id) is session:
+            if remains := session.remains():
+                self._remains[session.id] = remains
+            await self._close(session)
+
+    async def _close(self, session: OpenSession) -> None:
+        del self._open[session.id]
+        self._resting.taken(session.id)
+        # Until it is done, it could not be opened again.
+        task = self._closing[session.id] = asyncio.ensure_future(session.close())
+        task.add_done_callback(lambda _task: self._closing.pop(session.id, None))
+        await asyncio.shield(task)
+
+    async def close_all(self) -> None:
+        """Also those that are being opened or closed. One that fails keeps none of the others."""
+        every = {*self._open, *self._opening, *self._closing, *self._remains}
+        closing = [asyncio.ensure_future(self.close(session_id)) for session_id in every]
+        if closing:
+            await asyncio.wait(closing)
+        for task in closing:
+            task.result()
+
+    async def delete(self, session_id: str) -> None:
+        try:
+            await self.close(session_id)
+        except OllmSandboxError as error:
+            from ...chat.storage.writer import LOST  # of no use to the first picture
+
+            # Closed it is, and what was said last is not wanted any more.
+            if error.message != LOST:
+                raise
+        await asyncio.to_thread(self._desk.history.delete, session_id)
+        self.emit("changed")
+
+    async def undelete(self, session_id: str) -> None:
+        await asyncio.to_thread(self._desk.history.undelete, session_id)
+        self.emit("changed")
+
+    def keep_draft(self, session: OpenSession, text: str) -> asyncio.Task[None]:
+        """What was typed and not sent, also where nothing was said yet."""
+        session.draft = text
+        task = session.keeping = asyncio.ensure_future(self._keep(session, text, session.keeping))
+        return task
+
+    async def rename(self, session_id: str, title: str) -> None:
+        await asyncio.to_thread(self._desk.history.rename, session_id, title)
+        self.emit("changed")
+
+    async def waiting(self, path: str) -> int:
+        """How many changes of this project wait."""
+        return await asyncio.to_thread(
+            lambda: count_waiting(self._desk.manager, self._project(path))
+        )
+
+    async def remove_project(self, path: str) -> None:
+        """From the list, with its sessions: a search finds them. With its folder, all is back."""
+        for session in self.open_ones:
+            if session.project == path:
+                await self.close(session.id)
+        await self._change_project(path, self._desk.manager.remove_project)
+
+    async def list_project_again(self, path: str) -> None:
+        await self._change_project(path, self._desk.manager.list_again)
+
+    async def _change_project(self, path: str, change: Callable[[Project], None]) -> None:
+        try:
+            await asyncio.to_thread(lambda: change(self._project(path)))
+        finally:
+            self.emit("changed")
+
+    async def check_move(self, path: str, folder: str) -> None:
+        """Raises if the project cannot be moved there. Nothing is changed or closed yet."""
+
+        def check() -> None:
+            from ...engine.move import check_move
+
+            check_move(self._desk.manager, self._project(path), folder)
+
+        self._check_idle(path)
+        await asyncio.to_thread(check)
+
+    async def move_project(self, path: str, folder: str) -> str:
+        """Its folder is elsewhere now; all that is known of it goes along. Returns its new path."""
+        self._check_idle(path)
+        for session in self.open_ones:
+            if session.project == path:
+                await self.close(session.id)
+
+        def move() -> str:
+            # Here, because it is seldom needed.
+            from ...engine.move import check_move, move_project
+            from ...permission.rule_store import copy_rules
+
+            manager, rules = self._desk.manager, self._desk.rules
+            project = self._project(path)
+            before = copy_rules(rules, path, check_move(manager, project, folder))
+            moved = move_project(manager, project, folder)
+            rules.remove(before)
+            return moved.path
+
+        try:
+            return await asyncio.to_thread(move)
+        finally:
+            self.emit("changed")
+
+    async def listing(self, search: str = "") -> list[ProjectItem]:
+        # Looked at here: what is said meanwhile changes them.
+        states = {one.id: (one.is_busy, bool(one.asking())) for one in self.open_ones}
+        return await asyncio.to_thread(self._listing, search, states)
+
+    async def title(self, session_id: str) -> str:
+        def look() -> str:
+            try:
+                found = self._desk.history.find(session_id)
+            except OllmSandboxError:
+                return ""  # nothing was said in it yet, or it is deleted
+            return found.title if found.id == session_id else ""
+
+        return await asyncio.to_thread(look)
+
+    def use_model(self, session: OpenSession, connection: str, model: str) -> None:
+        session.connection, session.model_name = connection, model
+        session.conversation.use_model(self._choice.model(connection, model), connection)
+        session.emit("state-changed")
+
+    def renew_models(self) -> None:
+        """The connections may be other than before. Where one is gone, nobody is talked to."""
+        for session in self.open_ones:
+            self.use_model(session, session.connection, session.model_name)
+
+    async def rename_connection(self, before: str, now: str) -> None:
+        """In all sessions, open or not."""
+        for session in self.open_ones:
+            if session.connection == before:
+                self.use_model(session, now, session.model_name)
+        await asyncio.to_thread(self._desk.history.rename_connection, before, now)
+
+    # --- projects ------------------------------------------------------------------------------
+
+    def _project(self, path: str) -> Project:
+        """By the path that it is known by: a folder on the way there may be a link by now."""
+        for project in self._desk.manager.projects(with_removed=True):
+            if project.path == path:
+                return project
+        raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
+
+    def _check_idle(self, path: str) -> None:
+        if any(session.is_busy for session in self.open_ones if session.project == path):
+            raise ProjectError(
+                N_("A turn in {folder} is not over."),
+                N_("Stop it, or wait for its end."),
+                folder=path,
+            )
+
+    # --- opening -------------------------------------------------------------------------------
+
+    async def _open_stored(self, session_id: str) -> OpenSession:
+        if session_id in self._closing:
+            await asyncio.wait({self._closing[session_id]})
+        stored = await asyncio.to_thread(self._desk.history.load, session_id)
+        states = await asyncio.to_thread(self._desk.history.states, session_id)
+        # Not in the main loop: there may be thousands.
+        entries = await asyncio.to_thread(entries_of, stored)
+        connections = await asyncio.to_thread(self._choice.store.all)
+        known = stored.info.connection in {one.name for one in (*connections, TOUR)}
+        chosen = (stored.info.connection, stored.info.model) if known else self._choice.default()
+        if stored.info.project:
+            await asyncio.to_thread(self._bring_back, stored.info.project)
+        # Last: from here on it is locked.
+        conversation = await self._desk.open(None, session_id=session_id, with_model=False)
+        remains = self._remains.pop(session_id, None)
+        session = _make(conversation, stored.info.project or None, remains)
+        session.show_stored(remains.added_to(entries) if remains is not None else entries)
+        session.note_states(states)
+        session.draft = session.kept_draft = stored.draft
+        return self._opened(session, *chosen)
+
+    def _bring_back(self, path: str) -> None:
+        """Who finds a session of a removed project, and opens it, wants that as well."""
+        project = self._project(path)
+        if not project.is_listed:
+            self._desk.manager.list_again(project)
+
+    async def _keep(
+        self, session: OpenSession, text: str, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        now = time.time()
+        place = session.project or ""
+        chosen = (session.model_name, session.connection)
+        is_first = bool(text.strip()) and not session.entries.get_n_items()
+
+        def keep() -> None:
+            if is_first:
+                self._desk.history.create(SessionInfo(session.id, "", place, *chosen, now, now))
+            self._desk.history.keep_draft(session.id, text)
+
+        await asyncio.to_thread(keep)
+        session.kept_draft = text
+        if not session.entries.get_n_items():
+            # Whether it is listed depends on it.
+            self.emit("changed")
+
+    def _opened(self, session: OpenSession, connection: str, model: str) -> OpenSession:
+        self._open[session.id] = session
+        self._follow(session)
+        session.connect("state-changed", lambda *_: self.emit("changed"))
+        session.connect("files-changed", lambda *_: self.emit("changed"))
+        self.use_model(session, connection, model)
+        return session
+
+    def _follow_settings(self) -> None:
+        for session in self._open.values():
+            self._follow(session)
+
+    def _follow(self, session: OpenSession) -> None:
+        """What was chosen in the preferences counts from the next call on."""
+        from ...tools.context import Workbench
+
+        bench = session.conversation.bench
+        if isinstance(bench, Workbench):
+            bench.mode = Mode(self._settings.text("apply-mode"))
+            bench.profile_name = self._settings.text("profile")
+            bench.ask_every_command = self._settings.boolean("ask-every-command")
+            bench.own_limits = own_limits(self._settings)
+
+    def _listing(self, search: str, states: States) -> list[ProjectItem]:
+        by_project: dict[str, list[SessionInfo]] = {}
+        for info in self._desk.history.sessions(search=search):
+            by_project.setdefault(info.project, []).append(info)
+        manager = self._desk.manager
+        found = []
+        # Where something is searched for, also in those that were removed from the list.
+        for project in manager.projects(with_removed=bool(search)):
+            sessions = by_project.get(project.path, [])
+            if sessions or not search:
+                missing = self.folders.is_missing(project.path)
+                found.append(
+                    ProjectItem(project.path, project.name, missing, _shown(sessions, states))
+                )
+        if without := by_project.get(""):
+            found.append(ProjectItem("", _("Without a Project"), False, _shown(without, states)))
+        return found
+
+
+def _make(
+    conversation: Conversation, project: str | None, remains: Remains | None = None
+) -> OpenSession:
+    # Here, because it brings all that a turn needs, which the first picture can do without.
+    from .open_session import OpenSession
+
+    return OpenSession(conversation, project, remains)
+
+
+def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:
+    return tuple(
+        SessionItem(info.id, info.title or _("New Session"), *states.get(info.id, (False, False)))
+        for info in sessions
+    )

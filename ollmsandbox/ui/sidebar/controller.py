@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the person does in the side pane, and what it shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine
+from functools import partial
+from gettext import gettext as _
+from typing import TYPE_CHECKING
+
+from gi.repository import Adw, Gio, GLib, Gtk
+
+from ...text.visible import visible_line
+from ..sessions.dialogs import ask_for_title
+from ..sessions.sessions import Sessions
+from ..widgets.dialogs import choose_folder
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly
+from ..window.closing import may_delete, may_remove
+from .sidebar import Sidebar
+
+if TYPE_CHECKING:
+    from ..sessions.open_session import OpenSession
+
+# Seconds.
+_TIME_TO_UNDO = 10
+
+Undo = Callable[[], Coroutine[object, object, None]]
+
+
+class SidebarController:
+    """`show` brings a session into the window, or none."""
+
+    def __init__(
+        self,
+        window: Gtk.ApplicationWindow,
+        sidebar: Sidebar,
+        sessions: Sessions,
+        toasts: Adw.ToastOverlay,
+        tasks: Tasks,
+        show: Callable[[OpenSession | None], None],
+    ) -> None:
+        self._window = window
+        self._sidebar = sidebar
+        self._sessions = sessions
+        self._toasts = toasts
+        self._tasks = tasks
+        self._show = show
+        self._shown: OpenSession | None = None
+        # What is to be shown as soon as it is there.
+        self._wish = ""
+        self._is_refreshing = self._is_stale = False
+        # What can be taken back, each as long as there is talk of it.
+        self._removals: dict[int, tuple[Adw.Toast, Undo]] = {}
+        self._last_number = 0
+        self._undo = Gio.SimpleAction.new("undo-removal", GLib.VariantType.new("u"))
+        self._undo.set_enabled(False)
+        self._undo.connect("activate", weakly(self._on_undo))
+        window.add_action(self._undo)
+        keys = Gtk.ShortcutController()
+        on_undo_key = weakly(self._on_undo_key)
+        undo = Gtk.CallbackAction.new(lambda *_args: bool(on_undo_key()))
+        keys.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string("<Control>z"), undo))
+        window.add_controller(keys)
+        wishes: tuple[tuple[str, Callable[..., object]], ...] = (
+            ("open-session", self._on_open_session),
+            ("new-session", self._on_new_session),
+            ("add-project", self._on_add_project),
+            ("remove-project", self._on_remove_project),
+            ("locate-project", self._on_locate_project),
+            ("rename-session", self._on_rename_session),
+            ("delete-session", self._on_delete_session),
+            ("search", self._on_search),
+        )
+        for name, method in wishes:
+            sidebar.connect(name, weakly(method))
+
+    @property
+    def has_wish(self) -> bool:
+        return bool(self._wish)
+
+    def note_shown(self, session: OpenSession | None) -> None:
+        self._shown = session
+        if session is not None:
+            self._wish = session.id
+        self._select()
+
+    async def refresh(self) -> None:
+        """Called again meanwhile, it looks once more."""
+        self._is_stale = True
+        if self._is_refreshing:
+            return
+        self._is_refreshing = True
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                self._sidebar.show(await self._sessions.listing(self._sidebar.searched))
+        finally:
+            self._is_refreshing = False
+        self._select()
+
+    async def open_session(self, session_id: str) -> None:
+        await self._bring(session_id, self._sessions.open(session_id))
+
+    async def new_session(self, project: str | None) -> None:
+        try:
+            await self._bring(f"new in {project}", self._sessions.new(project))
+        finally:
+            # Its folder may be gone, which is then to be seen.
+            await self.refresh()
+
+    async def _bring(self, wish: str, opening: Coroutine[object, object, OpenSession]) -> None:
+        """The last wish counts: what comes in for an earlier one is not shown any more."""
+        self._wish = wish
+        session = await opening
+        if self._wish == wish:
+            self._show(session)
+        elif session is not self._shown:
+            await self._sessions.let_go(session)
+
+    def _select(self) -> None:
+        self._sidebar.select(self._shown.id if self._shown else "")
+
+    async def open_project(self) -> None:
+        path = await choose_folder(self._window, _("Open a Project"))
+        if path is not None:
+            await self.new_session(path)
+
+    def _on_open_session(self, _sidebar: Sidebar, session_id: str) -> None:
+        self._tasks.start(self.open_session(session_id))
+
+    def _on_new_session(self, _sidebar: Sidebar, project: str) -> None:
+        self._tasks.start(self.new_session(project))
+
+    def _on_add_project(self, _sidebar: Sidebar) -> None:
+        self._tasks.start(self.open_project())
+
+    def _on_search(self, _sidebar: Sidebar, _text: str) -> None:
+        self._tasks.start(self.refresh())
+
+    def remove_shown(self, *_args: object) -> None:
+        """The project of the session that is shown."""
+        if self._shown is not None and self._shown.project is not None:
+            self._on_remove_project(self._sidebar, self._shown.project)
+
+    def locate_shown(self, *_args: object) -> None:
+        if self._shown is not None and self._shown.project is not None:
+            self._on_locate_project(self._sidebar, self._shown.project)
+
+    def _on_locate_project(self, _sidebar: Sidebar, path: str) -> None:
+        async def locate() -> None:
+            title = _("Where Is {} Now?").format(visible_line(os.path.basename(path)))
+            folder = await choose_folder(self._window, title)
+            if folder is None:
+                return
+            await self._sessions.check_move(path, folder)
+            shown = self._shown if self._shown and self._shown.project == path else None
+            has_talk = shown is not None and await self._sessions.title(shown.id)
+            if shown is not None:
+                self._show(None)
+            try:
+                moved = await self._sessions.move_project(path, folder)
+            finally:
+                # Moved or not.
+                if shown is not None and has_talk:
+                    await self.open_session(shown.id)
+            if not has_talk:
+                await self.new_session(moved)
+
+        self._tasks.start(locate())
+
+    def _on_remove_project(self, _sidebar: Sidebar, path: str) -> None:
+        async def remove() -> None:
+            name = visible_line(os.path.basename(path) or path)
+            if not await may_remove(self._window, self._sessions, path, name):
+                return
+            if self._shown is not None and self._shown.project == path:
+                self._show(None)
+            await self._sessions.remove_project(path)
+            self._offer_undo(
+                _("{} was removed from the list.").format(name),
+                partial(self._sessions.list_project_again, path),
+            )
+
+        self._tasks.start(remove())
+
+    def _on_rename_session(self, _sidebar: Sidebar, session_id: str) -> None:
+        async def rename() -> None:
+            title = await ask_for_title(self._window, await self._sessions.title(session_id))
+            if title:
+                await self._sessions.rename(session_id, title)
+
+        self._tasks.start(rename())
+
+    def _on_delete_session(self, _sidebar: Sidebar, session_id: str) -> None:
+        async def delete() -> None:
+            if not await may_delete(self._window, self._sessions, session_id):
+                return
+            if self._shown is not None and self._shown.id == session_id:
+                self._show(None)
+            if self._wish == session_id:
+                self._wish = ""
+            await self._sessions.delete(session_id)
+            self._offer_undo(_("The session was deleted."), partial(self._undelete, session_id))
+
+        self._tasks.start(delete())
+
+    async def _undelete(self, session_id: str) -> None:
+        await self._sessions.undelete(session_id)
+        await self.open_session(session_id)
+
+    # --- what can be taken back ------------------------------------------------------------------
+
+    def _offer_undo(self, words: str, undo: Undo) -> None:
+        # With a key as well: to go there with Tab would take longer than it is shown.
+        toast = Adw.Toast(title=GLib.markup_escape_text(words), button_label=_("_Undo"))
+        self._last_number += 1
+        toast.set_action_name("win.undo-removal")
+        toast.set_action_target_value(GLib.Variant.new_uint32(self._last_number))
+        toast.set_timeout(_TIME_TO_UNDO)
+        toast.connect("dismissed", weakly(self._on_dismissed), self._last_number)
+        self._removals[self._last_number] = toast, undo
+        self._undo.set_enabled(True)
+        self._toasts.add_toast(toast)
+
+    def _on_dismissed(self, _toast: Adw.Toast, number: int) -> None:
+        self._removals.pop(number, None)
+        self._undo.set_enabled(bool(self._removals))
+
+    def _on_undo(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
+        self._take_back(target.get_uint32())
+
+    def _on_undo_key(self) -> bool:
+        """The last one. In a text, the key is for what was typed."""
+        focus = self._window.get_focus()
+        is_text = isinstance(focus, Gtk.Editable | Gtk.TextView) and focus.get_editable()
+        if is_text or not self._removals:
+            return False
+        number, (toast, _undo) = list(self._removals.items())[-1]
+        self._take_back(number)
+        toast.dismiss()
+        return True
+
+    def _take_back(self, number: int) -> None:
+        # Not twice: its button can be pressed while it goes away.
+        if (removal := self._removals.pop(number, None)) is not None:
+            self._tasks.start(removal[1]())

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rows of the side pane: a project, and below it its sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from gettext import gettext as _
+
+from gi.repository import Gio, GLib, Gtk, Pango
+
+from ...text.visible import visible_line
+
+# What a row is about: it stays as long as that does.
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class SessionItem:
+    id: str
+    title: str
+    is_busy: bool = False
+    is_asking: bool = False
+
+    @property
+    def key(self) -> Key:
+        return ("session", self.id)
+
+
+@dataclass(frozen=True)
+class ProjectItem:
+    # Empty for sessions without a project.
+    path: str
+    name: str
+    is_missing: bool = False
+    sessions: Sequence[SessionItem] = ()
+
+    @property
+    def key(self) -> Key:
+        return ("project", self.path, self.name, self.is_missing)
+
+
+@dataclass(frozen=True)
+class OlderItem:
+    """What stands for the sessions of a project that are not listed."""
+
+    path: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        return ("older", self.path, self.name)
+
+
+class ProjectRow(Gtk.ListBoxRow):
+    __gtype_name__ = "OllmProjectRow"
+
+    def __init__(self, item: ProjectItem) -> None:
+        super().__init__(selectable=False)
+        self.item = item
+        self.set_tooltip_text(visible_line(item.path))
+        box = Gtk.Box(spacing=6)
+        icon = "dialog-warning-symbolic" if item.is_missing else "folder-symbolic"
+        box.append(Gtk.Image.new_from_icon_name(icon))
+        text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True, valign=Gtk.Align.CENTER)
+        name = _line(item.name)
+        name.add_css_class("heading")
+        text.append(name)
+        if item.is_missing:
+            note = _line(_("The folder is not there"))
+            note.add_css_class("caption")
+            note.add_css_class("warning")
+            text.append(note)
+        box.append(text)
+        if item.path and not item.is_missing:
+            new = Gtk.Button(icon_name="list-add-symbolic", valign=Gtk.Align.CENTER)
+            words = _("New Session in {}").format(item.name)
+            new.set_tooltip_text(words)
+            new.update_property([Gtk.AccessibleProperty.LABEL], [words])
+            new.add_css_class("flat")
+            new.set_action_name("sidebar.new-session")
+            new.set_action_target_value(_path(item.path))
+            box.append(new)
+        if item.path:
+            wishes = [(_("_Remove From List"), "sidebar.remove-project")]
+            if item.is_missing:
+                wishes.insert(0, (_("_Locate…"), "sidebar.locate-project"))
+            menu = Gio.Menu()
+            for label, action in wishes:
+                entry = Gio.MenuItem.new(label, None)
+                entry.set_action_and_target_value(action, _path(item.path))
+                menu.append_item(entry)
+            box.append(_menu_button(menu, _("Menu of {}").format(item.name)))
+        self.set_child(box)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [item.name])
+
+
+class SessionRow(Gtk.ListBoxRow):
+    __gtype_name__ = "OllmSessionRow"
+
+    def __init__(self, item: SessionItem) -> None:
+        super().__init__()
+        box = Gtk.Box(spacing=6, margin_start=18)
+        self._title = _line("")
+        self._title.set_hexpand(True)
+        box.append(self._title)
+        self._asks = Gtk.Image.new_from_icon_name("dialog-question-symbolic")
+        self._asks.set_tooltip_text(_("Waits for your answer"))
+        self._asks.add_css_class("warning")
+        box.append(self._asks)
+        self._works = Gtk.Spinner()
+        self._works.set_tooltip_text(_("Working"))
+        box.append(self._works)
+        self._menu = _menu_button(None, "")
+        # It takes as long as all the rest of the row, and few are ever opened.
+        target = GLib.Variant.new_string(item.id)
+        self._menu.set_create_popup_func(lambda button: _add_menu(button, target))
+        box.append(self._menu)
+        self.set_child(box)
+        self.show_item(item)
+
+    def show_item(self, item: SessionItem) -> None:
+        """In place: the keyboard may be here, or its menu open."""
+        self.item = item
+        self._title.set_label(item.title)
+        works = item.is_busy and not item.is_asking
+        self._asks.set_visible(item.is_asking)
+        self._works.set_visible(works)
+        self._works.set_spinning(works)
+        _name_button(self._menu, _("Menu of {}").format(item.title))
+        self.set_tooltip_text(item.title)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [item.title])
+
+
+class OlderRow(Gtk.ListBoxRow):
+    __gtype_name__ = "OllmOlderRow"
+
+    def __init__(self, item: OlderItem) -> None:
+        super().__init__(selectable=False)
+        self.item = item
+        words = _line(_("Show Older"))
+        words.set_margin_start(18)
+        words.add_css_class("dim-label")
+        self.set_child(words)
+        name = _("Show older sessions of {}").format(item.name)
+        self.set_tooltip_text(name)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [name])
+
+
+Item = ProjectItem | SessionItem | OlderItem
+Row = ProjectRow | SessionRow | OlderRow
+
+
+def _line(text: str) -> Gtk.Label:
+    return Gtk.Label(label=text, xalign=0, ellipsize=Pango.EllipsizeMode.END)
+
+
+def _path(path: str) -> GLib.Variant:
+    """A name on disk need not be UTF-8, and GLib's strings have to be."""
+    return GLib.Variant.new_bytestring(os.fsencode(path))
+
+
+def _add_menu(button: Gtk.MenuButton, target: GLib.Variant) -> None:
+    if button.get_popover() is None:
+        menu = Gio.Menu()
+        for label, action in (
+            (_("Re_name…"), "sidebar.rename-session"),
+            (_("_Delete"), "sidebar.delete-session"),
+        ):
+            entry = Gio.MenuItem.new(label, None)
+            entry.set_action_and_target_value(action, target)
+            menu.append_item(entry)
+        button.set_menu_model(menu)
+
+
+def _menu_button(menu: Gio.Menu | None, name: str) -> Gtk.MenuButton:
+    button = Gtk.MenuButton(
+        icon_name="view-more-symbolic", menu_model=menu, valign=Gtk.Align.CENTER
+    )
+    button.add_css_class("flat")
+    _name_button(button, name)
+    return button
+
+
+def _name_button(button: Gtk.MenuButton, name: str) -> None:
+    button.set_tooltip_text(name)
+    button.update_property([Gtk.AccessibleProperty.LABEL], [name])

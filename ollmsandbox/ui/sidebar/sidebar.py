@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The side pane: projects and their sessions.
+
+Which rows the side pane has, and their coming and going, a few in each turn of the main loop.
+
+The side pane: projects and their sessions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from gi.repository import Gdk, Gio, GLib, Gtk
+
+from ..resources import template
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+from .rows import Item, OlderItem, OlderRow, ProjectItem, ProjectRow, Row, SessionItem, SessionRow
+
+# Sessions of one project, and as many again with each wish for more.
+NEWEST = 30
+
+
+def wanted(
+    projects: Sequence[ProjectItem], most: Mapping[str, int], selected: str
+) -> tuple[Item, ...]:
+    """The newest ones. Where something goes on is seen, and what is shown, however old it is."""
+    found: list[Item] = []
+    for project in projects:
+        limit = most.get(project.path, NEWEST)
+        newest, older = project.sessions[:limit], project.sessions[limit:]
+        listed = [one for one in older if one.is_busy or one.is_asking or one.id == selected]
+        found += (project, *newest, *listed)
+        if len(listed) < len(older):
+            found.append(OlderItem(project.path, project.name))
+    return tuple(found)
+
+
+def rows_of(listbox: Gtk.ListBox) -> list[Row]:
+    rows: list[Row] = []
+    while (row := listbox.get_row_at_index(len(rows))) is not None:
+        assert isinstance(row, Row)
+        rows.append(row)
+    return rows
+
+
+def fill(listbox: Gtk.ListBox, items: Sequence[Item]) -> Iterator[None]:
+    """Stops after each row that took time. Those that stay are the same ones: the keyboard may be
+    there, or a menu open."""
+    there = {row.item.key: row for row in rows_of(listbox)}
+    for key in there.keys() - {item.key for item in items}:
+        listbox.remove(there.pop(key))
+        yield
+    for place, item in enumerate(items):
+        row = there.get(item.key)
+        is_in_place = row is not None and row.get_index() == place
+        if isinstance(row, SessionRow) and isinstance(item, SessionItem) and item != row.item:
+            row.show_item(item)
+        if not is_in_place:
+            if row is None:
+                row = _row(item)
+            else:
+                listbox.remove(row)
+            listbox.insert(row, place)
+            yield
+
+
+def _row(item: Item) -> Row:
+    if isinstance(item, ProjectItem):
+        return ProjectRow(item)
+    return SessionRow(item) if isinstance(item, SessionItem) else OlderRow(item)
+
+
+# Rows in one turn of the main loop, and the time that the window has between two, in milliseconds.
+_AT_ONCE = 8
+_PAUSE = 10
+
+
+@Gtk.Template(filename=template("sidebar/sidebar"))
+class Sidebar(Gtk.Box):
+    __gtype_name__ = "OllmSidebar"
+
+    __gsignals__ = signals(
+        {
+            "open-session": (str,),
+            # Paths are objects: GLib's strings have to be UTF-8.
+            "new-session": (object,),
+            "add-project": (),
+            "remove-project": (object,),
+            # It is missing, and where it is now is asked for.
+            "locate-project": (object,),
+            # Its new name is asked for by who hears it.
+            "rename-session": (str,),
+            "delete-session": (str,),
+            "search": (str,),
+        }
+    )
+
+    search: Gtk.SearchEntry = Gtk.Template.Child()
+    pages: Gtk.Stack = Gtk.Template.Child()
+    listbox: Gtk.ListBox = Gtk.Template.Child()
+    add_button: Gtk.Button = Gtk.Template.Child()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: tuple[ProjectItem, ...] = ()
+        self._selected = ""
+        # By project: how many of its sessions are listed, where more were wished for.
+        self._most: dict[str, int] = {}
+        # What is still to be done for the rows.
+        self._filling: Iterator[None] | None = None
+        self._is_awaited = False
+        actions = Gio.SimpleActionGroup()
+        for name, target in (
+            ("new-session", "ay"),
+            ("remove-project", "ay"),
+            ("locate-project", "ay"),
+            ("rename-session", "s"),
+            ("delete-session", "s"),
+        ):
+            action = Gio.SimpleAction.new(name, GLib.VariantType.new(target))
+            action.connect("activate", weakly(self._on_action))
+            actions.add_action(action)
+        self.insert_action_group("sidebar", actions)
+        self.search.connect("search-changed", weakly(self._on_search))
+        self.listbox.connect("row-activated", weakly(self._on_activated))
+        self.add_button.connect("clicked", weakly(self._on_add))
+        keys = Gtk.EventControllerKey()
+        keys.connect("key-pressed", weakly(self._on_key))
+        self.listbox.add_controller(keys)
+        self._fill()
+
+    @property
+    def searched(self) -> str:
+        return self.search.get_text().strip()
+
+    def show(self, projects: Sequence[ProjectItem]) -> None:  # type: ignore[override]
+        """What is the same as before stays as it is: a menu may be open there."""
+        if tuple(projects) == self._items:
+            return
+        self._items = tuple(projects)
+        self._fill()
+
+    def select(self, session_id: str) -> None:
+        if session_id == self._selected:
+            # A click chooses its row, whatever comes of it.
+            self._mark_selected()
+            return
+        self._selected = session_id
+        self._fill()
+
+    def focus(self) -> None:
+        """For the keyboard: to the session that is shown, or to what stands first."""
+        row = self.listbox.get_selected_row() or self.listbox.get_row_at_index(0)
+        (row or self.add_button).grab_focus()
+
+    def _focused_row(self) -> Gtk.ListBoxRow | None:
+        window = self.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        row = focus.get_ancestor(Gtk.ListBoxRow) if focus is not None else None
+        is_here = isinstance(row, Gtk.ListBoxRow) and row.get_parent() is self.listbox
+        return row if is_here else None
+
+    def _fill(self) -> None:
+        empty = "nothing" if self.searched else "empty"
+        self.pages.set_visible_child_name("list" if self._items else empty)
+        self.search.set_visible(bool(self._items) or bool(self.searched))
+        items = wanted(self._items, self._most, self._selected)
+        self._filling = fill(self.listbox, items)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """The rows that can be made in one go."""
+        if self._filling is None:
+            return
+        focused = self._focused_row()
+        place = focused.get_index() if focused is not None else 0
+        if len(list(islice(self._filling, _AT_ONCE))) < _AT_ONCE:
+            self._filling = None
+        elif not self._is_awaited:
+            self._is_awaited = True
+            GLib.timeout_add(_PAUSE, weakly(self._on_awaited))
+        self._mark_selected()
+        if focused is not None and self._focused_row() is not focused:
+            # It was moved, or is gone.
+            self._focus_row(focused.get_index() if focused.get_parent() else place)
+
+    def _on_awaited(self) -> bool:
+        self._is_awaited = False
+        self._go_on()
+        return GLib.SOURCE_REMOVE
+
+    def _mark_selected(self) -> None:
+        chosen = self.listbox.get_selected_row()
+        if isinstance(chosen, SessionRow) and chosen.item.id == self._selected:
+            return
+        for row in rows_of(self.listbox):
+            if isinstance(row, SessionRow) and row.item.id == self._selected:
+                self.listbox.select_row(row)
+                return
+        self.listbox.unselect_all()
+
+    def _focus_row(self, place: int) -> None:
+        """Or the last one."""
+        rows = rows_of(self.listbox)
+        if rows:
+            rows[min(place, len(rows) - 1)].grab_focus()
+
+    def _on_action(self, action: Gio.SimpleAction, target: GLib.Variant) -> None:
+        is_path = target.is_of_type(GLib.VariantType.new("ay"))
+        value = os.fsdecode(target.get_bytestring()) if is_path else target.get_string()
+        self.emit(action.get_name(), value)
+
+    def _on_activated(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
+        if isinstance(row, SessionRow):
+            self.emit("open-session", row.item.id)
+        elif isinstance(row, ProjectRow) and row.item.path:
+            wish = "locate-project" if row.item.is_missing else "new-session"
+            self.emit(wish, row.item.path)
+        elif isinstance(row, OlderRow):
+            self._show_older(row)
+
+    def _show_older(self, row: OlderRow) -> None:
+        path, place = row.item.path, row.get_index()
+        had_focus = self._focused_row() is row
+        self._most[path] = self._most.get(path, NEWEST) + NEWEST
+        self._fill()
+        if had_focus:
+            # To the first that was not there before.
+            self._focus_row(place)
+
+    def _on_key(self, _keys: Gtk.EventControllerKey, key: int, *_more: object) -> bool:
+        """What its menu offers, for the session that has the keyboard."""
+        wish = {Gdk.KEY_F2: "rename-session", Gdk.KEY_Delete: "delete-session"}.get(key)
+        row = self.listbox.get_focus_child()
+        if wish is None or not isinstance(row, SessionRow):
+            return Gdk.EVENT_PROPAGATE
+        self.emit(wish, row.item.id)
+        return Gdk.EVENT_STOP
+
+    def _on_search(self, _entry: Gtk.SearchEntry) -> None:
+        self._most.clear()
+        self.emit("search", self.searched)
+
+    def _on_add(self, _button: Gtk.Button) -> None:
+        self.emit("add-project")

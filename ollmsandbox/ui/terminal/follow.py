@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scrolled window that stays at its end while more comes, until the person scrolls up."""
+
+from __future__ import annotations
+
+import time
+
+from gi.repository import Gdk, GLib, Gtk
+
+from ..widgets.weak import weakly
+
+# A push may go on by itself for so long.
+_AFTER = 1.0
+
+
+class Follower:
+    """A text view moves its own position while it finds out how high its lines are. So only what
+    comes right after something the person did is taken for their wish."""
+
+    def __init__(self, scroller: Gtk.ScrolledWindow) -> None:
+        self.is_following = True
+        self._person_until = 0.0
+        self._is_moving = False
+        self._idle = 0
+        adjustment = scroller.get_vadjustment()
+        self._last = adjustment.get_value()
+        adjustment.connect("value-changed", weakly(self._scrolled))
+        adjustment.connect("changed", weakly(self._resized))
+        wheel = Gtk.EventControllerScroll.new(Gtk.EventControllerScrollFlags.VERTICAL)
+        wheel.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
+        wheel.connect("scroll", weakly(self._wheel))
+        scroller.add_controller(wheel)
+        touch = Gtk.GestureDrag()
+        touch.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
+        touch.connect("drag-update", weakly(self._acted))
+        scroller.add_controller(touch)
+        keys = Gtk.EventControllerKey()
+        keys.set_propagation_phase(Gtk.PropagationPhase.CAPTURE)
+        keys.connect("key-pressed", weakly(self._acted))
+        scroller.add_controller(keys)
+
+    def _wheel(self, *_args: object) -> bool:
+        self._acted()
+        return Gdk.EVENT_PROPAGATE
+
+    def _acted(self, *_args: object) -> bool:
+        self._person_until = time.monotonic() + _AFTER
+        return Gdk.EVENT_PROPAGATE
+
+    def _scrolled(self, adjustment: Gtk.Adjustment) -> None:
+        value, last = adjustment.get_value(), self._last
+        self._last = value
+        if self._is_moving:
+            return
+        is_at_end = value >= adjustment.get_upper() - adjustment.get_page_size() - 1
+        if time.monotonic() < self._person_until:
+            if is_at_end:
+                self.is_following = True
+            elif value < last:
+                self.is_following = False
+        elif not is_at_end:
+            self._resized(adjustment)
+
+    def _resized(self, adjustment: Gtk.Adjustment) -> None:
+        # Later: a window that is just being laid out must not be told to do it again.
+        if self.is_following and not self._idle:
+            self._idle = GLib.timeout_add(0, weakly(self._go_to_end), adjustment)
+
+    def _go_to_end(self, adjustment: Gtk.Adjustment) -> bool:
+        self._idle = 0
+        if self.is_following:
+            self._is_moving = True
+            adjustment.set_value(adjustment.get_upper() - adjustment.get_page_size())
+            self._is_moving = False
+        return GLib.SOURCE_REMOVE

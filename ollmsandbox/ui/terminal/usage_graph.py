@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Three small curves: processor, memory and disk, for the last half minute.
+
+A graph of what a command takes of the machine, for as long as it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Sequence
+from gettext import gettext as _
+
+import cairo
+from gi.repository import Gdk, Gtk, Pango
+
+from ..resources import template
+from ..widgets.weak import weakly
+from .usage import Sample, Sampler, amount, cpu_words, disk_bytes, watch
+
+POINTS = 60
+_HEIGHT = 28
+# The curve does not touch the edges, where half of the line would be cut off.
+_EDGE = 1.5
+# Full height means at least this much, or a quiet command would look busy.
+_LEAST_CPU, _LEAST_MEMORY, _LEAST_WRITTEN = 100.0, 64e6, 1e6
+
+
+class Curve(Gtk.Box):
+    """One curve with its words below."""
+
+    def __init__(self, colour: str, least: float) -> None:
+        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=3)
+        self._colour = colour
+        self._least = least
+        self._values: deque[float] = deque(maxlen=POINTS)
+        self._area = Gtk.DrawingArea(content_height=_HEIGHT)
+        self._area.set_draw_func(weakly(self._draw))
+        self._label = Gtk.Label(xalign=0, css_classes=["caption", "numeric"])
+        self._words = ""
+        # Where there is little room, the number below its name.
+        self._label.set_wrap(True)
+        self._label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        self._label.set_lines(2)
+        self._label.set_ellipsize(Pango.EllipsizeMode.END)
+        self.append(self._area)
+        self.append(self._label)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(self._values)
+
+    @property
+    def words(self) -> str:
+        return self._words
+
+    def add(self, value: float, words: str) -> None:
+        self._values.append(value)
+        self._words = words
+        # A number and its unit stay together.
+        self._label.set_label("\N{NO-BREAK SPACE}".join(words.rsplit(" ", 1)))
+        self._label.set_tooltip_text(words)
+        self._area.queue_draw()
+
+    def _draw(self, area: Gtk.DrawingArea, context: cairo.Context, width: int, height: int) -> None:
+        colour = _named(area, self._colour)
+        text = area.get_style_context().get_color()
+        context.set_source_rgba(text.red, text.green, text.blue, 0.15)
+        context.rectangle(0, height - 1, width, 1)
+        context.fill()
+        points = curve_points(self._values, width, height, self._least)
+        if len(points) < 2:
+            return
+        context.set_line_join(cairo.LineJoin.ROUND)
+        context.set_line_width(1.5)
+        for x, y in points:
+            context.line_to(x, y)
+        context.set_source_rgba(colour.red, colour.green, colour.blue, 1)
+        context.stroke_preserve()
+        context.line_to(points[-1][0], height)
+        context.line_to(points[0][0], height)
+        context.close_path()
+        context.set_source_rgba(colour.red, colour.green, colour.blue, 0.2)
+        context.fill()
+
+
+def curve_points(
+    values: Sequence[float] | deque[float], width: int, height: int, least: float
+) -> list[tuple[float, float]]:
+    """The newest at the right; none before there are two, so that there is no stray line."""
+    if len(values) < 2 or width <= 0:
+        return []
+    top = max(least, *values)
+    room = height - 2 * _EDGE
+    step = width / (POINTS - 1)
+    left = width - step * (len(values) - 1)
+    return [
+        (left + step * number, height - _EDGE - room * (value / top if top else 0))
+        for number, value in enumerate(values)
+    ]
+
+
+def _named(widget: Gtk.Widget, name: str) -> Gdk.RGBA:
+    found, colour = widget.get_style_context().lookup_color(name)
+    return colour if found else widget.get_style_context().get_color()
+
+
+@Gtk.Template(filename=template("terminal/usage_graph"))
+class UsageGraph(Gtk.Box):
+    __gtype_name__ = "OllmUsageGraph"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cpu = Curve("blue_3", _LEAST_CPU)
+        self.memory = Curve("purple_3", _LEAST_MEMORY)
+        self.written = Curve("green_4", _LEAST_WRITTEN)
+        for curve in (self.cpu, self.memory, self.written):
+            self.append(curve)
+        self.description = ""
+        self.update_property([Gtk.AccessibleProperty.LABEL], [_("Use of the machine")])
+
+    @property
+    def has_curve(self) -> bool:
+        """It was watched long enough for something to be drawn."""
+        return len(self.memory.values) > 1
+
+    def add(self, sample: Sample) -> None:
+        if sample.cpu is not None and math.isfinite(sample.cpu):
+            self.cpu.add(sample.cpu, cpu_words(sample.cpu))
+        self.memory.add(sample.memory, _("Memory {size}").format(size=amount(sample.memory)))
+        self.written.add(sample.written, _("Written {size}").format(size=amount(sample.written)))
+        self.description = sample.words
+        self.update_property([Gtk.AccessibleProperty.DESCRIPTION], [sample.words])
+
+
+class UsageWatch:
+    def __init__(self, pid: int) -> None:
+        self.graph = UsageGraph()
+        work = watch(Sampler(pid, lambda: disk_bytes(pid)), weakly(self._show))
+        # Cancelled when the call ends; the process may go on for a moment.
+        self._task = asyncio.get_event_loop().create_task(work)
+
+    @property
+    def is_over(self) -> bool:
+        return self._task.done()
+
+    def stop(self) -> None:
+        """What was drawn stays."""
+        self._task.cancel()
+
+    def _show(self, sample: Sample) -> None:
+        self.graph.add(sample)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Questions of the program itself, and the file chooser, as something to await."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gi.repository import Adw, Gio, GLib, Gtk, Pango
+
+from .labels import name_buttons
+
+# Pixels, to which a heading may shrink.
+_LEAST = 60
+
+
+@dataclass(frozen=True)
+class Choice:
+    id: str
+    label: str
+    is_destructive: bool = False
+    is_suggested: bool = False
+
+
+async def choose(parent: Gtk.Window, heading: str, body: str, choices: tuple[Choice, ...]) -> str:
+    """The id of the choice; the first one is what Escape and a closed dialog mean."""
+    dialog = Adw.MessageDialog(transient_for=parent, modal=True, heading=heading, body=body)
+    for choice in choices:
+        dialog.add_response(choice.id, choice.label)
+        if choice.is_destructive:
+            dialog.set_response_appearance(choice.id, Adw.ResponseAppearance.DESTRUCTIVE)
+        elif choice.is_suggested:
+            dialog.set_response_appearance(choice.id, Adw.ResponseAppearance.SUGGESTED)
+    dialog.set_close_response(choices[0].id)
+    dialog.set_default_response(choices[0].id)
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def answered(_dialog: Adw.MessageDialog, response: str) -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    dialog.connect("response", answered)
+    name_buttons(dialog)
+    let_heading_shrink(dialog)
+    dialog.present()
+    try:
+        return await answer
+    finally:
+        dialog.destroy()
+
+
+def let_heading_shrink(dialog: Adw.MessageDialog) -> None:
+    """Libadwaita has a large heading and a small one, and shows the large one where there is room
+    for all of it. Up to 1.7 it asks the large one how high it would be where there is none, of
+    which GTK warns."""
+    for label in _labels(dialog):
+        if label.has_css_class("title-2") and not label.get_wrap():
+            label.set_ellipsize(Pango.EllipsizeMode.END)
+        if label.has_css_class("title-2") or label.has_css_class("title-4"):
+            label.set_size_request(_LEAST, -1)
+
+
+def _labels(widget: Gtk.Widget) -> Iterator[Gtk.Label]:
+    child = widget.get_first_child()
+    while child is not None:
+        if isinstance(child, Gtk.Label):
+            yield child
+        yield from _labels(child)
+        child = child.get_next_sibling()
+
+
+async def choose_folder(parent: Gtk.Window, title: str) -> str | None:
+    chooser = Gtk.FileChooserNative.new(
+        title, parent, Gtk.FileChooserAction.SELECT_FOLDER, None, None
+    )
+    # Or GTK begins with what was used last: files, and often none.
+    chooser.set_current_folder(Gio.File.new_for_path(GLib.get_home_dir()))
+    file = await _chosen(chooser)
+    return file.get_path() if file is not None else None
+
+
+async def choose_file(parent: Gtk.Window, title: str) -> Path | None:
+    chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.OPEN, None, None)
+    return _path_of(await _chosen(chooser))
+
+
+async def choose_new_file(parent: Gtk.Window, title: str, name: str) -> Path | None:
+    chooser = Gtk.FileChooserNative.new(title, parent, Gtk.FileChooserAction.SAVE, None, None)
+    chooser.set_current_name(name)
+    return _path_of(await _chosen(chooser))
+
+
+def _path_of(file: Gio.File | None) -> Path | None:
+    path = file.get_path() if file is not None else None
+    return Path(path) if path is not None else None
+
+
+async def _chosen(chooser: Gtk.FileChooserNative) -> Gio.File | None:
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def answered(_chooser: Gtk.FileChooserNative, response: int) -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    chooser.set_modal(True)
+    chooser.connect("response", answered)
+    chooser.show()
+    try:
+        accepted = await answer == Gtk.ResponseType.ACCEPT
+        return chooser.get_file() if accepted else None
+    finally:
+        chooser.destroy()

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""About this program.
+
+The window that lists the keyboard shortcuts.
+"""
+
+from __future__ import annotations
+
+from gettext import gettext as _
+
+from gi.repository import Adw, Gtk
+
+from ... import __version__
+from ..preferences.settings import SCHEMA
+from ..resources import template
+
+
+def about(parent: Gtk.Window) -> Adw.AboutWindow:
+    return Adw.AboutWindow(
+        transient_for=parent,
+        modal=True,
+        application_name="OLLM Sandbox",
+        application_icon=Gtk.Window.get_default_icon_name() or SCHEMA,
+        version=__version__,
+        developer_name=_("The OLLM Sandbox founders"),
+        copyright=_("© 2026 The OLLM Sandbox founders"),
+        license_type=Gtk.License.GPL_3_0,
+        comments=_("Let an agent run commands on a real project without fear."),
+        # Translators: your name, and those before you, one a line.
+        translator_credits=_("translator-credits"),
+    )
+
+
+def show_shortcuts(window: Gtk.ApplicationWindow) -> None:
+    overlay = window.get_help_overlay()
+    if overlay is None:
+        overlay = shortcuts()
+        # Only there does it find the keys of the window's actions.
+        window.set_help_overlay(overlay)
+    overlay.present()
+
+
+def shortcuts() -> Gtk.ShortcutsWindow:
+    window = Gtk.Builder.new_from_file(template("window/shortcuts")).get_object("shortcuts")
+    assert isinstance(window, Gtk.ShortcutsWindow)
+    return window

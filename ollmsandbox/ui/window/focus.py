@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keeps the keyboard at its place: a button that was pressed may be switched off by what came of
+it, and GTK then has the focus nowhere. It goes to what is nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gi.repository import GLib, GObject, Gtk
+
+from ..widgets.weak import weak_reference, weakly
+
+
+class FocusKeeper:
+    def __init__(self, window: Gtk.Window) -> None:
+        # What had the focus last, and what that is in. Not kept alive for it.
+        self._last: list[Callable[[], Gtk.Widget | None]] = []
+        window.connect("notify::focus-widget", weakly(self._on_focus))
+
+    def _on_focus(self, window: Gtk.Window, _property: GObject.ParamSpec) -> None:
+        focus = window.get_focus()
+        if focus is not None:
+            self._last = [weak_reference(widget) for widget in _from_here_up(focus)]
+        elif self._last:
+            # Once all is done that takes it away: it may be given to something on purpose.
+            GLib.timeout_add(0, weakly(self._bring_back), window)
+
+    def _bring_back(self, window: Gtk.Window) -> bool:
+        if window.get_focus() is None and window.get_mapped():
+            there = (widget for ref in self._last if (widget := ref()) is not None)
+            any(_focus_beside(widget) for widget in there if widget.get_root() is window)
+        return GLib.SOURCE_REMOVE
+
+
+def _from_here_up(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
+    above: Gtk.Widget | None = widget
+    while above is not None:
+        yield above
+        above = above.get_parent()
+
+
+def _focus_beside(widget: Gtk.Widget) -> bool:
+    """What follows, else what stands before."""
+    for step, direction in (
+        (Gtk.Widget.get_next_sibling, Gtk.DirectionType.TAB_FORWARD),
+        (Gtk.Widget.get_prev_sibling, Gtk.DirectionType.TAB_BACKWARD),
+    ):
+        beside = step(widget)
+        while beside is not None:
+            if beside.get_mapped() and beside.child_focus(direction):
+                return True
+            beside = step(beside)
+    return False

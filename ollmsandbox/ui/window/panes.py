@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The side pane, the chat and the changes: which of them is shown, and which has the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gi.repository import Adw, GLib, Gtk
+
+from ..badge.badge import SandboxBadge
+from ..changes.view import ChangesView
+from ..chat.view import ChatView
+from ..sidebar.sidebar import Sidebar
+from ..widgets.weak import weakly
+
+# Narrower than that, the badge has no room for words.
+_NARROW = 560
+# From here on there is room for what its icon means, too, beside a title.
+_WIDE = 1000
+
+
+class Panes:
+    def __init__(
+        self,
+        leaflet: Adw.Leaflet,
+        flap: Adw.Flap,
+        sidebar: Sidebar,
+        chat: ChatView,
+        changes: ChangesView,
+    ) -> None:
+        self._leaflet = leaflet
+        self._flap = flap
+        self._sidebar = sidebar
+        self._chat = chat
+        self._changes = changes
+        pane = flap.get_flap()
+        assert pane is not None
+        for widget, keys, does in (
+            (pane, "Escape", self._leave_changes),
+            (pane, "<Control>f", self._filter_changes),
+            (sidebar, "Escape", self._leave_sidebar),
+            # By itself it may stop at what scrolls the list, where nothing shows that it is there.
+            (changes.filter, "Down", self._go_to_changes),
+            (sidebar.search, "Down", self._go_to_sessions),
+        ):
+            _add_key(widget, keys, weakly(does))
+        flap.connect("notify::reveal-progress", weakly(self._on_revealed))
+        # In there, the key is theirs.
+        changes.filter.connect("stop-search", weakly(self._leave_changes))
+        sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
+
+    def back(self, *_args: object) -> None:
+        """One step: from a file to all changes, from these to the chat, from it to the sessions."""
+        if self._is_in(self._changes) and self._changes.page is not None:
+            self._changes.leave_file()
+        elif self.is_chat_covered:
+            self.toggle_changes()
+        else:
+            self._leaflet.set_visible_child_name("sidebar")
+            self._sidebar.focus()
+
+    def compose(self, *_args: object) -> None:
+        """To where one writes, whatever covers it."""
+        self.uncover_chat()
+        self._chat.focus_composer()
+
+    @property
+    def is_chat_covered(self) -> bool:
+        """By the changes: there is room for one of them only."""
+        return self._flap.get_reveal_flap() and self._flap.get_folded()
+
+    def uncover_chat(self) -> None:
+        self._leaflet.set_visible_child_name("content")
+        if self.is_chat_covered:
+            self._flap.set_reveal_flap(False)
+
+    def _on_revealed(self, flap: Adw.Flap, _property: object) -> None:
+        """A question that waited for that gets the keyboard."""
+        if not flap.get_reveal_progress():
+            self._chat.column.look_again()
+
+    def toggle_changes(self, *_args: object) -> None:
+        # From the side pane, where that is a page: those that are open behind it are not closed.
+        leaflet = self._leaflet
+        is_behind = leaflet.get_folded() and leaflet.get_visible_child_name() == "sidebar"
+        leaflet.set_visible_child_name("content")
+        is_open = self._flap.get_reveal_flap() and not is_behind
+        has_keyboard = self._is_in(self._changes)
+        self._flap.set_reveal_flap(not is_open)
+        if is_open and (has_keyboard or self._flap.get_folded()):
+            self._chat.focus_composer()
+        elif self._flap.get_folded():
+            # They cover the chat.
+            self._changes.focus()
+
+    def show_changes(self, _view: ChatView, run_id: str) -> None:
+        self._flap.set_reveal_flap(True)
+        self._changes.focus()
+        self._changes.select_run(run_id)
+
+    def _leave_changes(self, *_args: object) -> bool:
+        """Back to where one came from: to all files, to all runs, to the chat."""
+        if self._changes.page is not None:
+            self._changes.leave_file()
+        elif self._changes.filter.get_text():
+            self._changes.filter.set_text("")
+        elif self._flap.get_folded():
+            self.toggle_changes()
+        else:
+            self._chat.focus_composer()
+        return True
+
+    def _filter_changes(self) -> bool:
+        return self._changes.page is None and self._changes.filter.grab_focus()
+
+    def _leave_sidebar(self, *_args: object) -> bool:
+        if self._sidebar.search.get_text():
+            self._sidebar.search.set_text("")
+        elif self._chat.session is not None:
+            self._leaflet.set_visible_child_name("content")
+            self._chat.focus_composer()
+        return True
+
+    def _go_to_changes(self) -> bool:
+        self._changes.focus()
+        return True
+
+    def _go_to_sessions(self) -> bool:
+        self._sidebar.focus()
+        return True
+
+    def _is_in(self, pane: Gtk.Widget) -> bool:
+        window = pane.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        return focus is not None and focus.is_ancestor(pane)
+
+
+def _add_key(widget: Gtk.Widget, keys: str, does: Callable[[], bool | None]) -> None:
+    controller = Gtk.ShortcutController()
+    action = Gtk.CallbackAction.new(lambda *_args: bool(does()))
+    controller.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(keys), action))
+    widget.add_controller(controller)
+
+
+class Edges:
+    """What depends on how wide the window is, and on what is open in it."""
+
+    def __init__(
+        self,
+        window: Gtk.Window,
+        flap: Adw.Flap,
+        header: Adw.HeaderBar,
+        badge: SandboxBadge,
+        changes_word: Gtk.Label,
+    ) -> None:
+        self._changes_word = changes_word
+        self._flap = flap
+        self._header = header
+        self._badge = badge
+        self._is_due = False
+        # At once, or the badge's words would keep the window wide.
+        window.connect("notify::default-width", weakly(self._look))
+        flap.connect("notify::reveal-flap", weakly(self._look))
+        flap.connect("notify::folded", weakly(self._look_soon))
+        self._look()
+
+    def _look_soon(self, *_args: object) -> None:
+        """Not at once: this comes in the middle of laying out, and what is changed then is drawn
+        without a place."""
+        if not self._is_due:
+            self._is_due = True
+            GLib.timeout_add(0, weakly(self._look))
+
+    def _look(self, *_args: object) -> bool:
+        self._is_due = False
+        is_open = self._flap.get_reveal_flap()
+        # The buttons of the window are at its edge, once.
+        self._header.set_show_end_title_buttons(not is_open or self._flap.get_folded())
+        # With words, it would leave the changes no room beside the chat.
+        window = self._flap.get_root()
+        width = window.get_default_size()[0] if isinstance(window, Gtk.Window) else 0
+        self._badge.set_narrow(is_open or 0 < width < _NARROW)
+        self._changes_word.set_visible(not is_open and width >= _WIDE)
+        return GLib.SOURCE_REMOVE

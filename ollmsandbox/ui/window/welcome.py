@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The first page: what the sandbox can do here, and three ways in."""
+
+from __future__ import annotations
+
+from gettext import gettext as _
+
+from gi.repository import Adw, GLib, Gtk
+
+from ...sandbox.probe.probe import Capabilities, Finding
+from ..resources import template
+from ..widgets.labels import name_buttons
+from ..widgets.signals import signals
+from ..widgets.weak import weakly
+
+
+@Gtk.Template(filename=template("window/welcome"))
+class Welcome(Adw.Bin):
+    __gtype_name__ = "OllmWelcome"
+
+    __gsignals__ = signals(
+        {
+            "take-tour": (),
+            "open-project": (),
+            "connect-model": (),
+            "choose-system": (),
+        }
+    )
+
+    checks: Gtk.ListBox = Gtk.Template.Child()
+    verdict: Gtk.Label = Gtk.Template.Child()
+    tour_button: Gtk.Button = Gtk.Template.Child()
+    project_button: Gtk.Button = Gtk.Template.Child()
+    model_button: Gtk.Button = Gtk.Template.Child()
+
+    def __init__(self) -> None:
+        super().__init__()
+        name_buttons(self)
+        self.tour_button.connect("clicked", weakly(self._on_tour))
+        self.project_button.connect("clicked", weakly(self._on_project))
+        self.model_button.connect("clicked", weakly(self._on_model))
+        self.show_capabilities(None)
+
+    def focus(self) -> None:
+        self.tour_button.grab_focus()
+
+    def show_capabilities(self, found: Capabilities | None) -> None:
+        """None while it is being found out."""
+        while (row := self.checks.get_row_at_index(0)) is not None:
+            self.checks.remove(row)
+        for name in ("success", "warning"):
+            self.verdict.remove_css_class(name)
+        self.checks.set_visible(found is not None)
+        if found is None:
+            self.verdict.set_label(_("Looking at what this machine can do…"))
+            return
+        if found.can_wrap:
+            self.verdict.set_label(_("Commands are sandboxed here."))
+            self.verdict.add_css_class("success")
+        else:
+            # There an inner sandbox may hold them, if not ours.
+            self.verdict.set_label(
+                _("In a Flatpak each command asks before it runs.")
+                if found.surroundings == "flatpak"
+                else _("Commands cannot be sandboxed here: each one asks before it runs.")
+            )
+            self.verdict.add_css_class("warning")
+        if found.can_wrap:
+            for text in _promises():
+                self.checks.append(_row(text, "", ok=True))
+            self.checks.append(self._system_row())
+        for finding in found.findings:
+            # What another way makes up for is nobody's worry.
+            if not finding.ok and (finding.needed or not found.can_wrap):
+                self.checks.append(_miss(found.told(finding)))
+
+    def _system_row(self) -> Gtk.Widget:
+        row = Adw.ActionRow(
+            title=_("Commands use this machine's programs"),
+            subtitle=_("Or a small Alpine system, the same everywhere"),
+        )
+        row.set_title_lines(0)
+        row.set_subtitle_lines(0)
+        row.add_prefix(Gtk.Image.new_from_icon_name("computer-symbolic"))
+        row.add_suffix(Gtk.Image.new_from_icon_name("go-next-symbolic"))
+        row.set_activatable(True)
+        row.connect("activated", weakly(self._on_system))
+        return row
+
+    def _on_system(self, _row: Adw.ActionRow) -> None:
+        self.emit("choose-system")
+
+    def _on_tour(self, _button: Gtk.Button) -> None:
+        self.emit("take-tour")
+
+    def _on_project(self, _button: Gtk.Button) -> None:
+        self.emit("open-project")
+
+    def _on_model(self, _button: Gtk.Button) -> None:
+        self.emit("connect-model")
+
+
+def _promises() -> tuple[str, ...]:
+    return (
+        _("Nothing outside the project is written"),
+        _("Every change is recorded and can be undone"),
+        _("Your keys and passwords cannot be seen"),
+        _("The network is asked for every time"),
+    )
+
+
+def _miss(finding: Finding) -> Gtk.ListBoxRow:
+    """Its title is what is not so here: what is wrong stands in its place."""
+    return _row(finding.cause or finding.title, finding.remedy, ok=False)
+
+
+def _row(title: str, subtitle: str, *, ok: bool) -> Adw.ActionRow:
+    row = Adw.ActionRow(
+        title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
+    )
+    row.set_title_lines(0)
+    row.set_subtitle_lines(0)
+    row.set_activatable(False)
+    icon = "object-select-symbolic" if ok else "dialog-warning-symbolic"
+    mark = Gtk.Image.new_from_icon_name(icon)
+    mark.add_css_class("success" if ok else "warning")
+    row.add_prefix(mark)
+    return row

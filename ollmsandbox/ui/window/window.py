@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The window: the side pane, a chat, and the changes beside it.
+
+The tour: a sample project, and a scripted model that works on it.
+
+The window: the side pane, a chat, and the changes beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from ...chat.providers.connections_file import TOUR
+from ...chat.providers.tour.sample import make_sample, unused_folder
+from ...paths import Paths
+from ..sessions.sessions import Sessions
+
+if TYPE_CHECKING:
+    from ..sessions.open_session import OpenSession
+from collections.abc import Callable
+from gettext import gettext as _
+
+from gi.repository import Adw, Gio, GObject, Gsk, Gtk
+
+from ...chat.sessions import Desk
+from ...permission.request import PermissionRequest
+from ...sandbox.probe.probe import probe
+from ...text.visible import visible_line
+from ..badge.badge import SandboxBadge
+from ..badge.controller import BadgeController
+from ..changes.view import ChangesView
+from ..chat.controller import ChatController
+from ..chat.view import ChatView
+from ..models.choice import ModelChoice
+from ..models.chooser import ModelChooser
+from ..models.controller import ModelController
+from ..permission.asker import WindowAsker
+from ..preferences.settings import Settings
+from ..resources import template
+from ..sessions.dialogs import export_session
+from ..sidebar.controller import SidebarController
+from ..sidebar.sidebar import Sidebar
+from ..widgets.labels import tell_when_cut_off
+from ..widgets.signals import signals
+from ..widgets.tasks import Tasks
+from ..widgets.weak import weakly
+from .about import about, show_shortcuts
+from .closing import Ending
+from .focus import FocusKeeper
+from .maintenance import DailyCare
+from .panes import Edges, Panes
+from .questions import QuestionFinder
+from .startup import after_first_frame, load_rest
+from .toasts import Toasts
+from .welcome import Welcome
+
+if TYPE_CHECKING:
+    from ..preferences.window import Preferences
+    from ..sessions.open_session import OpenSession
+
+
+async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
+    folder = await asyncio.to_thread(_sample, paths)
+    session = await sessions.new(folder)
+    sessions.use_model(session, TOUR.name, TOUR.model)
+    return session
+
+
+def _sample(paths: Paths) -> str:
+    return str(make_sample(unused_folder(paths, os.environ)))
+
+
+@Gtk.Template(filename=template("window/window"))
+class Window(Adw.ApplicationWindow):
+    __gtype_name__ = "OllmWindow"
+
+    # All that it had under way is in order.
+    __gsignals__ = signals({"closed": ()})
+
+    toasts: Adw.ToastOverlay = Gtk.Template.Child()
+    leaflet: Adw.Leaflet = Gtk.Template.Child()
+    flap: Adw.Flap = Gtk.Template.Child()
+    header: Adw.HeaderBar = Gtk.Template.Child()
+    title: Adw.WindowTitle = Gtk.Template.Child()
+    pages: Gtk.Stack = Gtk.Template.Child()
+    sidebar_place: Adw.Bin = Gtk.Template.Child()
+    model_place: Adw.Bin = Gtk.Template.Child()
+    badge_place: Adw.Bin = Gtk.Template.Child()
+    changes_place: Adw.Bin = Gtk.Template.Child()
+    changes_button: Gtk.ToggleButton = Gtk.Template.Child()
+    changes_word: Gtk.Label = Gtk.Template.Child()
+    changes_count: Gtk.Label = Gtk.Template.Child()
+
+    def __init__(
+        self,
+        application: Adw.Application,
+        desk: Desk,
+        sessions: Sessions,
+        choice: ModelChoice,
+        asker: WindowAsker,
+        settings: Settings,
+    ) -> None:
+        super().__init__(application=application)
+        self._desk = desk
+        self._sessions = sessions
+        self._asker = asker
+        self._settings = settings
+        self._toasts = Toasts(self.toasts.add_toast)
+        self._tasks = Tasks(self.tell)
+        self._session: OpenSession | None = None
+        # Unless something else is asked for before.
+        self._goes_to_last = bool(settings.text("last-session"))
+        # What is found out at the start is known.
+        self.is_ready = False
+        self._build(choice)
+        self._add_actions()
+        if self._goes_to_last:
+            # The way in would only flash up.
+            self.pages.set_visible_child_name("nothing")
+        else:
+            self.welcome.focus()
+        self.set_default_size(settings.number("window-width"), settings.number("window-height"))
+        if settings.boolean("window-maximized"):
+            self.maximize()
+        self._handlers = [
+            (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
+            *self._models.handlers,
+            (settings, settings.connect("changed", weakly(self._on_setting_changed))),
+            (settings, settings.connect("trouble", weakly(self._toasts.pass_on))),
+        ]
+        self._focus_keeper = FocusKeeper(self)
+        self._care: DailyCare | None = None
+        # What can wait does not hold up the first picture.
+        after_first_frame(self, weakly(self._begin))
+
+    # --- for the application ---------------------------------------------------------------------
+
+    def tell(self, text: str) -> None:
+        self._toasts.tell(text)
+
+    def open_project(self, path: str) -> None:
+        self._tasks.start(self._open(path))
+
+    def shows_question(self, request: PermissionRequest) -> bool:
+        return self._questions.is_shown(request)
+
+    def show_question(self, session_id: str, call_id: str) -> None:
+        self._tasks.start(self._questions.show(session_id, call_id))
+
+    @property
+    def is_closing(self) -> bool:
+        return self._ending.is_begun
+
+    def close_at_once(self) -> None:
+        self._ending.begin()
+
+    # --- building --------------------------------------------------------------------------------
+
+    def _build(self, choice: ModelChoice) -> None:
+        self.sidebar = Sidebar()
+        self._side = SidebarController(
+            self, self.sidebar, self._sessions, self.toasts, self._tasks, weakly(self._show)
+        )
+        self.sidebar_place.set_child(self.sidebar)
+        self.model_chooser = ModelChooser()
+        self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
+        self.model_place.set_child(self.model_chooser)
+        self.badge = SandboxBadge()
+        self.badge_place.set_child(self.badge)
+        self._badge = BadgeController(self.badge, self._desk, self._settings, self._tasks)
+        self.welcome = Welcome()
+        self.welcome.connect("take-tour", weakly(self._on_take_tour))
+        self.welcome.connect("open-project", weakly(self._on_open_project))
+        self.welcome.connect("connect-model", weakly(self._on_connect_model))
+        self.welcome.connect("choose-system", weakly(self._on_choose_system))
+        self.pages.add_named(self.welcome, "welcome")
+        self.pages.add_named(Gtk.Box(), "nothing")
+        self.chat = ChatView(self._settings)
+        self.chat.connect("connect-model", weakly(self._on_connect_model))
+        self.chat.missing.connect("open-other", weakly(self._on_open_project))
+        self.chat.missing.connect("remove", weakly(self._side.remove_shown))
+        self.chat.missing.connect("locate", weakly(self._side.locate_shown))
+        self.chat.missing.connect("notify::reveal-child", weakly(self._badge.look_again))
+        self.pages.add_named(self.chat, "chat")
+        self._models = ModelController(
+            self.model_chooser, choice, self.chat, self._sessions, self._tasks
+        )
+        self.changes = ChangesView(self._desk.manager, self._settings, self.tell)
+        self.changes.connect("count-changed", weakly(self._on_changes_counted))
+        self.changes_place.set_child(self.changes)
+        self._talk = ChatController(
+            self,
+            self.chat,
+            self.changes,
+            self._asker,
+            self._desk.history,
+            self._sessions,
+            self._tasks,
+        )
+        self._ending = Ending(
+            self,
+            self._sessions,
+            self._asker,
+            self._settings,
+            self.changes.progress,
+            self._talk.keep_draft,
+            weakly(self._leave_screen),
+        )
+        self._panes = Panes(self.leaflet, self.flap, self.sidebar, self.chat, self.changes)
+        self._questions = QuestionFinder(
+            self, self._asker, self.chat, self._panes, self._side.open_session
+        )
+        self.chat.connect("show-changes", weakly(self._panes.show_changes))
+        both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
+        self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
+        # Where there is room for one pane only, the first look is at the way in.
+        self.leaflet.set_visible_child_name("content")
+        self._edges = Edges(self, self.flap, self.header, self.badge, self.changes_word)
+        tell_when_cut_off(self.title)
+
+    def _add_actions(self) -> None:
+        actions: dict[str, Callable[..., object]] = {
+            "new-session": self._on_new_session,
+            "open-project": self._on_open_project,
+            "take-tour": self._on_take_tour,
+            "export-session": self._on_export,
+            "preferences": self._preferences,
+            "about": self._on_about,
+            "back": self._panes.back,
+            "toggle-changes": self._panes.toggle_changes,
+            "stop": self._talk.stop,
+            "compose": self._panes.compose,
+            "next-question": self._on_next_question,
+            "show-help-overlay": self._on_shortcuts,
+        }
+        # Without a session there is nothing to write in, and no changes.
+        by_session = ("compose", "export-session", "toggle-changes")
+        allowing = {
+            **dict.fromkeys(by_session, self.changes_button),
+            "take-tour": self.welcome.tour_button,
+        }
+        sync = GObject.BindingFlags.SYNC_CREATE
+        for name, method in actions.items():
+            action = Gio.SimpleAction.new(name, None)
+            action.connect("activate", weakly(method))
+            self.add_action(action)
+            if name in allowing:
+                allowing[name].bind_property("sensitive", action, "enabled", sync)
+
+    # --- the beginning and the end ---------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """One thing does not hold up the other."""
+        if self._ending.is_begun:
+            return
+        if isinstance(self.get_renderer(), Gsk.CairoRenderer):
+            # Without a graphics card, each picture of a fade takes longer than a frame.
+            self.pages.set_transition_type(Gtk.StackTransitionType.NONE)
+        self._tasks.start(self._side.refresh())
+        self._tasks.start(self._show_last())
+        self._tasks.start(self._look_at_machine())
+        self._models.look_again()
+        self._care = DailyCare(self._desk.manager, self._tasks, weakly(self.changes.refresh))
+
+    async def _show_last(self) -> None:
+        last = self._settings.text("last-session")
+        try:
+            # Unless the person has chosen one meanwhile.
+            if self._goes_to_last and await self._sessions.title(last) and not self._side.has_wish:
+                await self._side.open_session(last)
+        finally:
+            if self._goes_to_last:
+                self._show(None)
+
+    async def _look_at_machine(self) -> None:
+        found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
+        self.welcome.show_capabilities(found)
+        self.chat.show_capabilities(found)
+        self._badge.show_capabilities(found)
+        self.is_ready = True
+        await load_rest()
+
+    def do_close_request(self) -> bool:
+        self._ending.ask()
+        return True
+
+    def _leave_screen(self) -> None:
+        if self._care is not None:
+            self._care.end()
+        for source, handler in self._handlers:
+            source.disconnect(handler)
+        self.changes.leave_screen()
+        try:
+            self.chat.show(None)
+        finally:
+            self.destroy()
+            self.emit("closed")
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    async def _open(self, project: str) -> None:
+        self._goes_to_last = False
+        try:
+            await self._side.new_session(project)
+        finally:
+            if self._session is None:
+                self._show(None)
+
+    def _show(self, session: OpenSession | None) -> None:
+        if (keeping := self._talk.keep_draft()) is not None:
+            self._tasks.watch(keeping)
+        if self._session is not None and self._session is not session:
+            self._tasks.start(self._leave(self._session))
+        self._goes_to_last = False
+        self._session = session
+        self.chat.show(session)
+        self._talk.look_for_folder()
+        self._badge.show_session(session)
+        self.changes.show_project(session.project if session else None)
+        self._settings.set("last-session", session.id if session else "")
+        self.pages.set_visible_child_name("welcome" if session is None else "chat")
+        self.changes_button.set_sensitive(session is not None)
+        self._models.show_session(session)
+        self._side.note_shown(session)
+        self._tasks.start(self._show_title())
+        if session is None:
+            self.flap.set_reveal_flap(False)
+            focus = self.get_focus()
+            # Who deletes one in the list may go on there.
+            if self.welcome.get_mapped() and not (focus and focus.is_ancestor(self.sidebar)):
+                self.welcome.focus()
+            return
+        self.leaflet.set_visible_child_name("content")
+        self.chat.focus_composer()
+
+    async def _leave(self, session: OpenSession) -> None:
+        if session.keeping is not None:
+            await asyncio.wait({session.keeping})
+        # Unless the person has come back.
+        if session is not self._session:
+            await self._sessions.let_go(session)
+
+    async def _show_title(self) -> None:
+        session = self._session
+        title = await self._sessions.title(session.id) if session else "OLLM Sandbox"
+        if session is self._session:
+            self.title.set_title(title or _("New Session"))
+            project = session.project if session else None
+            self.title.set_subtitle(visible_line(os.path.basename(project)) if project else "")
+
+    # --- what the person does --------------------------------------------------------------------
+
+    def _on_connect_model(self, *_args: object) -> None:
+        self._preferences().show_connections()
+
+    def _on_choose_system(self, _welcome: Welcome) -> None:
+        self._preferences().show_system()
+
+    def _on_new_session(self, *_args: object) -> None:
+        self._tasks.start(self._side.new_session(self._session.project if self._session else None))
+
+    def _on_open_project(self, *_args: object) -> None:
+        self._tasks.start(self._side.open_project())
+
+    def _on_take_tour(self, *_args: object) -> None:
+        async def tour() -> None:
+            # Not twice, however often somebody clicks.
+            self.welcome.tour_button.set_sensitive(False)
+            try:
+                session = await begin_tour(self._desk.paths, self._sessions)
+                self._show(session)
+            finally:
+                self.welcome.tour_button.set_sensitive(True)
+            self._tasks.start(self._side.refresh())
+            await session.conversation.say(_("Show me what you can do here."))
+
+        self._tasks.start(tour())
+
+    def _on_export(self, *_args: object) -> None:
+        if self._session is not None:
+            self._tasks.start(export_session(self, self._desk.history, self._session.id))
+
+    def _preferences(self, *_args: object) -> Preferences:
+        from ..preferences.window import Preferences
+
+        preferences = Preferences(self, self._desk, self._settings)
+        preferences.connect("connections-changed", weakly(self._models.look_again))
+        preferences.connect("connection-renamed", weakly(self._models.note_name))
+        preferences.connect("system-changed", weakly(self._badge.look_again))
+        preferences.present()
+        return preferences
+
+    def _on_shortcuts(self, *_args: object) -> None:
+        show_shortcuts(self)
+
+    def _on_about(self, *_args: object) -> None:
+        about(self).present()
+
+    def _on_next_question(self, *_args: object) -> None:
+        if (request := self._questions.next()) is not None:
+            self.show_question(request.session_id, request.call_id)
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    def _on_sessions_changed(self, _sessions: Sessions) -> None:
+        self._tasks.start(self._side.refresh())
+        self._tasks.start(self._show_title())
+        self._badge.refresh()
+        self._talk.look_for_folder()
+        self.changes.refresh()
+
+    def _on_setting_changed(self, _settings: Settings, key: str) -> None:
+        if key == "profile" or key.endswith("-limit"):
+            self._badge.look_soon()
+
+    def _on_changes_counted(self, _view: ChangesView, count: int) -> None:
+        self.changes_count.set_label(str(count))
+        self.changes_count.set_visible(count > 0)
