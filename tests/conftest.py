@@ -1,201 +1,32 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A person with a home, a project and commands to run: all real, nothing of the machine's own."""
+"""Fixtures for all tests, and the rule that nothing is skipped in CI."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import ready_cli
-from ready_cli import Started
 
 import ollmsandbox.ui  # noqa: F401  names Gtk's version before a test imports it
-from ollmsandbox import loop
-from ollmsandbox.paths import Paths, make_folder
-from ollmsandbox.project.apply.recorder import Recorder
-from ollmsandbox.sandbox.bubble import Bubble
-from ollmsandbox.sandbox.plan.host import mount_table
-from ollmsandbox.sandbox.probe.probe import Capabilities, kept_answer, probe
-from ollmsandbox.sandbox.process import Result
-from ollmsandbox.sandbox.profile import file as profile_file
-from ollmsandbox.sandbox.profile.profile import Profile
 
 if TYPE_CHECKING:
-    from portal_helper import Flatpak
-    from tool_helper import Agent
-    from ui_helper import Screen
+    from support.portal import Flatpak
+    from support.screen import Screen
+    from support.tools import Agent
 
     from ollmsandbox.project.folder import Folder
     from ollmsandbox.sandbox.rootfs.store import Installed
-
-ROOT = Path(__file__).parent.parent
-
-_MAIN = """
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-from ollmsandbox.__main__ import main
-sys.exit(main())
-"""
-
-
-@dataclass
-class Person:
-    """Somebody with a home folder of their own and a project in it."""
-
-    home: Path
-    project: Path
-    environ: dict[str, str] = field(default_factory=dict)
-    # Whether others found out already what the machine can do.
-    knows_machine: bool = True
-
-    @property
-    def paths(self) -> Paths:
-        return Paths.from_environ(self.environ)
-
-    @property
-    def playground(self) -> Path:
-        return self.paths.playground
-
-    def bubble(self, *, network: bool = False, profile: str = "standard", **options: Any) -> Bubble:
-        options.setdefault("timeout", 60)
-        self._tell_machine()
-        project = options.pop("project", self.project)
-        if "\0" not in str(project):
-            options.setdefault("keeper", Recorder(os.path.realpath(project), self.paths))
-        return Bubble(
-            project,
-            network,
-            profile=_profile(profile, self.paths),
-            environ=self.environ,
-            **options,
-        )
-
-    def run(self, command: str | Sequence[str], **options: Any) -> Result:
-        """In the sandbox."""
-        return loop.run(self.bubble(**options).exec(command))
-
-    def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """The same without the wall, to see that an attack is one."""
-        return subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd=self.project,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-            **options,
-        )
-
-    def cli(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """The command line, as a process of its own; one started by Python anew where anything is
-        special about how it is started. `around` it may be other words, which start it."""
-        around: Sequence[str] = options.pop("around", ())
-        needs_machine = arguments[:1] in (("run",), ("agent",), ("tour",))
-        # What is around it may make another machine of this one.
-        if needs_machine and "--help" not in arguments and not around:
-            self._tell_machine()
-        if options.keys() <= {"cwd", "input"} and not around:
-            given = str(options.get("input", "")).encode()
-            folder = os.fspath(options.get("cwd", self.project))
-            code, *said = ready_cli.server().run(arguments, folder, self.environ, given)
-            return subprocess.CompletedProcess(arguments, code, *map(_text, said))
-        options.setdefault("cwd", self.project)
-        options.setdefault("env", self.environ)
-        if "input" not in options:
-            options.setdefault("stdin", subprocess.DEVNULL)
-        return subprocess.run(
-            [*around, *cli_argv(*arguments)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=120,
-            check=False,
-            **options,
-        )
-
-    def start(self, *arguments: str, **options: Any) -> Started:
-        """The command line, left to run; `options` as for a process that Python starts."""
-        self._tell_machine()
-        return ready_cli.server().start(arguments, str(self.project), self.environ, **options)
-
-    def capabilities(self) -> Capabilities:
-        """What the machine can do."""
-        self._tell_machine()
-        return probe(self.paths, self.environ)
-
-    def _tell_machine(self) -> None:
-        """What a machine can do takes ten programs to find out, as long as a whole test does. It is
-        the same for everybody whose home is nothing special: one finds it out for the others."""
-        usual = {"HOME": str(self.home), "FLATPAK_ID": None, "XDG_CACHE_HOME": None}
-        usual["PATH"] = os.environ.get("PATH")
-        if not self.knows_machine or any(self.environ.get(n) != v for n, v in usual.items()):
-            return
-        self.knows_machine = False
-        home = os.path.realpath(self.home)
-        if any(mount.path.startswith(f"{home}/") for mount in mount_table()):
-            return
-        device = os.stat(home).st_dev
-        file = kept_answer(self.paths, self.environ)
-        cache = self.paths.cache
-        if device not in _answers:
-            probe(self.paths, self.environ)
-            _answers[device] = file.read_bytes() if file.exists() else b""
-            profile_file.load(profile_file.DEFAULT, self.paths.profiles, cache)
-            made = [*cache.glob("seccomp-*.bpf"), *cache.glob("profile-*.json")]
-            _made.update({one.name: one.read_bytes() for one in made})
-        elif _answers[device] and not cache.exists():
-            make_folder(cache)
-            for name, content in (*_made.items(), (file.name, _answers[device])):
-                (cache / name).write_bytes(content)
-
-
-def _text(data: bytes) -> str:
-    """As subprocess reads it."""
-    text = data.decode(errors="replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-# By file system: what was found out there.
-_answers: dict[int, bytes] = {}
-# What is made of the profile, for everybody the same: the program itself takes it from there, too.
-_made: dict[str, bytes] = {}
-
-
-def _profile(name: str, paths: Paths) -> Profile:
-    """Read once for all who have none of their own."""
-    own = paths.profiles
-    return profile_file.load(name, own if os.path.lexists(own.parent) else Path("/nowhere"))
-
-
-def cli_argv(*arguments: str) -> list[str]:
-    return [sys.executable, "-I", "-c", _MAIN, str(ROOT), *arguments]
-
-
-def given_time(attempt: Callable[[float], Result], began: Callable[[Result], object]) -> Result:
-    """What a time limit ended, at the first limit by which the command had got somewhere: a machine
-    with much to do may not even have started it at the shorter ones."""
-    for seconds in (0.3, 3.0, 30.0):
-        result = attempt(seconds)
-        if began(result):
-            break
-    return result
+from support.person import Person, Start, cli_argv, make_person
 
 
 @pytest.fixture
 def person(tmp_path: Path) -> Person:
     return make_person(tmp_path)
-
-
-Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
@@ -230,27 +61,15 @@ def somebody(tmp_path_factory: pytest.TempPathFactory) -> Person:
 @pytest.fixture(scope="session")
 def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """A small system that is like Alpine: nobody can write to it."""
-    from rootfs_helper import built  # here, because most tests know nothing of it
+    from support.rootfs import built  # here, because most tests know nothing of it
 
     return built(tmp_path_factory)
-
-
-def make_person(folder: Path, environ: Mapping[str, str] | None = None) -> Person:
-    home = folder / "home"
-    project = home / "project"
-    project.mkdir(parents=True)
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("XDG_", "DBUS_")) and name not in ("HOME", "TMPDIR", "NO_COLOR")
-    }
-    return Person(home, project, {**kept, **(environ or {}), "HOME": str(home)})
 
 
 @pytest.fixture
 def agent(person: Person) -> Agent:
     """The tools of a model, and a person who is asked."""
-    from tool_helper import Agent  # here and below, because most tests know nothing of it
+    from support.tools import Agent  # here and below, because most tests know nothing of it
 
     return Agent(person)
 
@@ -258,7 +77,7 @@ def agent(person: Person) -> Agent:
 @pytest.fixture
 def folder(person: Person) -> Iterator[Folder]:
     """The project's, with its records."""
-    from folder_helper import opened
+    from support.folder import opened
 
     with opened(person) as folder:
         yield folder
@@ -266,7 +85,7 @@ def folder(person: Person) -> Iterator[Folder]:
 
 @pytest.fixture
 def flatpak(person: Person) -> Iterator[Flatpak]:
-    from portal_helper import portal
+    from support.portal import portal
 
     with portal(person) as found:
         yield found
@@ -275,7 +94,7 @@ def flatpak(person: Person) -> Iterator[Flatpak]:
 @pytest.fixture
 def screen() -> Iterator[Screen]:
     """For real widgets: what fails in a callback, or makes GLib complain, fails the test."""
-    from ui_helper import Screen  # here, because most tests know nothing of Gtk
+    from support.screen import Screen  # here, because most tests know nothing of Gtk
 
     with Screen() as screen:
         yield screen

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from support.person import ROOT
 
 pytestmark = pytest.mark.anybody
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 from gi.repository import Gio, GLib
+from support.person import ROOT
 
 from ollmsandbox import loop
 

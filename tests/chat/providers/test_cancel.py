@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Stopping: at once, whatever the server does, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from support.provider import HELLO, ask, gather, openai, said, tls_server
+from support.servers.http import (
+    Replay,
+    Reply,
+    Stall,
+    delta,
+    events,
+    finish,
+    sse,
+    stream,
+    wait_until,
+)
+
+from ollmsandbox import loop
+from ollmsandbox.chat.providers.base import Model, Piece
+
+pytestmark = pytest.mark.anybody
+
+CHAT = "/v1/chat/completions"
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "model server"]
+
+
+def sockets() -> set[str]:
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue  # the one of the listing itself
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+def check_nothing_is_left(server: Replay, before: set[str]) -> None:
+    wait_until(lambda: server.hung_up == 1, "the server saw the line cut")
+    wait_until(lambda: not threads(), "the thread ended")
+    wait_until(lambda: sockets() <= before, "the sockets were closed")
+
+
+STATES = {
+    "before the head": Reply([Stall()], raw=True),
+    "before the first piece": stream([Stall()]),
+    "in the middle": stream([*events(delta(content="a"), done=False), Stall()]),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_cancelling_who_reads_cuts_the_line(state: str) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(gather(openai(server.address)))
+        await asyncio.to_thread(wait_until, lambda: bool(server.seen), "it was asked")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with Replay({CHAT: STATES[state]}) as server:
+        before = sockets()
+        loop.run(main())
+        check_nothing_is_left(server, before)
+        assert len(server.seen) == 1
+
+
+def test_a_secure_line_is_cut_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, certificate = tls_server(tmp_path)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+
+    async def main() -> None:
+        shown = asyncio.Event()
+
+        async def read() -> None:
+            async for _ in openai(server.address).reply(HELLO, ()):
+                shown.set()
+
+        task = asyncio.create_task(read())
+        await shown.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with Replay({CHAT: STATES["in the middle"]}, context) as server:
+        before = sockets()
+        loop.run(main())
+        check_nothing_is_left(server, before)
+
+
+def test_closing_the_iterator_cuts_the_line() -> None:
+    async def main() -> None:
+        async with aclosing(openai(server.address).reply(HELLO, ())) as pieces:  # type: ignore[type-var]
+            async for _ in pieces:
+                break
+
+    with Replay({CHAT: STATES["in the middle"]}) as server:
+        before = sockets()
+        loop.run(main())
+        check_nothing_is_left(server, before)
+
+
+def test_a_reader_that_stops_reading_stops_the_server_and_can_still_be_cut() -> None:
+    """Megabytes wait; the thread waits with them, and not in memory."""
+    piece = b"data: " + b" " * 60_000 + b'{"choices": [{"delta": {"content": "x"}}]}\n\n'
+    endless = stream([piece] * 2000)
+
+    async def main() -> None:
+        async with aclosing(openai(server.address).reply(HELLO, ())) as pieces:  # type: ignore[type-var]
+            await anext(pieces)
+            await asyncio.to_thread(wait_until, is_full, "the thread waits for the reader")
+
+    def is_full() -> bool:
+        frame = sys._current_frames().get(threads()[0].ident or 0)
+        while frame is not None and frame.f_code.co_name != "wait_for":
+            frame = frame.f_back
+        return frame is not None
+
+    with Replay({CHAT: endless}) as server:
+        before = sockets()
+        loop.run(main())
+        check_nothing_is_left(server, before)
+
+
+def test_after_a_stop_the_next_answer_comes() -> None:
+    async def main() -> str:
+        model = openai(server.address)
+        task = asyncio.create_task(gather(model))
+        await asyncio.to_thread(wait_until, lambda: bool(server.seen), "it was asked")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return said(await gather(model))
+
+    with Replay({CHAT: [STATES["in the middle"], sse(delta(content="b"), finish())]}) as server:
+        assert loop.run(main()) == "b"
+
+
+def test_stopping_while_it_waits_to_try_again() -> None:
+    busy = Reply([b"{}"], 503, {"Retry-After": "20"})
+
+    async def main() -> None:
+        task = asyncio.create_task(gather(openai(server.address)))
+        await asyncio.to_thread(
+            wait_until, lambda: bool(server.seen) and not threads(), "it was asked and answered"
+        )
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with Replay({CHAT: busy}) as server:
+        loop.run(main())
+        assert len(server.seen) == 1
+
+
+def test_an_ordinary_end_leaves_nothing_behind() -> None:
+    with Replay({CHAT: sse(delta(content="a"), finish())}) as server:
+        before = sockets()
+        assert said(ask(openai(server.address))) == "a"
+        wait_until(lambda: not threads(), "the thread ended")
+        wait_until(lambda: sockets() <= before, "the sockets were closed")
+
+
+def test_many_at_once() -> None:
+    def fine(number: int) -> Reply:
+        return sse(delta(content=str(number)), finish())
+
+    async def main() -> set[str]:
+        models: list[Model] = [openai(server.address) for _ in range(20)]
+        return {said(pieces) for pieces in await asyncio.gather(*map(gather, models))}
+
+    with Replay({CHAT: [fine(number) for number in range(20)]}) as server:
+        assert loop.run(main()) == {str(number) for number in range(20)}
+    wait_until(lambda: not threads(), "the threads ended")
+
+
+def test_an_iterator_that_nobody_closes_ends_with_the_loop() -> None:
+    kept: list[AsyncIterator[Piece]] = []
+
+    async def main() -> None:
+        pieces = openai(server.address).reply(HELLO, ())
+        kept.append(pieces)
+        await anext(pieces)
+
+    with Replay({CHAT: STATES["in the middle"]}) as server:
+        before = sockets()
+        loop.run(main())
+        check_nothing_is_left(server, before)

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Connections are kept in a file that people can read and write, and keys are not."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from support.person import Person
+from support.provider import KEY, ask, said
+from support.servers.http import Replay, Stall, delta, document, finish, sse, stream
+
+from ollmsandbox import loop
+from ollmsandbox.chat.providers.address import is_loopback, ollama_root, openai_root
+from ollmsandbox.chat.providers.base import ModelInfo, ProviderError
+from ollmsandbox.chat.providers.connections import ConnectionStore
+from ollmsandbox.chat.providers.connections_file import TOUR, Connection, Kind
+from ollmsandbox.chat.providers.discover import Found, Usual, find_servers
+from ollmsandbox.chat.providers.keys import Place
+from ollmsandbox.chat.providers.tour.model import NAME
+from ollmsandbox.files.locks import locked
+
+pytestmark = pytest.mark.anybody
+
+HOME = Connection("home", Kind.OLLAMA, "localhost:11434", "qwen3:8b")
+WORK = Connection("Work EU", Kind.OPENAI, "https://ai.example")
+
+
+def store_of(person: Person) -> ConnectionStore:
+    return ConnectionStore(person.paths, person.environ)
+
+
+def put(store: ConnectionStore, connection: Connection, key: str | None = None) -> Connection:
+    return loop.run(store.put(connection, key=key))
+
+
+def test_what_was_put_is_there_for_the_next_program(person: Person) -> None:
+    store = store_of(person)
+    assert store.all() == []
+    assert store.default() is None
+    put(store, HOME)
+    put(store, WORK)
+    again = store_of(person)
+    assert again.all() == [
+        replace(HOME, address="http://localhost:11434"),
+        replace(WORK, address="https://ai.example/v1"),
+    ]
+    assert again.find("home").model == "qwen3:8b"
+    with pytest.raises(ProviderError, match=r"no connection 'nowhere'(?s:.)*home"):
+        again.find("nowhere")
+
+
+def test_the_default_and_its_model_are_remembered(person: Person) -> None:
+    store = store_of(person)
+    put(store, HOME)
+    only = store.default()
+    assert only is not None
+    assert only.name == "home"
+    # A second one does not take the first one's place, nor leave nothing chosen.
+    put(store, WORK)
+    assert store.default() == only
+    store.use(WORK.name, "big")
+    chosen = store_of(person).default()
+    assert chosen is not None
+    assert (chosen.name, chosen.model) == (WORK.name, "big")
+    store.use("tour")
+    assert store.default() == TOUR
+    store.use("home")
+    loop.run(store.remove("home"))
+    left = store.default()
+    assert left is not None
+    assert left.name == WORK.name
+
+
+def test_putting_one_again_changes_it_in_its_place(person: Person) -> None:
+    store = store_of(person)
+    put(store, HOME)
+    put(store, WORK)
+    put(store, replace(HOME, address="http://box:1", room=8192, idle=20.5))
+    assert [c.name for c in store_of(person).all()] == ["home", WORK.name]
+    changed = store_of(person).find("home")
+    assert (changed.address, changed.room, changed.idle) == ("http://box:1", 8192, 20.5)
+
+
+def test_the_files_are_for_their_owner_and_the_key_is_not_among_the_settings(
+    person: Person,
+) -> None:
+    store = store_of(person)
+    found = put(store, WORK, KEY)
+    assert found.key is Place.FILE
+    for file in person.paths.config.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0 or file.stat().st_size == 0
+    settings = (person.paths.config / "connections.yaml").read_text()
+    assert KEY not in settings
+    assert KEY not in repr(found) + repr(store.all())
+    assert KEY in (person.paths.config / "keys.yaml").read_text()
+
+
+def test_the_key_goes_with_every_request_until_it_is_removed(person: Person) -> None:
+    fine = sse(delta(content="ok"), finish())
+    with Replay({"/v1/chat/completions": fine}) as server:
+        store = store_of(person)
+        found = put(store, Connection("w", Kind.OPENAI, server.address), KEY)
+        assert said(ask(store.server(found).model("m"))) == "ok"
+        # Without one given, it stays.
+        found = put(store, replace(found, model="other"))
+        assert said(ask(store_of(person).server(store.find("w")).model("m"))) == "ok"
+        found = put(store, found, "")
+        assert said(ask(store.server(found).model("m"))) == "ok"
+        keys = [seen.headers.get("authorization") for seen in server.seen]
+    assert keys == [f"Bearer {KEY}", f"Bearer {KEY}", None]
+    assert KEY not in (person.paths.config / "keys.yaml").read_text()
+
+
+def test_removing_a_connection_removes_its_key(person: Person) -> None:
+    store = store_of(person)
+    put(store, WORK, KEY)
+    loop.run(store.remove(WORK.name))
+    assert store.all() == []
+    assert KEY not in (person.paths.config / "keys.yaml").read_text()
+    with pytest.raises(ProviderError, match="tour cannot be removed"):
+        loop.run(store.remove("tour"))
+
+
+@pytest.mark.parametrize("way", ["removed", "renamed"])
+def test_what_was_begun_is_done_though_nobody_waits_for_it(person: Person, way: str) -> None:
+    """The dialog is closed while another program has the file."""
+    store = store_of(person)
+    put(store, WORK, KEY)
+    keys = person.paths.config / "keys.yaml"
+    assert "Work EU" in keys.read_text()
+
+    async def leave() -> None:
+        with locked(person.paths.config / "connections.yaml"):
+            work = (
+                store.remove("Work EU")
+                if way == "removed"
+                else store.change("Work EU", replace(WORK, name="office"))
+            )
+            begun: asyncio.Future[object] = asyncio.ensure_future(work)
+            await asyncio.wait({begun}, timeout=0.1)
+            begun.cancel()
+            await asyncio.wait({begun})
+            assert begun.cancelled()
+        end = time.monotonic() + 60
+        while "Work EU" in keys.read_text():
+            assert time.monotonic() < end
+            await asyncio.sleep(0.01)
+
+    loop.run(leave())
+    assert [one.name for one in store.all()] == ([] if way == "removed" else ["office"])
+
+
+def test_a_keyring_that_is_gone_does_not_stand_in_the_way(person: Person) -> None:
+    file = person.paths.config / "connections.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("connections:\n  w: {kind: openai, address: x.example, key: keyring}")
+    store = store_of(person)
+    with pytest.raises(ProviderError, match="keyring does not answer"):
+        ask(store.server(store.find("w")).model("m"))
+    assert put(store, store.find("w"), KEY).key is Place.FILE
+    still, unencrypted = store.take_notices()
+    assert "The key of w is still where it was" in still
+    assert "unencrypted" in unencrypted
+    assert KEY not in still + unencrypted
+    loop.run(store.remove("w"))
+    assert store.all() == []
+    assert store.take_notices() == []
+
+
+def test_a_broken_file_of_keys_is_said_without_what_is_in_it(person: Person) -> None:
+    store = store_of(person)
+    found = put(store, WORK, KEY)
+    (person.paths.config / "keys.yaml").write_text(f"a: [{KEY}")
+    with pytest.raises(ProviderError, match=r"keys\.yaml cannot be read") as caught:
+        ask(store.server(found).model("m"))
+    assert KEY not in f"{caught.value!r} {caught.value.__cause__} {caught.value.__context__}"
+
+
+def test_the_tour_is_always_there(person: Person) -> None:
+    store = store_of(person)
+    server = store.server(store.find("tour"))
+    assert [model.name for model in loop.run(server.models())] == [NAME]
+
+
+@pytest.mark.parametrize("name", ["", " x", "tour", "a\nb", "a/b", "x" * 65, "-x"])
+def test_names_that_cannot_be(person: Person, name: str) -> None:
+    with pytest.raises(ProviderError, match="cannot be the name"):
+        put(store_of(person), replace(HOME, name=name))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("default: [", "line 1"),
+        ("connections:\n  a:\n    kind: olama\n    address: x", "line 3, key connections.a.kind"),
+        ("connections:\n  a:\n    kind: ollama", "line 3, key connections.a: 'address' is missing"),
+        ("connections:\n  a:\n    kind: openai\n    address: ftp://x", "line 4"),
+        ("connections:\n  a: {kind: openai, address: x, secret: y}", "connections.a.secret"),
+        ("connections:\n  a: {kind: openai, address: x, room: lots}", "connections.a.room"),
+        ("connections:\n  a: {kind: openai, address: x, idle: -1}", "connections.a.idle"),
+        ("connections:\n  a: {kind: openai, address: x, key: abc}", "connections.a.key"),
+        ("connections:\n  a: 1\n  a: 2", "twice"),
+        ("colour: red", "key colour: there is no such key"),
+        ("default: gone", "there is no connection 'gone'"),
+        ("- a", "line 1"),
+        ("\t", "line 1"),
+    ],
+)
+def test_a_broken_file_is_set_aside_and_said(person: Person, text: str, words: str) -> None:
+    file = person.paths.config / "connections.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    store = store_of(person)
+    assert store.all() == []
+    (notice,) = store.take_notices()
+    assert str(file) in notice
+    assert words in notice
+    (aside,) = file.parent.glob("connections.yaml.broken-*")
+    assert aside.read_text() == text
+    assert aside.name in notice
+    put(store, HOME)
+    assert [c.name for c in store.all()] == ["home"]
+    assert store.take_notices() == []
+
+
+def test_a_file_by_hand(person: Person) -> None:
+    file = person.paths.config / "connections.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "# mine\ndefault: box\nconnections:\n  box:\n    kind: ollama\n    address: box\n"
+        "    model: 4\n    idle: 30\n"
+    )
+    box = store_of(person).default()
+    assert box == Connection("box", Kind.OLLAMA, "http://box:11434", "4", idle=30)
+
+
+def test_two_programs_that_add_at_once_both_succeed(person: Person) -> None:
+    def add(number: int) -> None:
+        connection = Connection(f"c{number}", Kind.OPENAI, "x")
+        asyncio.run(store_of(person).put(connection))
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {c.name for c in store_of(person).all()} == {f"c{number}" for number in range(12)}
+
+
+@pytest.mark.parametrize(
+    ("text", "ollama", "openai"),
+    [
+        ("localhost", "http://localhost:11434", "http://localhost/v1"),
+        ("localhost:9", "http://localhost:9", "http://localhost:9/v1"),
+        (" http://a.b/ ", "http://a.b", "http://a.b/v1"),
+        ("https://a.b/v1/", "https://a.b", "https://a.b/v1"),
+        ("https://a.b/api", "https://a.b", "https://a.b/api/v1"),
+        ("https://a.b/api/v4", "https://a.b/api/v4", "https://a.b/api/v4"),
+        ("a.b/v1/chat/completions", "http://a.b:11434/v1/chat/completions", "http://a.b/v1"),
+        ("[::1]:80", "http://[::1]:80", "http://[::1]:80/v1"),
+    ],
+)
+def test_addresses_are_understood_as_people_type_them(text: str, ollama: str, openai: str) -> None:
+    assert (ollama_root(text), openai_root(text)) == (ollama, openai)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "http://", "file:///etc/passwd", "a b", "http://x:y", "http://x:99999"),
+        *("http://[::1", "http://me:pw@host", "javascript://x", "http://a\tb", "http://%00"),
+        *("http://a?b=c", "http://a\nb"),
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    for root in (ollama_root, openai_root):
+        with pytest.raises(ProviderError) as caught:
+            root(text)
+        assert "pw" not in str(caught.value)
+
+
+def test_this_machine_is_known_by_all_its_names() -> None:
+    for mine in ("localhost", "127.0.0.1", "127.9.9.9", "[::1]", "a.localhost", "0.0.0.0"):
+        assert is_loopback(f"http://{mine}:1")
+    assert is_loopback("http://[::ffff:127.0.0.1]")
+    for other in ("10.0.0.1", "example.org", "localhost.example.org", "[fe80::1]"):
+        assert not is_loopback(f"http://{other}:1")
+
+
+def test_servers_are_found_at_the_ports_named_and_nowhere_else() -> None:
+    tags = document({"models": [{"name": "qwen3:8b"}]})
+    listed = document({"data": [{"id": "m", "max_model_len": 99}]})
+    with (
+        Replay({"/api/tags": tags}) as one,
+        Replay({"/v1/models": listed}) as two,
+        Replay({"*": document([])}) as web,
+    ):
+        ports = [Usual(one.port, "A"), Usual(two.port, "B"), Usual(web.port, "C"), Usual(1, "D")]
+        found = loop.run(find_servers(ports, patience=20))
+    assert found == [
+        Found("A", Kind.OLLAMA, one.address, (ModelInfo("qwen3:8b"),)),
+        Found("B", Kind.OPENAI, f"{two.address}/v1", (ModelInfo("m", 99),)),
+    ]
+
+
+def test_one_that_stalls_is_left_alone() -> None:
+    with Replay({"*": stream([b"{", Stall()])}) as stuck:
+        assert loop.run(find_servers([Usual(stuck.port, "A")], patience=0.3)) == []
+
+
+@pytest.mark.parametrize("what", ["put", "remove"])
+def test_who_waits_for_another_program_holds_up_nothing_else(person: Person, what: str) -> None:
+    store = store_of(person)
+    put(store, HOME)
+    is_held, may_let_go = threading.Event(), threading.Event()
+    was_told: list[bool] = []
+
+    def hold() -> None:
+        with locked(person.paths.config / "connections.yaml"):
+            is_held.set()
+            was_told.append(may_let_go.wait(20))
+
+    async def change() -> None:
+        work = store.put(WORK) if what == "put" else store.remove("home")
+        changing = asyncio.ensure_future(work)
+        for _turn in range(10):
+            await asyncio.sleep(0)
+        assert not changing.done()
+        may_let_go.set()
+        await changing
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert is_held.wait(20)
+    loop.run(change())
+    other.join()
+    assert was_told == [True]
+    names = [one.name for one in store.all()]
+    assert names == (["home", "Work EU"] if what == "put" else [])

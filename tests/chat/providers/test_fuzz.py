@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever a server sends: pieces, or a sentence; no other exception, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.provider import ask, ollama, openai
+from support.servers.http import Replay, Reply, Seen, document, in_pieces
+
+from ollmsandbox.chat.providers.base import Called, Piece, ProviderError, Text, Thinking
+from ollmsandbox.chat.providers.client import EventReader, LineReader
+from ollmsandbox.chat.providers.openai import Answer
+from ollmsandbox.chat.providers.wire import INSTEAD, Mask, Words, read_arguments
+
+pytestmark = pytest.mark.anybody
+
+QUICK = settings(max_examples=150, deadline=None, database=None, derandomize=True)
+WITH_A_SERVER = settings(
+    max_examples=40,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+KEYS = (
+    "choices", "delta", "message", "content", "tool_calls", "function", "name", "arguments",
+    "index", "id", "finish_reason", "error", "usage", "done", "thinking", "prompt_tokens",
+    "model_info", "capabilities", "data", "models",
+)  # fmt: skip
+shaped = st.recursive(
+    anything,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    ),
+    max_leaves=25,
+)
+junk = st.binary(max_size=40) | st.sampled_from(
+    [b"", b": ping", b"data: [DONE]", b"data:", b"event: x", b"error: 1", b"{", b"\xf0\x9f", b"\r"]
+)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> list[bytes]:
+    """Lines that are nearly right, cut anywhere."""
+    lines = draw(
+        st.lists(
+            junk
+            | shaped.map(lambda one: json.dumps(one).encode())
+            | shaped.map(lambda one: b"data: " + json.dumps(one).encode() + b"\n"),
+            max_size=8,
+        )
+    )
+    data = draw(st.sampled_from([b"\n", b"\r\n", b"\n\n"])).join(lines)
+    return in_pieces(data, draw(st.integers(1, 50)))
+
+
+def is_sound(pieces: list[Piece]) -> None:
+    for piece in pieces:
+        if isinstance(piece, Text | Thinking):
+            assert piece.text
+            piece.text.encode("utf-8")
+        if isinstance(piece, Called):
+            assert piece.call.id
+            assert piece.call.name
+            json.dumps(piece.call.arguments).encode("utf-8")
+
+
+class Fuzzed:
+    """One server for all examples; each sets what comes next."""
+
+    def __init__(self) -> None:
+        self.reply = Reply()
+        self.server = Replay({"/api/show": document({}), "*": self._answer})
+
+    def _answer(self, _seen: Seen) -> Reply:
+        return self.reply
+
+
+@pytest.fixture(scope="module")
+def fuzzed() -> Iterator[Fuzzed]:
+    found = Fuzzed()
+    with found.server:
+        yield found
+
+
+@WITH_A_SERVER
+@given(
+    parts=bodies(), chunked=st.booleans(), broken=st.booleans(), status=st.sampled_from([200, 400])
+)
+def test_any_stream_is_an_answer_or_a_sentence(
+    fuzzed: Fuzzed, parts: list[bytes], chunked: bool, broken: bool, status: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ollmsandbox.chat.providers.client._TRIES", 1)
+        fuzzed.reply = Reply(parts, status, chunked=chunked, broken=broken)
+        for model in (openai(fuzzed.server.address), ollama(fuzzed.server.address)):
+            try:
+                is_sound(ask(model))
+            except ProviderError as error:
+                assert error.message
+
+
+def reader(parts: list[bytes]) -> Callable[[], Awaitable[bytes]]:
+    left = [part for part in parts if part]
+
+    async def read() -> bytes:
+        return left.pop(0) if left else b""
+
+    return read
+
+
+@QUICK
+@given(st.lists(st.binary(max_size=20) | st.sampled_from([b"\r", b"\n", b"\r\n"]), max_size=12))
+def test_lines_are_the_same_however_they_were_cut(parts: list[bytes]) -> None:
+    async def read(pieces: list[bytes]) -> list[str]:
+        lines, found = LineReader(reader(pieces)), []
+        while (line := await lines.next()) is not None:
+            found.append(line)
+        return found
+
+    whole = b"".join(parts)
+    expected = [line.decode("utf-8", "replace") for line in whole.splitlines()]
+    assert asyncio.run(read(parts)) == expected
+    assert asyncio.run(read(in_pieces(whole, 1))) == expected
+
+
+@QUICK
+@given(bodies())
+def test_events_of_any_kind_are_read(parts: list[bytes]) -> None:
+    async def read() -> list[Piece]:
+        events = EventReader(LineReader(reader(parts)))
+        answer = Answer((), Mask())
+        pieces: list[Piece] = []
+        while (event := await events.next()) is not None:
+            pieces += answer.read(event)
+        return pieces + answer.end()
+
+    is_sound(asyncio.run(read()))
+
+
+@QUICK
+@given(anything | st.text())
+def test_arguments_of_any_kind_are_read(given_: object) -> None:
+    found = read_arguments(given_)
+    assert isinstance(found, dict | str)
+
+
+@QUICK
+@given(st.lists(st.text("ab<think>/ \n", max_size=9), max_size=9))
+def test_words_are_neither_lost_nor_doubled(texts: list[str]) -> None:
+    def all_of(texts: list[str]) -> tuple[str, str]:
+        words = Words(Mask())
+        pieces = [piece for text in texts for piece in words.text(text)] + words.end()
+        thoughts = "".join(p.text for p in pieces if isinstance(p, Thinking))
+        return thoughts, "".join(p.text for p in pieces if isinstance(p, Text))
+
+    whole = "".join(texts)
+    found = all_of(texts)
+    assert found == all_of(list(whole))
+    if not whole.lstrip().startswith("<think>"):
+        assert found == ("", whole)
+
+
+@QUICK
+@given(st.lists(st.text("abc", max_size=6), max_size=20), st.text("abc", min_size=8, max_size=10))
+def test_a_key_in_pieces_is_hidden_as_one_in_whole(texts: list[str], key: str) -> None:
+    texts = [*texts, key[:4], key[4:], *texts]
+    stream = Mask(key).stream()
+    found = "".join(map(stream.feed, texts)) + stream.end()
+    assert key not in found
+    assert INSTEAD in found
+    assert found.replace(INSTEAD, key) == "".join(texts)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tour, on its sample project, in a real sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.provider import TOOL, ask, called, said
+from support.tools import Agent
+
+from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
+from ollmsandbox.chat.providers.base import Finished, Text
+from ollmsandbox.chat.providers.tour.model import NAME, TourModel
+from ollmsandbox.chat.providers.tour.sample import make_sample, unused_folder
+from ollmsandbox.errors import ProjectError
+from ollmsandbox.sandbox.plan.folders import find_project
+from ollmsandbox.tools.run_command import RunCommand
+
+EDIT = ToolSpec("edit_file", "Edits.")
+MODEL = TourModel(delay=0)
+Tool = Callable[[ToolCall], str]
+
+
+class Session:
+    def __init__(self, tool: Tool, *tools: ToolSpec) -> None:
+        self.messages = [Message(Role.USER, "Show me around.")]
+        self._tool = tool
+        self._tools = tools or (TOOL,)
+
+    def step(self) -> tuple[ToolCall, ...]:
+        pieces = ask(MODEL, self.messages, self._tools)
+        assert isinstance(pieces[-1], Finished)
+        calls = tuple(called(pieces))
+        self.messages.append(Message(Role.ASSISTANT, said(pieces), calls=calls))
+        for call in calls:
+            self.messages.append(Message(Role.TOOL, self._tool(call), call_id=call.id))
+        return calls
+
+    def play(self) -> None:
+        for _ in range(20):
+            if not self.step():
+                return
+        raise AssertionError("the tour has no end")
+
+    def words(self) -> str:
+        return "\n".join(m.text for m in self.messages if m.role is Role.ASSISTANT)
+
+    def commands(self) -> list[str]:
+        found = [c.arguments for m in self.messages for c in m.calls]
+        return [str(a["command"]) for a in found if isinstance(a, dict) and "command" in a]
+
+
+def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
+    """As the tools do it, without asking anybody."""
+
+    def run(call: ToolCall) -> str:
+        assert isinstance(call.arguments, dict)
+        if call.name == "edit_file":
+            file = person.project / str(call.arguments["path"])
+            old, new = str(call.arguments["old_text"]), str(call.arguments["new_text"])
+            assert file.read_text().count(old) == 1
+            file.write_text(file.read_text().replace(old, new))
+            return "Changes: 1 modified."
+        if call.arguments.get("network"):
+            if not network_allowed:
+                return "ERROR: The command with network was denied by the person. Nothing was done."
+            return "192.0.2.1  example.org"
+        return person.run(str(call.arguments["command"])).for_model()
+
+    return run
+
+
+@pytest.mark.parametrize("tools", [(TOOL,), (TOOL, EDIT)], ids=["sed", "edit_file"])
+def test_the_tour_fixes_the_bug_and_shows_the_wall(
+    person: Person, tools: tuple[ToolSpec, ...]
+) -> None:
+    make_sample(person.project)
+    session = Session(in_sandbox(person), *tools)
+    session.play()
+    results = {c.id: c for m in session.messages for c in m.calls}
+    told = [(results[m.call_id].arguments, m.text) for m in session.messages if m.role is Role.TOOL]
+    tests = [text for given, text in told if "unittest" in str(given)]
+    assert ["FAILED" in text for text in tests] == [True, False]
+    assert "OK" in tests[1]
+    assert "basket.items()" in (person.project / "basket.py").read_text()
+    assert not (person.project / "old-notes.txt").exists()
+    assert not (person.home / "ollm-tour.txt").exists()
+    words = session.words()
+    assert "One test fails" in words
+    assert "all tests pass" in words
+    assert "Refused" in words
+    assert "You said no" in words
+    assert "undone" in words
+    # Nothing besides what it says: no caches, no leftovers.
+    assert sorted(p.name for p in person.project.iterdir()) == [
+        "README.md", "basket.py", "prices.csv", "test_basket.py",
+    ]  # fmt: skip
+
+
+def sample_tool(*, network: str = "192.0.2.1  example.org", outside: str = "") -> Tool:
+    readme = "This is the sample project of the OLLM Sandbox tour."
+
+    def run(call: ToolCall) -> str:
+        given = str(call.arguments)
+        if "README" in given:
+            return readme
+        if "example.org" in given:
+            return network
+        return outside if "ollm-tour" in given else "done"
+
+    return run
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        ("ERROR: It was denied by the person.", "You said no"),
+        ("192.0.2.1  example.org", "Thank you"),
+        ("exit status 2", "did not answer"),
+    ],
+)
+def test_it_takes_any_answer_about_the_network(network: str, words: str) -> None:
+    session = Session(sample_tool(network=network))
+    session.play()
+    assert words in session.words()
+
+
+@pytest.mark.anybody
+def test_where_there_is_no_wall_it_says_so() -> None:
+    session = Session(sample_tool(outside="It was written."))
+    session.play()
+    assert "the program cannot make a sandbox here" in session.words()
+
+
+def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> None:
+    bench = Agent(person, environ={"FLATPAK_ID": "org.example.App"}).bench
+    tool = RunCommand(bench)
+    session = Session(sample_tool(), ToolSpec(tool.name, tool.description, tool.parameters))
+    session.play()
+    words = session.words()
+    assert "you are asked before each command" in words
+    assert "That was all." in words
+    for promise in ("needs no permission", "side by side", "have it back", "reviewed and undone"):
+        assert promise not in words
+
+
+@pytest.mark.anybody
+def test_it_goes_on_where_it_was_from_the_messages_alone() -> None:
+    session = Session(sample_tool())
+    session.step()
+    session.step()
+    once = ask(MODEL, session.messages, (TOOL,))
+    assert once == ask(TourModel(delay=0), list(session.messages), (TOOL,))
+    session.messages.append(Message(Role.USER, "wait, what?"))
+    assert called(ask(MODEL, session.messages, (TOOL,))) == called(once)
+    # A command of the person's own in between.
+    own = ToolCall("own-2", "run_command", {"command": "date"})
+    session.messages += [
+        Message(Role.ASSISTANT, "", calls=(own,)),
+        Message(Role.TOOL, "Sunday", call_id="own-2"),
+    ]
+    assert called(ask(MODEL, session.messages, (TOOL,))) == called(once)
+
+
+@pytest.mark.anybody
+def test_every_call_has_an_id_of_its_own() -> None:
+    session = Session(sample_tool())
+    session.play()
+    ids = [call.id for m in session.messages for call in m.calls]
+    assert len(ids) == len(set(ids)) > 7
+
+
+@pytest.mark.anybody
+def test_after_the_end_it_is_friendly_and_does_nothing() -> None:
+    session = Session(sample_tool())
+    session.play()
+    for text in ("Thanks!", "And now?"):
+        session.messages.append(Message(Role.USER, text))
+        assert session.step() == ()
+        assert "The tour is over" in session.messages[-1].text
+
+
+@pytest.mark.anybody
+def test_it_touches_no_project_but_its_own() -> None:
+    session = Session(lambda call: "# My dear old project")
+    session.play()
+    assert session.commands() == ["ls -l; cat README.md"]
+    assert "do not touch" in session.messages[-1].text
+
+
+@pytest.mark.anybody
+def test_it_says_what_it_is_in_small_pieces() -> None:
+    assert MODEL.name == NAME == "Tour (scripted, no AI)"
+    pieces = [p for p in ask(MODEL) if isinstance(p, Text)]
+    assert len(pieces) > 20
+    assert "a script, not an AI" in said(pieces)
+
+
+def test_each_tour_has_a_new_folder_that_is_there_the_next_day(person: Person) -> None:
+    folders = [make_sample(unused_folder(person.paths, {})) for _ in range(3)]
+    names = ["OLLM Sandbox Tour", "OLLM Sandbox Tour 2", "OLLM Sandbox Tour 3"]
+    assert folders == [person.home / name for name in names]
+    # What a Flatpak writes to the home folder is gone when it ends.
+    kept = unused_folder(person.paths, {"FLATPAK_ID": "x"})
+    assert kept == person.paths.data.parent / names[0]
+    assert find_project(make_sample(kept), person.paths) == str(kept)
+
+
+def test_the_sample_wants_a_folder_of_its_own(tmp_path: Path) -> None:
+    folder = make_sample(tmp_path / "new" / "sample")
+    assert (folder / "basket.py").exists()
+    with pytest.raises(ProjectError, match="not empty"):
+        make_sample(folder)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ProjectError, match="cannot be made"):
+        make_sample(tmp_path / "file")

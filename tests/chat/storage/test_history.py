@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sessions in the database: found, renamed, deleted, brought back, written as documents."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.storage.export import as_json, as_markdown
+from ollmsandbox.chat.storage.history import History, new_session_id, title_from
+from ollmsandbox.chat.storage.stored import INTERRUPTED, CallRecord, Entry, SessionInfo
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.files.locks import OpenLock
+from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
+from ollmsandbox.project.manager import ProjectManager
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture
+def history(person: Person) -> Iterator[History]:
+    manager = ProjectManager(person.paths)
+    yield History(manager)
+    manager.close()
+
+
+def begin(
+    history: History, title: str = "A talk", project: Path | None = None, at: float = 1.0
+) -> str:
+    session_id = new_session_id()
+    history.create(SessionInfo(session_id, title, str(project or ""), "model", "server", at, at))
+    return session_id
+
+
+def write(history: History, session_id: str, *messages: Message) -> None:
+    for number, message in enumerate(messages):
+        history.write(session_id, Entry(number, message))
+
+
+def test_what_is_written_comes_back_as_it_was(history: History, person: Person) -> None:
+    session_id = begin(history, project=person.project)
+    calls = (ToolCall("1", "run_command", {"command": "ls", "n": [1]}), ToolCall("2", "x", "{bad"))
+    record = CallRecord(
+        ok=False,
+        description="ls",
+        run_id="r",
+        exit_code=2,
+        duration=0.5,
+        answer=Answer.ALLOW_SESSION,
+        source=Source.PERSON,
+    )
+    entries = (
+        Entry(0, Message(Role.USER, "Hello\n\U0001f600", at=1.0)),
+        Entry(1, Message(Role.ASSISTANT, "Hm", thinking="deep", calls=calls, model="m", at=2.0)),
+        Entry(2, Message(Role.TOOL, "output", call_id="1", at=3.0), record),
+        Entry(3, Message(Role.TOOL, "error", call_id="2", at=3.0), CallRecord(ok=False)),
+        Entry(4, Message(Role.ASSISTANT, "Half a", partial=True, at=4.0)),
+    )
+    for entry in entries:
+        history.write(session_id, entry)
+    stored = history.load(session_id)
+    assert stored.entries == entries
+    assert stored.info.project == str(person.project)
+    assert stored.info.updated_at == 4.0
+
+
+def test_a_message_that_grows_takes_its_own_place(history: History) -> None:
+    session_id = begin(history)
+    for text in ("Ha", "Half", "Half a"):
+        history.write(session_id, Entry(0, Message(Role.ASSISTANT, text, partial=True, at=1.0)))
+    history.write(session_id, Entry(0, Message(Role.ASSISTANT, "Half a day.", at=2.0)))
+    assert [m.text for m in history.load(session_id).messages] == ["Half a day."]
+    history.remove(session_id, 0)
+    assert not history.load(session_id).entries
+
+
+def test_a_call_that_was_never_answered_has_an_answer_when_it_is_loaded(history: History) -> None:
+    session_id = begin(history)
+    calls = (ToolCall("a", "t", {}), ToolCall("b", "t", {}))
+    write(
+        history,
+        session_id,
+        Message(Role.USER, "go", at=1.0),
+        Message(Role.ASSISTANT, "", calls=calls, at=1.0),
+        Message(Role.TOOL, "done", call_id="b", at=1.0),
+        Message(Role.TOOL, "of nobody", call_id="z", at=1.0),
+        Message(Role.USER, "and?", at=1.0),
+    )
+    found = history.load(session_id).messages
+    assert [(m.role, m.call_id) for m in found[2:]] == [
+        (Role.TOOL, "b"),
+        (Role.TOOL, "a"),
+        (Role.USER, ""),
+    ]
+    assert found[3].text == INTERRUPTED
+
+
+def test_sessions_are_listed_with_the_last_one_first(history: History, person: Person) -> None:
+    old = begin(history, "old", at=1.0)
+    new = begin(history, "new", person.project, at=2.0)
+    assert [info.id for info in history.sessions()] == [new, old]
+    assert [info.id for info in history.sessions(str(person.project))] == [new]
+    assert [info.id for info in history.sessions(limit=1)] == [new]
+    history.write(old, Entry(0, Message(Role.USER, "again", at=3.0)))
+    assert [info.id for info in history.sessions()] == [old, new]
+
+
+@pytest.mark.parametrize(
+    ("search", "is_found"),
+    [
+        ("parser", True),
+        ("PARSER", True),
+        ("fix parser", True),
+        ("needle", True),
+        ("parser needle", True),
+        ("100%", True),
+        ("1__%", False),
+        ("straße", True),
+        ("STRASSE", False),
+        ("ÄPFEL", True),
+        ("parser absent", False),
+        ("%", True),
+        ("_", False),
+        ("", True),
+    ],
+)
+def test_sessions_are_found_by_title_and_text(
+    history: History, search: str, is_found: bool
+) -> None:
+    session_id = begin(history, "Fix the parser")
+    text = "a needle in 100% of the Straße, äpfel"
+    write(history, session_id, Message(Role.USER, text, at=1.0))
+    assert bool(history.sessions(search=search)) is is_found
+
+
+def test_a_session_is_found_by_the_beginning_of_its_id(history: History) -> None:
+    first = begin(history)
+    assert history.find(first[:-1]).id == first
+    second = begin(history)
+    with pytest.raises(OllmSandboxError, match="Several"):
+        history.find(first[:8] if first[:8] == second[:8] else "2")
+    assert history.find(second).id == second
+    for wrong in ("", "nothing"):
+        with pytest.raises(OllmSandboxError, match="no session"):
+            history.find(wrong)
+
+
+def test_a_session_is_renamed(history: History) -> None:
+    session_id = begin(history)
+    history.rename(session_id, "  A new\tname \n and more")
+    assert history.load(session_id).info.title == "A new name"
+    with pytest.raises(OllmSandboxError):
+        history.rename(session_id, " \n ")
+
+
+def test_a_deleted_session_can_be_brought_back(history: History) -> None:
+    session_id = begin(history)
+    messages = [Message(Role.USER, str(number), at=1.0) for number in range(5)]
+    write(history, session_id, *messages)
+    history.keep_draft(session_id, "unsent")
+    history.delete(session_id)
+    assert not history.sessions()
+    with pytest.raises(OllmSandboxError):
+        history.load(session_id)
+    # What is still on its way goes nowhere.
+    history.write(session_id, Entry(9, Message(Role.USER, "late", at=9.0)))
+    history.undelete(session_id)
+    assert history.load(session_id).messages == messages
+    assert history.load(session_id).draft == "unsent"
+    with pytest.raises(OllmSandboxError):
+        history.undelete(session_id)
+
+
+def test_a_session_of_a_removed_project_is_still_of_that(history: History, person: Person) -> None:
+    session_id = begin(history, project=person.project)
+    project = history.manager.find_project(person.project)
+    assert project is not None
+    history.manager.remove_project(project)
+    assert history.load(session_id).info.project == str(person.project)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Make the tests pass", "Make the tests pass"),
+        ("\n\n  first \nsecond", "first"),
+        ("x" * 200, "x" * 59 + "…"),
+        ("with \x1b[31mcolour\u202e", "with [31mcolour"),
+        ("", ""),
+    ],
+)
+def test_the_title_comes_from_the_first_line(text: str, title: str) -> None:
+    assert title_from(text) == title
+
+
+def _request(session_id: str, id: str = "q") -> PermissionRequest:
+    return PermissionRequest(
+        id=id,
+        tool="run_command",
+        project="/p",
+        question="Run?",
+        subject="ls",
+        target_path="/p",
+        one_time_only=True,
+        session_id=session_id,
+        call_id="1",
+    )
+
+
+def test_questions_stay_when_their_session_goes(history: History) -> None:
+    session_id = begin(history)
+    request = _request(session_id)
+    history.write_question(request, 5.0)
+    assert history.questions(session_id)[0].answer is None
+    history.write_answer(Verdict(request, Answer.DENY, Source.NOBODY, 6.0))
+    # A rule answers what was never asked.
+    ruled = _request(session_id, "r")
+    history.write_answer(Verdict(ruled, Answer.ALLOW_ALWAYS, Source.SAVED, 7.0))
+    history.delete(session_id)
+    found = history.questions(session_id)
+    assert [(q.answer, q.source) for q in found] == [("deny", "nobody"), ("allow always", "saved")]
+    assert found[0].asked_at == 5.0
+
+
+def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> None:
+    session_id = begin(history, "A *talk*", person.project)
+    fence = "output\n```\nnot the end\n```"
+    for entry in (
+        Entry(0, Message(Role.USER, "Please look", at=1.0)),
+        Entry(
+            1,
+            Message(
+                Role.ASSISTANT,
+                "I look.",
+                thinking="hm",
+                calls=(ToolCall("1", "run_command", {"command": "cat x"}),),
+                model="m",
+                at=2.0,
+            ),
+        ),
+        Entry(
+            2,
+            Message(Role.TOOL, fence, call_id="1", at=3.0),
+            CallRecord(ok=True, answer=Answer.ALLOW, source=Source.PERSON),
+        ),
+        Entry(
+            3,
+            Message(Role.USER, "I ran this: make\nall", at=3.5),
+            CallRecord(ok=True, description="make", own=True),
+        ),
+        Entry(4, Message(Role.ASSISTANT, "Half", partial=True, at=4.0)),
+    ):
+        history.write(session_id, entry)
+    history.write_question(_request(session_id), 2.5)
+    text = as_markdown(history, session_id)
+    assert text.startswith("# A \\*talk\\*\n")
+    assert "````\noutput\n```\nnot the end\n```\n````" in text
+    for part in (
+        "Please look",
+        "> hm",
+        "cat x",
+        "allow (person)",
+        "## Your command",
+        "(broken off)",
+    ):
+        assert part in text
+    document = json.loads(as_json(history, session_id))
+    assert document["messages"][1]["calls"][0]["arguments"] == {"command": "cat x"}
+    assert document["messages"][2]["result"]["answer"] == "allow"
+    assert document["messages"][4]["partial"] is True
+    assert document["questions"][0]["subject"] == "ls"
+
+
+def _hold(person: Person, session_id: str, ready: object, done: object) -> None:
+    lock = OpenLock(person.paths, session_id)
+    ready.set()  # type: ignore[attr-defined]
+    done.wait()  # type: ignore[attr-defined]
+    lock.release()
+
+
+def test_a_session_is_open_in_one_program_at_a_time(person: Person) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    other = context.Process(target=_hold, args=(person, "s", ready, done))
+    other.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(OllmSandboxError, match="another program"):
+            OpenLock(person.paths, "s")
+        OpenLock(person.paths, "t").release()
+    finally:
+        done.set()
+        other.join()
+    lock = OpenLock(person.paths, "s")
+    lock.release()
+    lock.release()
+    assert not list((person.paths.cache / "open-sessions").iterdir())

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is said survives: a crash in the middle of an answer, a restart, another program."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from support.agent import opened
+from support.person import ROOT, Person
+from support.scripted import ScriptedModel, SlowModel, call
+
+from ollmsandbox import loop
+from ollmsandbox.chat.events import CallEnded, End, Notice, TextGrew
+from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.providers.base import Thinking
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.stored import INTERRUPTED, Entry, StoredSession
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.manager import ProjectManager
+
+pytestmark = pytest.mark.anybody
+
+_TALK = """
+import asyncio, sys
+sys.path[:0] = sys.argv[1:3]
+from agent_helper import opened
+from person import Person
+from pathlib import Path
+from scripted import SlowModel, ScriptedModel, call
+from ollmsandbox import loop
+
+async def main():
+    home = Path(sys.argv[3])
+    person = Person(home, home / "project", {"HOME": str(home), "PATH": "/usr/bin:/bin"})
+    if sys.argv[4] == "reply":
+        model = SlowModel("The first half ", "of an answer")
+    else:
+        model = ScriptedModel([call(command="echo begun; sleep 1000")])
+    async with opened(person, model) as scene:
+        await scene.conversation.say("Tell me")
+
+loop.run(main())
+"""
+
+
+def last_session(person: Person) -> StoredSession | None:
+    manager = ProjectManager(person.paths)
+    try:
+        history = History(manager)
+        found = history.sessions(limit=1)
+        return history.load(found[0].id) if found else None
+    finally:
+        manager.close()
+
+
+@pytest.mark.parametrize("what", ["reply", "call"])
+def test_a_killed_program_leaves_what_was_said(person: Person, what: str) -> None:
+    arguments = [str(ROOT), str(ROOT / "tests"), str(person.home), what]
+    other = subprocess.Popen([sys.executable, "-c", _TALK, *arguments], env=person.environ)
+    stored = None
+    try:
+        give_up = time.monotonic() + 90
+        while time.monotonic() < give_up and other.poll() is None:
+            stored = last_session(person)
+            if stored is not None and len(stored.entries) >= 2:
+                break
+            time.sleep(0.05)
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+    stored = last_session(person)
+    assert stored is not None
+    assert stored.messages[0].text == "Tell me"
+    if what == "reply":
+        assert stored.messages[1].text == "The first half of an answer"
+        assert stored.messages[1].partial
+        assert stored.info.title == "Tell me"
+    else:
+        assert stored.messages[1].calls
+        assert stored.messages[2].text == INTERRUPTED
+
+
+def test_a_session_goes_on_where_it_was(person: Person) -> None:
+    async def first() -> str:
+        model = ScriptedModel([Thinking("hm"), "Let me see.", call(command="echo seen")], ["Yes."])
+        async with opened(person, model) as scene:
+            await scene.conversation.say("What is here?")
+            return scene.conversation.session_id
+
+    async def second(session_id: str) -> ScriptedModel:
+        model = ScriptedModel([call(command="echo more")], ["And that."])
+        async with opened(person, model, session_id=session_id) as scene:
+            assert (await scene.conversation.say("More?")).end is End.DONE
+        return model
+
+    session_id = loop.run(first())
+    model = loop.run(second(session_id))
+    roles = [message.role.value for message in model.seen[0]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert "seen" in model.seen[0][3].text
+    stored = last_session(person)
+    assert stored is not None
+    assert stored.info.id == session_id
+    assert [entry.number for entry in stored.entries] == list(range(8))
+    calls = [c.id for message in stored.messages for c in message.calls]
+    assert len(set(calls)) == 2
+    assert stored.entries[2].record is not None
+    assert stored.entries[2].record.exit_code == 0
+
+
+def test_what_the_person_ran_is_told_to_the_model_and_kept(person: Person) -> None:
+    async def main() -> ScriptedModel:
+        model = ScriptedModel()
+        async with opened(person, model) as scene:
+            outcome = await scene.conversation.run("echo mine > mine.txt; echo done")
+            assert outcome.ok
+            assert outcome.report is not None
+            assert scene.listening.of(CallEnded)
+            await scene.conversation.say("What did I do?")
+        return model
+
+    model = loop.run(main())
+    assert [message.role for message in model.seen[0]] == [Role.SYSTEM, Role.USER]
+    assert "echo mine > mine.txt" in model.seen[0][1].text
+    assert model.seen[0][1].text.endswith("What did I do?")
+    stored = last_session(person)
+    assert stored is not None
+    record = stored.entries[0].record
+    assert record is not None
+    assert record.own
+    assert record.run_id
+    assert stored.info.title == "!echo mine > mine.txt; echo done"
+
+
+def test_an_empty_session_leaves_nothing(person: Person) -> None:
+    async def main() -> None:
+        async with opened(person):
+            pass
+
+    loop.run(main())
+    assert last_session(person) is None
+
+
+def test_a_session_that_is_open_cannot_be_opened_again(person: Person) -> None:
+    async def main() -> None:
+        async with opened(person, ScriptedModel()) as scene:
+            await scene.conversation.say("Hello")
+            session_id = scene.conversation.session_id
+            with pytest.raises(OllmSandboxError, match="another program"):
+                await scene.desk.open(None, session_id=session_id, with_model=False)
+            await scene.conversation.close()
+            again = await scene.desk.open(None, session_id=session_id, with_model=False)
+            assert [message.text for message in again.messages] == ["Hello", "Done."]
+            await again.close()
+
+    loop.run(main())
+
+
+def test_a_database_that_cannot_be_written_is_said_once_and_the_turn_goes_on(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> list[Notice]:
+        async with opened(person, ScriptedModel(["One."], ["Two."])) as scene:
+            history = scene.desk.history
+
+            def refuse(*_: object) -> None:
+                raise OllmSandboxError("The disk is full.")
+
+            monkeypatch.setattr(history, "write", refuse)
+            assert (await scene.conversation.say("first")).end is End.DONE
+            assert (await scene.conversation.say("second")).end is End.DONE
+            await scene.listening.until(lambda: scene.listening.of(Notice))
+            monkeypatch.undo()
+            return scene.listening.of(Notice)
+
+    notices = loop.run(main())
+    assert len(notices) == 1
+    assert "The disk is full." in notices[0].text
+    stored = last_session(person)
+    assert stored is not None
+    assert [m.text for m in stored.messages] == ["first", "One.", "second", "Two."]
+
+
+def test_a_database_that_cannot_be_written_is_said_from_the_first_thing_on(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which model is used is noted before anything is said."""
+
+    async def first() -> str:
+        async with opened(person, ScriptedModel(["One."])) as scene:
+            await scene.conversation.say("first")
+            return scene.conversation.session_id
+
+    async def main(session_id: str) -> list[Notice]:
+        def refuse(*_: object) -> None:
+            raise OllmSandboxError("The disk is full.")
+
+        monkeypatch.setattr(History, "note_model", refuse)
+        async with opened(person, session_id=session_id) as scene:
+            scene.conversation.use_model(ScriptedModel(["Two."]))
+            await scene.listening.until(lambda: scene.listening.of(Notice))
+            assert (await scene.conversation.say("second")).end is End.DONE
+            assert not await scene.conversation.is_written()
+            monkeypatch.undo()
+            return scene.listening.of(Notice)
+
+    notices = loop.run(main(loop.run(first())))
+    assert ["The disk is full." in notice.text for notice in notices] == [True]
+
+
+def test_a_growing_answer_is_written_now_and_then_and_not_for_every_word(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    async def main() -> None:
+        model = SlowModel(*["word "] * 500)
+        async with opened(person, model) as scene:
+            write = scene.desk.history.write
+
+            def noting(session_id: str, entry: Entry) -> None:
+                written.append(entry.message.text)
+                write(session_id, entry)
+
+            monkeypatch.setattr(scene.desk.history, "write", noting)
+            turn = asyncio.ensure_future(scene.conversation.say("Hello"))
+            await scene.listening.until(lambda: len(scene.listening.of(TextGrew)) == 500)
+            await scene.listening.until(lambda: "word " * 500 in written)
+            await scene.conversation.stop()
+            await turn
+
+    loop.run(main())
+    # The person's message, the answer as it grew, the answer as it ended.
+    assert len(written) < 100

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What ends a turn before its time: answers that are empty, broken off or without end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from support.scripted import FakeTool, Listening, ScriptedModel, call
+from support.turn import echo, roles, run, talk
+
+from ollmsandbox.chat.conversation import Conversation, Limits
+from ollmsandbox.chat.events import CallBegan, End, Notice, Said, Spent, TurnEnded, Withdrawn
+from ollmsandbox.chat.messages import Message, Role, ToolSpec
+from ollmsandbox.chat.providers.base import Finished, Piece, ProviderError, Text, Thinking, Usage
+
+pytestmark = pytest.mark.anybody
+
+
+def test_an_empty_reply_is_asked_for_once_more() -> None:
+    conversation, listening, ended = talk(ScriptedModel([Thinking("hm")], ["There."]))
+    assert ended.end is End.DONE
+    assert len(listening.of(Withdrawn)) == 1
+    assert [message.text for message in conversation.messages] == ["Hello", "There."]
+
+
+def test_two_empty_replies_end_the_turn_with_a_sentence() -> None:
+    conversation, _, ended = talk(ScriptedModel([], ["  "]))
+    assert ended.end is End.EMPTY
+    assert ended.why
+    assert roles(conversation) == [Role.USER]
+    conversation.model = ScriptedModel(["Back."])
+    assert run(conversation.say("Again")).end is End.DONE
+
+
+def test_a_disconnect_keeps_what_was_said() -> None:
+    error = ProviderError("The connection broke off.", "Try again.")
+    conversation, listening, ended = talk(ScriptedModel(["Half a sen", error]))
+    assert ended == TurnEnded(End.FAILED, "The connection broke off.\nTry again.")
+    assert conversation.messages[-1].text == "Half a sen"
+    assert conversation.messages[-1].partial
+    assert listening.of(Said)[-1].message.partial
+
+
+def test_calls_of_an_answer_that_broke_off_are_not_carried_out() -> None:
+    done: list[int] = []
+    tool = FakeTool("echo", lambda *_: done.append(1))
+    conversation, _, ended = talk(
+        ScriptedModel(["Now I", call("echo"), ProviderError("Gone.")]), tool
+    )
+    assert ended.end is End.FAILED
+    assert not done
+    assert not conversation.messages[-1].calls
+
+
+def test_after_a_failure_the_session_goes_on() -> None:
+    conversation, _, _ = talk(ScriptedModel([ProviderError("Gone.")], ["Back."]))
+    assert run(conversation.say("Still there?")).end is End.DONE
+    assert conversation.messages[-1].text == "Back."
+
+
+def test_a_mistake_in_a_provider_is_said_and_the_session_goes_on() -> None:
+    class Broken(ScriptedModel):
+        async def context_length(self) -> int | None:
+            raise ZeroDivisionError("oops")
+
+    async def main() -> tuple[TurnEnded, TurnEnded]:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        conversation = Conversation(model=Broken())
+        first = await conversation.say("Hello")
+        conversation.use_model(ScriptedModel())
+        return first, await conversation.say("Hello")
+
+    first, second = run(main())
+    assert first.end is End.FAILED
+    assert "oops" in first.why
+    assert second.end is End.DONE
+
+
+def test_a_mistake_in_the_middle_of_an_answer_keeps_what_was_said() -> None:
+    class Broken(ScriptedModel):
+        async def reply(
+            self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+        ) -> AsyncIterator[Piece]:
+            yield Text("Half a sen")
+            raise ZeroDivisionError("oops")
+
+    async def main() -> Message:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        conversation = Conversation(model=Broken())
+        assert (await conversation.say("Hello")).end is End.FAILED
+        return conversation.messages[-1]
+
+    last = run(main())
+    assert (last.text, last.partial) == ("Half a sen", True)
+
+
+def test_each_command_of_the_person_has_an_id_of_its_own() -> None:
+    async def main() -> list[str]:
+        tool = FakeTool("run_command", lambda *_: "done")
+        conversation = Conversation(model=None, tools=[tool])
+        listening = Listening()
+        conversation.listen(listening)
+        for command in ("make", "make test", "make"):
+            await conversation.run(command)
+        return [began.call.id for began in listening.of(CallBegan)]
+
+    assert len(set(run(main()))) == 3
+
+
+def test_an_answer_without_end_is_cut_off() -> None:
+    _, _, ended = talk(ScriptedModel(["x" * 1_000_000] * 5))
+    assert ended.end is End.FAILED
+    assert "does not end" in ended.why
+
+
+def test_an_answer_that_the_server_cut_off_is_said_to_be() -> None:
+    _, listening, ended = talk(ScriptedModel(["Half", Finished(cut_off=True)]))
+    assert ended.end is End.DONE
+    assert [notice for notice in listening.of(Notice) if "cut off" in notice.text]
+
+
+def test_the_limit_of_turns() -> None:
+    model = ScriptedModel(*[[call("echo", str(n), n=n)] for n in range(10)])
+    _, _, ended = talk(model, FakeTool("echo", echo), limits=Limits(turns=4))
+    assert ended.end is End.TURNS
+    assert len(model.seen) == 4
+
+
+def test_the_limit_of_tokens_is_reached_before_more_is_done() -> None:
+    done: list[int] = []
+    tool = FakeTool("echo", lambda *_: done.append(1))
+    model = ScriptedModel(*[(call("echo", str(n), n=n), Usage(60, 20)) for n in range(9)])
+    _, listening, ended = talk(model, tool, limits=Limits(tokens=200))
+    assert ended.end is End.TOKENS
+    assert len(done) == 2
+    assert listening.of(Spent)[0] == Spent(60, 20, None)
+
+
+def test_tokens_that_the_server_does_not_count_are_estimated() -> None:
+    model = ScriptedModel(*[("word " * 400, call("echo", str(n), n=n)) for n in range(9)])
+    _, _, ended = talk(model, FakeTool("echo", echo), limits=Limits(tokens=1500))
+    assert ended.end is End.TOKENS
+    assert len(model.seen) < 5

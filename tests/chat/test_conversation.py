@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The turn loop, with a model and tools that do as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
+from support.turn import check_pairs, echo, roles, run, talk
+
+from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.events import (
+    CallBegan,
+    CallEnded,
+    End,
+    Event,
+    Said,
+    State,
+    StateChanged,
+    TextGrew,
+    ThinkingGrew,
+    TurnEnded,
+)
+from ollmsandbox.chat.messages import Role, ToolCall
+from ollmsandbox.chat.providers.base import Called, Text, Thinking
+from ollmsandbox.chat.tool_calls import STOPPED
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.tools.base import Outcome, Watcher
+
+pytestmark = pytest.mark.anybody
+
+
+def test_an_answer_comes_in_pieces_and_ends_the_turn() -> None:
+    model = ScriptedModel([Thinking("hm"), "Good ", "day"])
+    conversation, listening, ended = talk(model)
+    assert ended == TurnEnded(End.DONE)
+    assert [event.text for event in listening.of(TextGrew)] == ["Good ", "day"]
+    assert [event.text for event in listening.of(ThinkingGrew)] == ["hm"]
+    assert conversation.messages[-1].text == "Good day"
+    assert conversation.messages[-1].thinking == "hm"
+    assert [event.message.role for event in listening.of(Said)] == [Role.USER, Role.ASSISTANT]
+    assert [message.role for message in model.seen[0]] == [Role.SYSTEM, Role.USER]
+    states = [event.state for event in listening.of(StateChanged)]
+    assert states == [State.WAITING, State.STREAMING, State.IDLE]
+
+
+def test_a_call_is_carried_out_and_its_answer_goes_to_the_model() -> None:
+    model = ScriptedModel([call("echo", text="a")])
+    conversation, listening, ended = talk(model, FakeTool("echo", echo))
+    assert ended.end is End.DONE
+    assert roles(conversation) == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert model.seen[1][-1].text == "echo: a"
+    assert listening.of(CallBegan)[0].description == "echo {'text': 'a'}"
+    assert listening.of(CallEnded)[0].outcome.ok
+
+
+def test_calls_that_are_not_independent_run_one_after_the_other() -> None:
+    async def slow(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        await asyncio.sleep(0.01)
+        return "done"
+
+    tool = FakeTool("slow", slow)
+    model = ScriptedModel([call("slow", str(n)) for n in range(3)])
+    talk(model, tool)
+    assert tool.most_at_once == 1
+    assert [message.call_id for message in model.seen[1][-3:]] == ["0", "1", "2"]
+
+
+def test_independent_calls_run_side_by_side_and_are_answered_in_order() -> None:
+    gate = asyncio.Event()
+
+    async def together(arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        # The first ends last: only if the others run beside it does it end at all.
+        if arguments["n"] == 0:
+            await gate.wait()
+        elif arguments["n"] == 2:
+            gate.set()
+        return f"was {arguments['n']}"
+
+    tool = FakeTool("together", together, independent=True)
+    model = ScriptedModel([call("together", str(n), n=n) for n in range(3)])
+    _, listening, _ = talk(model, tool)
+    assert tool.most_at_once > 1
+    assert [message.text for message in model.seen[1][-3:]] == ["was 0", "was 1", "was 2"]
+    assert listening.of(CallEnded)[-1].call.id == "0"
+
+
+def test_a_call_waits_for_those_before_it_if_it_depends_on_them() -> None:
+    order: list[str] = []
+    beside = FakeTool("beside", lambda given, _: order.append(str(given["n"])), independent=True)
+    after = FakeTool("after", lambda given, _: order.append(str(given["n"])))
+    calls = [call("beside", "a", n=1), call("after", "b", n=2), call("beside", "c", n=3)]
+    talk(ScriptedModel(calls), beside, after)
+    assert order == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Called(ToolCall("1", "nonsense", {})),
+        Called(ToolCall("1", "echo", '{"text": ')),
+        Called(ToolCall("1", "", "")),
+        Called(ToolCall("", "nonsense", {})),
+    ],
+    ids=["unknown tool", "broken arguments", "no name", "no id"],
+)
+def test_what_cannot_be_carried_out_is_an_error_to_the_model(bad: Called) -> None:
+    model = ScriptedModel([bad])
+    _, listening, ended = talk(model, FakeTool("echo", echo))
+    assert ended.end is End.DONE
+    assert model.seen[1][-1].role is Role.TOOL
+    assert model.seen[1][-1].text.startswith("ERROR: ")
+    assert not listening.of(CallEnded)[0].outcome.ok
+
+
+def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
+    model = ScriptedModel([call("nonsense")])
+    talk(model, FakeTool("echo", echo))
+    assert "'nonsense'" in model.seen[1][-1].text
+    assert "echo" in model.seen[1][-1].text
+
+
+def test_two_calls_with_one_id_are_told_apart_and_the_second_is_an_error() -> None:
+    done: list[object] = []
+    tool = FakeTool("echo", lambda given, _: done.append(given["text"]))
+    model = ScriptedModel([call("echo", "x", text="a"), call("echo", "x", text="b")])
+    talk(model, tool)
+    assert done == ["a"]
+    assert "same id" in model.seen[1][-1].text
+
+
+def test_an_id_that_an_earlier_reply_had_is_no_error() -> None:
+    model = ScriptedModel([call("echo", "x", text="a")], [call("echo", "x", text="b")])
+    conversation, _, _ = talk(model, FakeTool("echo", echo))
+    answers = [m for m in conversation.messages if m.role is Role.TOOL]
+    assert [answer.text for answer in answers] == ["echo: a", "echo: b"]
+    assert answers[0].call_id != answers[1].call_id
+
+
+def test_a_tool_that_breaks_is_an_error_to_the_model_and_not_the_end() -> None:
+    def broken(_arguments: Mapping[str, object], _watcher: Watcher) -> str:
+        raise ZeroDivisionError("in the tool")
+
+    model = ScriptedModel([call("broken")])
+    problems: list[dict[str, Any]] = []
+
+    async def main() -> TurnEnded:
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: problems.append(found))
+        return await Conversation(model=model, tools=[FakeTool("broken", broken)]).say("Hello")
+
+    assert run(main()).end is End.DONE
+    assert "in the tool" in model.seen[1][-1].text
+    assert isinstance(problems[0]["exception"], ZeroDivisionError)
+
+
+def test_the_same_failing_call_over_and_over_is_refused() -> None:
+    times: list[int] = []
+
+    def failing(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
+        times.append(1)
+        return Outcome("no", ok=False)
+
+    replies = [[call("failing", str(n), text="same")] for n in range(6)]
+    model = ScriptedModel(*replies)
+    _, _, ended = talk(model, FakeTool("failing", failing))
+    assert ended.end is End.DONE
+    assert len(times) == 3
+    assert "failed" in model.seen[-1][-1].text
+
+
+def test_what_failed_over_and_over_may_be_tried_again_when_the_person_says_something() -> None:
+    times: list[int] = []
+
+    def failing(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
+        times.append(1)
+        return Outcome("no", ok=False)
+
+    replies = [[call("failing", str(n))] for n in range(4)]
+    conversation, _, _ = talk(ScriptedModel(*replies), FakeTool("failing", failing))
+    conversation.use_model(ScriptedModel([call("failing", "again")]))
+    run(conversation.say("Once more"))
+    assert len(times) == 4
+
+
+def test_a_failing_call_with_others_in_between_is_not_refused() -> None:
+    runs: list[int] = []
+
+    def failing(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
+        runs.append(1)
+        return Outcome("no", ok=False)
+
+    replies = [[call("failing", f"f{n}"), call("echo", f"e{n}")] for n in range(5)]
+    talk(ScriptedModel(*replies), FakeTool("failing", failing), FakeTool("echo", echo))
+    assert len(runs) == 5
+
+
+def test_a_listener_that_fails_breaks_nothing() -> None:
+    problems: list[object] = []
+    heard: list[Event] = []
+
+    def broken(_event: Event) -> None:
+        raise KeyError("front")
+
+    async def main() -> TurnEnded:
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: problems.append(found))
+        conversation = Conversation(model=ScriptedModel(["Hi"]))
+        conversation.listen(broken)
+        conversation.listen(heard.append)
+        return await conversation.say("Hello")
+
+    assert run(main()).end is End.DONE
+    assert problems
+    assert TurnEnded(End.DONE) in heard
+
+
+def test_who_stops_listening_hears_no_more() -> None:
+    heard: list[Event] = []
+    conversation = Conversation(model=ScriptedModel())
+    silence = conversation.listen(heard.append)
+    silence()
+    silence()
+    run(conversation.say("Hello"))
+    assert not heard
+
+
+def test_without_a_model_nothing_is_said() -> None:
+    conversation = Conversation(model=None)
+    with pytest.raises(OllmSandboxError, match="model"):
+        run(conversation.say("Hello"))
+    assert not conversation.messages
+
+
+def test_a_turn_while_another_goes_on_is_refused() -> None:
+    async def main() -> None:
+        conversation = Conversation(model=SlowModel("Well, "))
+        listening = Listening()
+        conversation.listen(listening)
+        turn = asyncio.ensure_future(conversation.say("Hello"))
+        await listening.until(lambda: listening.of(TextGrew))
+        with pytest.raises(OllmSandboxError, match="not over"):
+            await conversation.say("Again")
+        await conversation.stop()
+        assert (await turn).end is End.STOPPED
+
+    run(main())
+
+
+def test_what_was_said_after_a_stop_is_sent_as_one() -> None:
+    """Many models take nothing but turns."""
+
+    async def main() -> ScriptedModel:
+        conversation = Conversation(model=SlowModel())
+        turn = asyncio.ensure_future(conversation.say("First"))
+        await asyncio.sleep(0)
+        await conversation.stop()
+        assert (await turn).end is End.STOPPED
+        model = ScriptedModel()
+        conversation.use_model(model)
+        await conversation.say("Second")
+        return model
+
+    model = run(main())
+    assert [message.role for message in model.seen[0]] == [Role.SYSTEM, Role.USER]
+    assert model.seen[0][-1].text == "First\n\nSecond"
+
+
+def test_the_calls_that_never_ran_are_answered_too_when_a_turn_is_stopped() -> None:
+    async def forever(_arguments: Mapping[str, object], _watcher: Watcher) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> Conversation:
+        tool = FakeTool("forever", forever)
+        conversation = Conversation(
+            model=ScriptedModel([call("forever", "a"), call("forever", "b")]), tools=[tool]
+        )
+        listening = Listening()
+        conversation.listen(listening)
+        turn = asyncio.ensure_future(conversation.say("Hello"))
+        await listening.until(lambda: tool.running)
+        await conversation.stop()
+        assert (await turn).end is End.STOPPED
+        assert tool.running == 0
+        assert [event.call.id for event in listening.of(CallEnded)] == ["a", "b"]
+        assert [event.call.id for event in listening.of(CallBegan)] == ["a", "b"]
+        return conversation
+
+    conversation = run(main())
+    check_pairs(conversation.messages)
+    assert [message.text for message in conversation.messages[-2:]] == [STOPPED, STOPPED]
+
+
+def test_cancelling_who_waits_for_a_turn_stops_it() -> None:
+    async def main() -> None:
+        model = SlowModel("Well, ")
+        conversation = Conversation(model=model)
+        listening = Listening()
+        conversation.listen(listening)
+        turn = asyncio.ensure_future(conversation.say("Hello"))
+        await listening.until(lambda: listening.of(TextGrew))
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert conversation.state is State.IDLE
+        assert model.open == 0
+
+    run(main())
+
+
+def test_a_model_that_does_not_let_go_holds_up_no_stop() -> None:
+    class Clinging(ScriptedModel):
+        async def context_length(self) -> int | None:
+            while not gate.is_set():
+                try:
+                    await gate.wait()
+                except asyncio.CancelledError:
+                    continue
+            return None
+
+    gate = asyncio.Event()
+
+    async def main() -> None:
+        conversation = Conversation(model=Clinging())
+        turn = asyncio.ensure_future(conversation.say("Hello"))
+        await asyncio.sleep(0.01)
+        await conversation.stop()
+        assert (await turn).end is End.STOPPED
+        conversation.use_model(ScriptedModel(["Yes."]))
+        assert (await conversation.say("Still there?")).end is End.DONE
+        gate.set()
+        await asyncio.sleep(0.01)
+        assert [message.text for message in conversation.messages] == [
+            "Hello",
+            "Still there?",
+            "Yes.",
+        ]
+
+    run(main())
+
+
+def test_nothing_is_left_out_of_a_message_made_of_pieces() -> None:
+    pieces = [Text(character) for character in "ä€😀 done"]
+    conversation, _, _ = talk(ScriptedModel(pieces))
+    assert conversation.messages[-1].text == "ä€😀 done"

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the fronts share: sessions with real tools, permission and records."""
+
+from __future__ import annotations
+
+import pytest
+from support.agent import opened
+from support.person import Person
+from support.scripted import ScriptedModel, call
+
+from ollmsandbox import loop
+from ollmsandbox.chat.events import Answered, Asking, CallEnded, End, Output, Started
+from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.prompt import system_prompt
+from ollmsandbox.chat.providers.base import ProviderError
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.permission.provider import NobodyAsks
+from ollmsandbox.permission.request import Answer, PermissionRequest, Source
+from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.tools.context import Workbench
+
+pytestmark = pytest.mark.anybody
+
+
+def test_a_command_runs_is_recorded_and_belongs_to_its_call(person: Person) -> None:
+    async def main() -> None:
+        model = ScriptedModel([call(id="c1", command="echo hello > new.txt; echo out")])
+        async with opened(person, model) as scene:
+            assert (await scene.conversation.say("go")).end is End.DONE
+            listening = scene.listening
+            assert b"".join(event.data for event in listening.of(Output)) == b"out\n"
+            assert listening.of(Started)[0].plan is not None
+            [ended] = listening.of(CallEnded)
+            assert ended.outcome.ok
+            assert "new.txt" in model.seen[1][-1].text
+            history = scene.desk.history
+            assert history.run_of(scene.conversation.session_id, "c1") == ended.outcome.run_id
+
+    loop.run(main())
+    assert (person.project / "new.txt").read_text() == "hello\n"
+
+
+def test_commands_of_one_reply_each_have_their_own_changes(person: Person) -> None:
+    async def main() -> None:
+        calls = [call(id=str(n), command=f"echo {n} > {n}.txt") for n in range(4)]
+        async with opened(person, ScriptedModel(calls)) as scene:
+            assert (await scene.conversation.say("go")).end is End.DONE
+            reports = [event.outcome.report for event in scene.listening.of(CallEnded)]
+            changed = {item.change.path for r in reports if r for item in r.changes}
+            assert changed == {f"{n}.txt" for n in range(4)}
+
+    loop.run(main())
+    assert [(person.project / f"{n}.txt").read_text() for n in range(4)] == [
+        f"{n}\n" for n in range(4)
+    ]
+
+
+def test_in_review_mode_the_next_command_sees_what_waits(person: Person) -> None:
+    async def main() -> None:
+        model = ScriptedModel(
+            [call(id="a", command="echo one > f.txt")], [call(id="b", command="cat f.txt")]
+        )
+        async with opened(person, model, mode=Mode.REVIEW) as scene:
+            await scene.conversation.say("go")
+            assert "one" in model.seen[2][-1].text
+            assert "waits until the person" in model.seen[0][0].text
+
+    loop.run(main())
+    assert not (person.project / "f.txt").exists()
+
+
+@pytest.mark.parametrize("answer", list(Answer))
+def test_each_answer_to_a_question_about_a_command(person: Person, answer: Answer) -> None:
+    """Asked twice: what lasts is not asked again."""
+
+    async def main() -> None:
+        replies = [[call(id=str(n), command="touch made.txt")] for n in range(2)]
+        model = ScriptedModel(*replies)
+        async with opened(person, model, lambda _request: answer, ask_every_command=True) as scene:
+            assert (await scene.conversation.say("go")).end is End.DONE
+            lasts = answer not in (Answer.ALLOW, Answer.DENY)
+            assert len(scene.asker.asked) == (1 if lasts else 2)
+            outcomes = [event.outcome for event in scene.listening.of(CallEnded)]
+            assert [outcome.ok for outcome in outcomes] == [answer.allows] * 2
+            sources = [event.verdict.source for event in scene.listening.of(Answered)]
+            later = Source.SESSION if answer is Answer.ALLOW_SESSION else Source.SAVED
+            assert sources == [Source.PERSON, later if lasts else Source.PERSON]
+            await scene.conversation.close()
+            questions = scene.desk.history.questions(scene.conversation.session_id)
+            assert [q.answer for q in questions] == [answer.value] * 2
+            entries = scene.desk.history.load(scene.conversation.session_id).entries
+            records = [e.record for e in entries if e.message.role is Role.TOOL]
+            assert [r.answer if r else None for r in records] == [answer] * 2
+
+    loop.run(main())
+    assert (person.project / "made.txt").exists() is answer.allows
+    saved = len(RuleStore(person.paths).rules())
+    assert saved == (1 if answer in (Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS) else 0)
+
+
+def test_what_was_allowed_for_a_session_is_asked_again_in_the_next(person: Person) -> None:
+    async def main() -> int:
+        model = ScriptedModel([call(command="true")])
+        async with opened(
+            person, model, lambda _request: Answer.ALLOW_SESSION, ask_every_command=True
+        ) as scene:
+            await scene.conversation.say("go")
+            return len(scene.asker.asked)
+
+    assert [loop.run(main()) for _ in range(2)] == [1, 1]
+
+
+def test_what_was_allowed_always_does_not_cover_a_longer_command(person: Person) -> None:
+    async def main() -> None:
+        model = ScriptedModel(
+            [call(id="a", command="echo a")],
+            [call(id="b", command="echo a; touch evil.txt")],
+            [call(id="c", command="echo a b")],
+        )
+
+        def says(request: PermissionRequest) -> Answer:
+            return Answer.ALLOW_ALWAYS if request.subject == "echo a" else Answer.DENY
+
+        async with opened(person, model, says, ask_every_command=True) as scene:
+            await scene.conversation.say("go")
+            assert [r.subject for r in scene.asker.asked] == [
+                "echo a",
+                "echo a; touch evil.txt",
+                "echo a b",
+            ]
+
+    loop.run(main())
+    assert not (person.project / "evil.txt").exists()
+
+
+def test_a_denied_network_runs_nothing_and_is_an_error_to_the_model(person: Person) -> None:
+    async def main() -> None:
+        model = ScriptedModel([call(command="touch ran.txt", network=True)])
+        async with opened(person, model, lambda _request: Answer.DENY) as scene:
+            assert (await scene.conversation.say("go")).end is End.DONE
+            assert scene.asker.asked[0].one_time_only
+            assert scene.asker.asked[0].network
+            assert not scene.listening.of(Started)
+            assert model.seen[1][-1].text.startswith("ERROR: ")
+
+    loop.run(main())
+    assert not (person.project / "ran.txt").exists()
+
+
+def test_an_allowed_network_is_asked_for_again_each_time(person: Person) -> None:
+    async def main() -> None:
+        replies = [[call(id=str(n), command="true", network=True)] for n in range(2)]
+        # What is not offered counts once.
+        async with opened(
+            person, ScriptedModel(*replies), lambda _request: Answer.ALLOW_ALWAYS
+        ) as scene:
+            await scene.conversation.say("go")
+            assert len(scene.asker.asked) == 2
+            assert all(event.outcome.ok for event in scene.listening.of(CallEnded))
+
+    loop.run(main())
+    assert not RuleStore(person.paths).rules()
+
+
+def test_two_questions_at_once_each_get_their_answer(person: Person) -> None:
+    async def main() -> None:
+        calls = [
+            call(id="a", command="touch a.txt", network=True),
+            call(id="b", command="touch b.txt", network=True),
+        ]
+
+        def says(request: PermissionRequest) -> Answer:
+            return Answer.ALLOW if "a.txt" in request.subject else Answer.DENY
+
+        async with opened(person, ScriptedModel(calls), says) as scene:
+            assert (await scene.conversation.say("go")).end is End.DONE
+            assert {event.call_id for event in scene.listening.of(Asking)} == {"a", "b"}
+
+    loop.run(main())
+    assert (person.project / "a.txt").exists()
+    assert not (person.project / "b.txt").exists()
+
+
+def test_where_nobody_can_be_asked_it_is_denied(person: Person) -> None:
+    async def main() -> None:
+        desk = Desk(person.paths, person.environ, NobodyAsks())
+        conversation = await desk.open(str(person.project), with_model=False)
+        model = ScriptedModel([call(command="touch ran.txt", network=True)])
+        conversation.use_model(model)
+        assert (await conversation.say("go")).end is End.DONE
+        assert "nobody was there" in model.seen[1][-1].text
+        await conversation.close()
+        [question] = desk.history.questions(conversation.session_id)
+        assert (question.answer, question.source) == ("deny", "nobody")
+        desk.close()
+
+    loop.run(main())
+    assert not (person.project / "ran.txt").exists()
+
+
+def test_without_a_connection_there_is_no_model_and_commands_still_run(person: Person) -> None:
+    async def main() -> None:
+        desk = Desk(person.paths, person.environ, NobodyAsks())
+        conversation = await desk.open(str(person.project))
+        assert conversation.model is None
+        assert (await conversation.run("true")).ok
+        await conversation.close()
+        desk.close()
+
+    loop.run(main())
+
+
+def test_the_chosen_connection_and_its_model_are_used(person: Person) -> None:
+    async def main() -> None:
+        desk = Desk(person.paths, person.environ, NobodyAsks())
+        store = desk.connections
+        await store.put(Connection("one", Kind.OLLAMA, "http://127.0.0.1:9", model="small"))
+        chosen = await desk.choose()
+        assert chosen is not None
+        assert (chosen.connection.name, chosen.model.name) == ("one", "small")
+        other = await desk.choose("one", "large")
+        assert other is not None
+        assert other.model.name == "large"
+        tour = await desk.choose("tour")
+        assert tour is not None
+        assert "scripted" in tour.model.name
+        with pytest.raises(ProviderError, match="no connection"):
+            await desk.choose("nothing")
+        desk.close()
+
+    loop.run(main())
+
+
+def test_a_stored_session_has_its_connection_again(person: Person) -> None:
+    async def main() -> None:
+        desk = Desk(person.paths, person.environ, NobodyAsks())
+        conversation = await desk.open(str(person.project), connection="tour")
+        # Not its own project, so it only says that.
+        assert (await conversation.say("Hello")).end is End.DONE
+        await conversation.close()
+        again = await desk.open(None, session_id=conversation.session_id)
+        assert again.model is not None
+        assert "scripted" in again.model.name
+        assert again.bench is not None
+        assert again.bench.project == str(person.project)
+        await again.close()
+        desk.close()
+
+    loop.run(main())
+
+
+def test_the_prompt_says_what_holds_here(person: Person) -> None:
+    bench = Workbench(
+        project=str(person.project),
+        paths=person.paths,
+        environ=person.environ,
+        permissions=NobodyAsks(),  # type: ignore[arg-type]
+    )
+    text = system_prompt(bench)
+    for part in (str(person.project), "playground", "network: true", "undo", "python3", "hidden"):
+        assert part in text
+    bench.mode = Mode.NEVER
+    assert "dry run" in system_prompt(bench)
+    bench.ask_every_command = True
+    assert "before every command" in system_prompt(bench)
+    bench.project = None
+    assert "No project" in system_prompt(bench)

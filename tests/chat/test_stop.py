@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Stop, in every state: at once ready for the next message, and nothing left that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from support.agent import Scene, opened, with_words
+from support.person import Person
+from support.scripted import ScriptedModel, SlowModel, call
+
+from ollmsandbox import loop
+from ollmsandbox.chat.conversation import Limits
+from ollmsandbox.chat.events import (
+    Asking,
+    CallEnded,
+    End,
+    FilesChanged,
+    Output,
+    Settled,
+    State,
+    StateChanged,
+    TextGrew,
+)
+from ollmsandbox.chat.messages import Role
+from ollmsandbox.chat.tool_calls import OUT_OF_TIME, STOPPED
+from ollmsandbox.tools.base import Outcome
+
+pytestmark = pytest.mark.anybody
+
+# The figure is 0.2 seconds; a machine that is busy with other things must not fail the test.
+CEILING = 5.0
+# Seconds: at the first of them by which something had begun it is seen how it ends.
+LIMITS = (0.5, 5.0, 30.0)
+
+
+async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go") -> float:
+    """Seconds until the turn was over."""
+    turn = asyncio.ensure_future(scene.conversation.say(text))
+    await scene.listening.until(is_time)
+    began = time.monotonic()
+    await scene.conversation.stop()
+    took = time.monotonic() - began
+    assert turn.done()
+    assert turn.result().end is End.STOPPED
+    assert scene.conversation.state is State.IDLE
+    assert took < CEILING
+    return took
+
+
+async def goes_on(scene: Scene) -> None:
+    model = ScriptedModel(["Here I am."])
+    scene.conversation.use_model(model)
+    assert (await scene.conversation.say("Still there?")).end is End.DONE
+    asked = {c.id for m in model.seen[0] for c in m.calls}
+    assert asked == {m.call_id for m in model.seen[0] if m.role is Role.TOOL}
+
+
+def others() -> set[str]:
+    """Threads that a turn has no right to leave behind."""
+    pools = ("asyncio_", "clerk", "MainThread", "gdbus", "gmain")
+    return {t.name for t in threading.enumerate() if not t.name.startswith(pools)}
+
+
+def test_while_waiting_for_the_first_word(person: Person) -> None:
+    async def main() -> None:
+        model = SlowModel()
+        async with opened(person, model) as scene:
+            await stop_when(scene, lambda: model.open)
+            assert model.open == 0
+            assert [m.role for m in scene.conversation.messages] == [Role.USER]
+            await goes_on(scene)
+
+    before = others()
+    loop.run(main())
+    assert others() <= before
+
+
+def test_while_it_streams(person: Person) -> None:
+    async def main() -> None:
+        model = SlowModel("Well, ", "let me ")
+        async with opened(person, model) as scene:
+            await stop_when(scene, lambda: len(scene.listening.of(TextGrew)) == 2)
+            assert model.open == 0
+            assert scene.conversation.messages[-1].text == "Well, let me "
+            assert scene.conversation.messages[-1].partial
+            await goes_on(scene)
+
+    loop.run(main())
+
+
+def test_while_it_asks(person: Person) -> None:
+    async def main() -> None:
+        mark = f"touch {uuid.uuid4().hex}"
+        model = ScriptedModel([call(command=mark, network=True)])
+        async with opened(person, model) as scene:
+            await stop_when(scene, lambda: scene.listening.of(Asking) and scene.asker.asked)
+            assert not with_words(mark)
+            assert not list(person.project.iterdir())
+            await goes_on(scene)
+            await scene.conversation.close()
+            questions = scene.desk.history.questions(scene.conversation.session_id)
+            assert [(q.answer, q.source) for q in questions] == [("deny", "nobody")]
+            assert questions[0].subject == mark
+            stored = scene.desk.history.load(scene.conversation.session_id)
+            assert [m.text for m in stored.messages if m.role is Role.TOOL] == [STOPPED]
+
+    loop.run(main())
+
+
+def test_while_a_command_runs(person: Person) -> None:
+    seconds = f"98{uuid.uuid4().int % 10**9}"
+
+    async def main() -> None:
+        # With children, one of which has left its session.
+        command = (
+            f"echo kept > kept.txt; setsid sleep {seconds} & sleep {seconds} & echo ready; wait"
+        )
+        model = ScriptedModel([call(command=command)])
+        async with opened(person, model) as scene:
+
+            def is_running() -> object:
+                said = b"".join(event.data for event in scene.listening.of(Output))
+                return b"ready" in said and len(with_words("sleep", seconds)) >= 2
+
+            await stop_when(scene, is_running)
+            # Killed: what is not gone at once is about to.
+            await scene.listening.until(lambda: not with_words("sleep", seconds))
+            answer = scene.conversation.messages[-1]
+            assert answer.role is Role.TOOL
+            assert answer.text.startswith(STOPPED)
+            await goes_on(scene)
+            await scene.conversation.close()
+            # What it had written is somebody's work: it is in the project, and can be undone.
+            assert (person.project / "kept.txt").read_text() == "kept\n"
+            stored = scene.desk.history.load(scene.conversation.session_id)
+            [record] = [e.record for e in stored.entries if e.message.role is Role.TOOL]
+            assert record is not None
+            changes = scene.desk.history.changes(record.run_id)
+            assert [item.change.path for item in changes] == ["kept.txt"]
+
+    loop.run(main())
+
+
+def test_while_several_commands_run(person: Person) -> None:
+    seconds = f"97{uuid.uuid4().int % 10**9}"
+
+    async def main() -> None:
+        calls = [call(id=str(n), command=f"sleep {seconds}") for n in range(3)]
+        async with opened(person, ScriptedModel(calls)) as scene:
+            await stop_when(scene, lambda: len(with_words("sleep", seconds)) >= 3)
+            assert len(scene.listening.of(CallEnded)) == 3
+            await scene.conversation.close()
+            assert not with_words("sleep", seconds)
+
+    loop.run(main())
+
+
+def test_one_command_alone_and_the_turn_goes_on(person: Person) -> None:
+    seconds = f"94{uuid.uuid4().int % 10**9}"
+    go = "until [ -e ~/playground/go ]; do sleep 0.05; done"
+
+    async def main() -> None:
+        calls = [
+            call(id="1", command=f"echo a > a.txt; echo ready; sleep {seconds}"),
+            call(id="2", command=f"echo ready; {go}; echo b > b.txt"),
+        ]
+        async with opened(person, model := ScriptedModel(calls)) as scene:
+            turn = asyncio.ensure_future(scene.conversation.say("go"))
+            await scene.listening.until(lambda: len(scene.listening.of(Output)) >= 2)
+            # Not twice, nor one that is unknown.
+            for call_id in ("1", "1", "9"):
+                scene.conversation.stop_call(call_id)
+            await scene.listening.until(lambda: scene.listening.of(CallEnded))
+            assert scene.conversation.state is State.RUNNING
+            await scene.listening.until(lambda: not with_words("sleep", seconds))
+            (person.playground / "go").touch()
+            assert (await turn).end is End.DONE
+            answers = [m.text for m in model.seen[1] if m.role is Role.TOOL]
+            assert answers[0].startswith(STOPPED)
+            assert "a.txt" in answers[0]
+            assert not answers[1].startswith(STOPPED)
+            assert len(scene.listening.of(CallEnded)) == 2
+            assert {file.name for file in person.project.iterdir()} == {"a.txt", "b.txt"}
+
+    loop.run(main())
+
+
+def test_the_turn_while_one_command_is_being_stopped(person: Person) -> None:
+    async def main() -> None:
+        calls = [call(id="1", command="echo a > a.txt; echo ready; sleep 95431")]
+        async with opened(person, ScriptedModel(calls)) as scene:
+            turn = asyncio.ensure_future(scene.conversation.say("go"))
+            await scene.listening.until(lambda: scene.listening.of(Output))
+            scene.conversation.stop_call("1")
+            await scene.conversation.stop()
+            assert (await turn).end is End.STOPPED
+            assert len(scene.listening.of(CallEnded)) == 1
+            await goes_on(scene)
+            await scene.conversation.close()
+            assert (person.project / "a.txt").exists()
+
+    loop.run(main())
+
+
+def test_the_persons_own_command(person: Person) -> None:
+    seconds = f"96{uuid.uuid4().int % 10**9}"
+
+    async def main() -> Outcome:
+        async with opened(person) as scene:
+            run = asyncio.ensure_future(
+                scene.conversation.run(f"echo a > a.txt; echo ready; sleep {seconds}")
+            )
+            await scene.listening.until(lambda: scene.listening.of(Output))
+            await scene.conversation.stop()
+            outcome = await run
+            await goes_on(scene)
+            return outcome
+
+    outcome = loop.run(main())
+    assert outcome.text.startswith(STOPPED)
+    assert not outcome.ok
+    assert not with_words("sleep", seconds)
+    assert (person.project / "a.txt").exists()
+
+
+def test_stop_when_nothing_goes_on(person: Person) -> None:
+    async def main() -> None:
+        async with opened(person) as scene:
+            await scene.conversation.stop()
+            assert not scene.listening.of(StateChanged)
+            await goes_on(scene)
+
+    loop.run(main())
+
+
+@contextmanager
+def locked(person: Person) -> Iterator[None]:
+    """By another program."""
+    connection = sqlite3.connect(person.paths.database, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+    finally:
+        connection.close()
+
+
+def test_a_locked_database_holds_up_no_stop_and_nothing_is_lost(person: Person) -> None:
+    async def main() -> list[str]:
+        async with opened(person, ScriptedModel(["One."])) as scene:
+            await scene.conversation.say("first")
+            await asyncio.to_thread(scene.desk.history.sessions)
+            with locked(person):
+                scene.conversation.use_model(SlowModel("Well, "))
+                await stop_when(scene, lambda: len(scene.listening.of(TextGrew)) == 2, "second")
+                await goes_on(scene)
+            await scene.conversation.close()
+            stored = scene.desk.history.load(scene.conversation.session_id)
+            return [message.text for message in stored.messages]
+
+    assert loop.run(main()) == [
+        *("first", "One.", "second", "Well, "),
+        *("Still there?", "Here I am."),
+    ]
+
+
+def test_a_locked_database_holds_up_no_stop_of_a_command(person: Person) -> None:
+    async def main() -> None:
+        model = ScriptedModel([call(command="echo a > a.txt; echo ready; sleep 1000")])
+        async with opened(person, model) as scene:
+            await asyncio.to_thread(scene.desk.history.sessions)
+            with locked(person):
+                await stop_when(
+                    scene,
+                    lambda: scene.listening.of(Output) and scene.listening.of(FilesChanged),
+                )
+                assert scene.conversation.messages[-1].text.startswith(STOPPED)
+            # Only now can the change be recorded; nobody waited for it.
+            await scene.listening.until(lambda: scene.listening.of(Settled))
+            [settled] = scene.listening.of(Settled)
+            assert [item.change.path for item in settled.report.changes] == ["a.txt"]
+            assert (person.project / "a.txt").exists()
+
+    loop.run(main())
+
+
+def test_again_and_again(person: Person) -> None:
+    async def main() -> None:
+        async with opened(person) as scene:
+            for _ in range(3):
+                scene.listening.heard.clear()
+                scene.conversation.use_model(ScriptedModel([call(command="echo a; sleep 1000")]))
+                await stop_when(scene, lambda: scene.listening.of(Output))
+            await goes_on(scene)
+
+    loop.run(main())
+
+
+def test_the_time_limit_ends_an_answer_and_what_was_said_stays(person: Person) -> None:
+    async def main() -> None:
+        for seconds in LIMITS:
+            model = SlowModel("Well, ")
+            async with opened(person, model, limits=Limits(seconds=seconds)) as scene:
+                ended = await scene.conversation.say("go")
+                assert ended.end is End.TIME
+                if scene.listening.of(TextGrew):
+                    assert scene.conversation.messages[-1].text == "Well, "
+                    return
+        raise AssertionError("there was not even time for a word")
+
+    loop.run(main())
+
+
+def test_a_call_that_the_time_limit_ends_is_not_said_to_be_stopped_by_the_person(
+    person: Person,
+) -> None:
+    async def main() -> None:
+        for seconds in LIMITS:
+            model = ScriptedModel([call(command="echo begun; touch new; sleep 600")])
+            async with opened(person, model, limits=Limits(seconds=seconds)) as scene:
+                ended = await scene.conversation.say("go")
+                assert ended.end is End.TIME
+                if not scene.listening.of(Output):
+                    continue
+                told = scene.conversation.messages[-1]
+                assert told.role is Role.TOOL
+                assert told.text.startswith(OUT_OF_TIME)
+                assert STOPPED not in told.text
+                await goes_on(scene)
+                return
+        raise AssertionError("there was not even time for a command")
+
+    loop.run(main())

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox agent` at a terminal: the card, single keys, Ctrl+C, the prompt."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+
+import pytest
+from support.agent import with_words
+from support.person import Person
+from support.servers.http import Stall, document
+from support.terminal import (
+    CTRL_C,
+    CTRL_D,
+    ENTER,
+    Terminal,
+    call_part,
+    model_server,
+    reply,
+    run_command,
+)
+
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.permission.request import PermissionRequest
+from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.project.manager import ProjectManager
+
+pytestmark = pytest.mark.anybody
+
+ENDS = "(Enter: deny) "
+PROMPT = "> "
+BELL = "\a"
+
+
+def answers(person: Person) -> list[tuple[str | None, str]]:
+    manager = ProjectManager(person.paths)
+    try:
+        return [(q.answer, q.source) for q in History(manager).questions()]
+    finally:
+        manager.close()
+
+
+def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> None:
+    hidden = "echo one\n\n\ntouch second\u202e.txt \x1b[2K"
+    replies = [
+        run_command(hidden, "1"),
+        *(run_command(f"touch {name}.txt", name) for name in ("enter", "deny", "allow", "eof")),
+        *(run_command("touch session.txt", f"s{n}") for n in range(2)),
+        run_command("touch always.txt", "w"),
+        run_command("touch never.txt", "n"),
+        reply("All was said."),
+    ]
+    with (
+        model_server(person, replies),
+        Terminal(person, "agent", "--ask-every-command", "Do it") as terminal,
+    ):
+        card = terminal.expect(ENDS)
+        assert "Run command?" in card
+        assert "  ┃ echo one" in card
+        assert "touch second⟨U+202E⟩.txt ⟨ESC⟩[2K" in card
+        assert "off" in card  # the network
+        assert "cannot be remembered" in card
+        assert "[s]ession" not in card
+        # Not an answer that was offered.
+        terminal.send("s")
+        terminal.expect(BELL)
+        terminal.send("d")
+        terminal.expect("Deny.")
+        for keys, said in (
+            (ENTER, "Deny."),
+            ("d", "Deny."),
+            ("a", "Allow."),
+            (CTRL_D, "Denied, because nobody"),
+            ("s", "Allow for this session."),
+        ):
+            terminal.expect(ENDS)
+            terminal.send(keys)
+            terminal.expect(said)
+        terminal.expect("you said so for this session")
+        for keys, said in (("w", "Allow always."), ("n", "Deny always.")):
+            offered = terminal.expect(ENDS)
+            assert "al[w]ays allow" in offered
+            terminal.send(keys)
+            terminal.expect(said)
+        terminal.expect("All was said.")
+        assert terminal.end() == 0
+        assert "3 changes" in terminal.text or terminal.text.count("1 change ") == 3
+    made = sorted(path.name for path in person.project.iterdir())
+    assert made == ["allow.txt", "always.txt", "session.txt"]
+    assert [answer for answer, _ in answers(person)] == [
+        *("deny", "deny", "deny", "allow", "deny"),
+        *("allow for this session", "allow for this session", "allow always", "deny always"),
+    ]
+    assert len(RuleStore(person.paths).rules()) == 2
+
+
+def test_what_was_typed_ahead_or_pasted_is_no_answer(person: Person) -> None:
+    replies = [
+        run_command("echo ready; while ! test -e ~/playground/go; do sleep 0.05; done", "1"),
+        run_command("touch ran.txt", "2", network=True),
+        reply("Over."),
+    ]
+    with model_server(person, replies), Terminal(person, "agent", "Do it") as terminal:
+        terminal.expect("  │ ")
+        terminal.expect("ready")
+        terminal.send("a\ra\ra")
+        (person.playground / "go").touch()
+        card = terminal.expect(ENDS)
+        assert "ON for this command" in card
+        assert "[s]ession" not in card
+        terminal.send("aaaa")  # as a paste comes
+        terminal.expect(BELL)
+        terminal.send(ENTER)
+        terminal.expect("Deny.")
+        terminal.expect("Over.")
+        assert terminal.end() == 0
+    assert not (person.project / "ran.txt").exists()
+
+
+def test_a_long_command_can_be_allowed_only_after_its_end_was_seen(person: Person) -> None:
+    lines = [f"echo line {number}" for number in range(60)]
+    command = "\n".join((*lines, "touch ran.txt"))
+    replies = [run_command(command, "1", network=True), reply("Over.")]
+    with (
+        model_server(person, replies),
+        Terminal(person, "agent", "Do it", rows=24) as terminal,
+    ):
+        first = terminal.expect("more lines: [space]")
+        assert "line 0" in first
+        assert "[a]llow" not in first
+        terminal.expect(ENDS)
+        terminal.send("a")  # too early
+        terminal.expect(BELL)
+        terminal.send(" ")
+        for _ in range(10):
+            page = terminal.expect(ENDS)
+            if "[a]llow" in page:
+                break
+            terminal.send(" ")
+        assert "  ┃ touch ran.txt" in terminal.text
+        assert "[m]ore" in page
+        terminal.send("m")
+        assert "Hidden: " in terminal.expect(ENDS)
+        terminal.send("a")
+        terminal.expect("Over.")
+        assert terminal.end() == 0
+    assert (person.project / "ran.txt").exists()
+
+
+def test_ctrl_c_stops_the_turn_and_not_the_program(person: Person) -> None:
+    seconds = f"95{uuid.uuid4().int % 10**9}"
+    replies = [
+        reply("Well, let me", Stall()),
+        run_command(f"echo begun; sleep {seconds}", "1"),
+        run_command("touch ran.txt", "2", network=True),
+        reply(Stall()),
+        reply("Still here."),
+    ]
+    with model_server(person, replies) as server, Terminal(person, "agent") as terminal:
+        terminal.expect(PROMPT)
+        terminal.send("stream" + ENTER)
+        terminal.expect("Well, let me")
+        terminal.send(CTRL_C)
+        terminal.expect("Stopped.")
+        terminal.expect(PROMPT)
+        terminal.send("run" + ENTER)
+        terminal.expect("│")
+        terminal.expect("begun")
+        terminal.wait_for(lambda: with_words("sleep", seconds))
+        terminal.send(CTRL_C)
+        terminal.expect("Stopped.")
+        terminal.expect(PROMPT)
+        terminal.wait_for(lambda: not with_words("sleep", seconds))
+        terminal.send("ask" + ENTER)
+        terminal.expect(ENDS)
+        terminal.send(CTRL_C)
+        terminal.expect("Stopped.")
+        terminal.expect(PROMPT)
+        terminal.send("wait" + ENTER)
+        terminal.wait_for(lambda: server.paths().count("/v1/chat/completions") == 4)
+        terminal.send(CTRL_C)
+        terminal.expect("Stopped.")
+        terminal.expect(PROMPT)
+        terminal.send("again" + ENTER)
+        terminal.expect("Still here.")
+        terminal.expect(PROMPT)
+        # One that comes before readline waits for it is seen with the next.
+        assert terminal.send_until_end(CTRL_C) == 0
+        assert "again to leave" in terminal.text
+    assert not (person.project / "ran.txt").exists()
+    assert answers(person) == [("deny", "nobody")]
+
+
+def test_the_prompt_has_commands_of_its_own(person: Person) -> None:
+    with (
+        model_server(person, [reply("I saw it.")]) as server,
+        Terminal(person, "agent") as terminal,
+    ):
+        terminal.expect("You talk to played")
+        terminal.expect(PROMPT)
+        terminal.send("/help" + ENTER)
+        terminal.expect("!COMMAND")
+        terminal.expect(PROMPT)
+        terminal.send(
+            "!printf '\\033[31mred\\033[0m\\033[2J\\033]0;title\\a'; echo x > x.txt" + ENTER
+        )
+        terminal.expect("run_command: ")
+        terminal.expect("\n")
+        shown = terminal.expect("added     x.txt")
+        assert "\x1b[31mred\x1b[0m" in shown
+        assert "\x1b[2J" not in shown
+        assert "title" not in shown
+        terminal.expect(PROMPT)
+        terminal.send("/changes" + ENTER)
+        terminal.expect("added     x.txt")
+        terminal.expect(PROMPT)
+        terminal.send("/undo" + ENTER)
+        terminal.expect("1 change undone.")
+        terminal.expect(PROMPT)
+        assert not (person.project / "x.txt").exists()
+        terminal.send("/model" + ENTER)
+        terminal.expect("* played  (test)")
+        terminal.expect(PROMPT)
+        terminal.send("/nonsense" + ENTER)
+        terminal.expect("There is no /nonsense.")
+        terminal.expect(PROMPT)
+        terminal.send("what did I do?" + ENTER)
+        terminal.expect("I saw it.")
+        terminal.expect(PROMPT)
+        terminal.send("/quit" + ENTER)
+        assert terminal.end() == 0
+        assert "echo x > x.txt" in str(server.seen[-1].json["messages"])
+    history = person.paths.data / "agent-history"
+    assert "what did I do?" in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0
+
+
+def test_without_a_model_the_prompt_still_runs_commands(person: Person) -> None:
+    with Terminal(person, "agent") as terminal:
+        terminal.expect("connections find")
+        terminal.expect(PROMPT)
+        terminal.send("hello" + ENTER)
+        terminal.expect("No model is set up.")
+        terminal.expect(PROMPT)
+        terminal.send("!echo walled in" + ENTER)
+        terminal.expect("  │ ")
+        terminal.expect("walled in")
+        terminal.expect(PROMPT)
+        terminal.send(CTRL_D)
+        assert terminal.end() == 0
+
+
+def test_json_is_no_conversation_at_a_terminal(person: Person) -> None:
+    with model_server(person, []), Terminal(person, "agent", "--json") as terminal:
+        terminal.expect('{"event": "error"')
+        terminal.expect("There is nothing to do.")
+        assert terminal.end() == 1
+        assert "Traceback" not in terminal.text
+
+
+def test_a_server_that_is_away_hides_no_other(person: Person) -> None:
+    with model_server(person, [reply("Hello.")]) as server:
+        names = document({"data": [{"id": "played"}, {"id": "other\x1b[2J"}, {"id": "third"}]})
+        server.set("/v1/models", names)
+        file = person.paths.config / "connections.yaml"
+        listed = file.read_text().removeprefix("connections:\n")
+        away = "connections:\n  away: {kind: openai, address: 'http://127.0.0.1:1'}\n"
+        file.write_text(f"default: test\n{away}{listed}")
+        with Terminal(person, "agent") as terminal:
+            terminal.expect(PROMPT)
+            terminal.send("/model" + ENTER)
+            terminal.expect("away: Nothing answers")
+            terminal.expect("other⟨ESC⟩[2J  (test)")
+            terminal.expect(PROMPT)
+            terminal.send("/model third" + ENTER)
+            terminal.expect("You talk to third now.")
+            terminal.expect(PROMPT)
+            terminal.send("hello" + ENTER)
+            terminal.expect("Hello.")
+            terminal.expect(PROMPT)
+            terminal.send(CTRL_D)
+            assert terminal.end() == 0
+        assert json.loads(server.seen[-1].body)["model"] == "third"
+
+
+def test_without_a_sandbox_everything_is_asked(person: Person) -> None:
+    person.environ["FLATPAK_ID"] = "x"
+    (person.project / "a.txt").write_text("one\n")
+    replies = [
+        run_command("touch ran.txt", "1"),
+        run_command("touch allowed.txt; echo $HOME", "2"),
+        reply(call_part("read_file", "3", path="a.txt")),
+        reply(call_part("edit_file", "4", path="a.txt", content="two\n")),
+        reply("Over."),
+    ]
+    with model_server(person, replies) as server, Terminal(person, "agent", "Do it") as terminal:
+        for question, key in (
+            ("Run command without a sandbox?", "d"),
+            ("Run command without a sandbox?", "a"),
+            ("Read a file without a sandbox?", "a"),
+            ("Change a file without a sandbox?", "a"),
+        ):
+            terminal.expect(question)
+            card = terminal.expect(ENDS)
+            assert "This is not sandboxed" in card
+            assert "[s]ession" not in card
+            terminal.send(key)
+        terminal.expect("modified  a.txt")
+        assert terminal.end() == 0
+    assert not (person.project / "ran.txt").exists()
+    assert (person.project / "allowed.txt").exists()
+    assert (person.project / "a.txt").read_text() == "two\n"
+    told = json.loads(server.seen[-1].body)["messages"]
+    assert "no sandbox" in told[0]["content"]
+    results = [message["content"] for message in told if message["role"] == "tool"]
+    assert "denied" in results[0]
+    assert str(person.home) in results[1]
+    assert "one" in results[2]
+    assert person.cli("undo").returncode == 0
+    assert (person.project / "a.txt").read_text() == "one\n"
+
+
+def test_the_tour_from_its_beginning_to_its_end(person: Person) -> None:
+    with Terminal(person, "tour") as terminal:
+        terminal.expect("The sample project is in")
+        terminal.expect("a script, not an AI")
+        terminal.expect("FAILED")
+        terminal.expect("edit_file: basket.py")
+        terminal.expect("Read-only file system")
+        card = terminal.expect(ENDS)
+        assert "getent hosts example.org" in card
+        terminal.send("d")
+        terminal.expect("You said no, and nothing ran.")
+        terminal.expect("That was all.")
+        terminal.expect("modified  basket.py")
+        terminal.expect("deleted   old-notes.txt")
+        assert terminal.end() == 0
+    folder = person.home / "OLLM Sandbox Tour"
+    assert "number for item" in (folder / "basket.py").read_text()
+    assert not (folder / "old-notes.txt").exists()
+    assert not (person.home / "ollm-tour.txt").exists()
+    undone = person.cli("undo", cwd=folder)
+    assert undone.returncode == 0
+    assert (folder / "old-notes.txt").exists()
+
+
+@pytest.mark.parametrize("width", [20, 45, 200])
+def test_a_card_has_no_line_that_the_terminal_would_break(width: int) -> None:
+    from ollmsandbox.cli.agent.card import card as make_card
+    from ollmsandbox.cli.agent.card import columns
+
+    subject = f"echo {'x' * 300} && {'漢字' * 40} \t end"
+    request = PermissionRequest("1", "run_command", "/p", "Run?" * 30, subject, "/p", True)
+    lines = make_card(request, width)
+    assert max(sum(map(columns, line)) for line in lines) <= width
+    shown = "".join(re.sub("^  [┃┊] ", "", line) for line in lines if line[:3] in ("  ┃", "  ┊"))
+    assert shown.replace(" ", "") == subject.expandtabs(4).replace(" ", "")

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox connections`"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from support.cli_inline import cli_here
+from support.person import ROOT, Person
+from support.provider import KEY
+from support.servers.http import Replay, document
+
+pytestmark = pytest.mark.anybody
+
+EVIL = document({"data": [{"id": "m\x1b[2J"}]})
+LISTED = document({"data": [{"id": "m1", "max_model_len": 4096}, {"id": "m2"}]})
+TAGS = document({"models": [{"name": "qwen3:8b"}]})
+
+
+def test_add_list_default_and_remove(person: Person) -> None:
+    with Replay({"/v1/models": LISTED}) as server:
+        done = cli_here(person, "connections", "add", "box", server.address, "--model", "m1")
+    assert (done.returncode, done.stdout) == (0, f"box: openai, {server.address}/v1\n")
+    done = cli_here(person, "connections", "add", "home", "localhost", "--kind", "ollama", "--json")
+    assert json.loads(done.stdout)["address"] == "http://localhost:11434"
+    cli_here(person, "connections", "default", "home", "qwen3:8b")
+    listed = cli_here(person, "connections", "list").stdout
+    assert listed == (
+        f"  box   openai  {server.address}/v1  (m1)\n"
+        "* home  ollama  http://localhost:11434  (qwen3:8b)\n"
+    )
+    found = json.loads(cli_here(person, "connections", "list", "--json").stdout)
+    assert found["default"] == "home"
+    assert [one["name"] for one in found["connections"]] == ["box", "home"]
+    assert cli_here(person, "connections", "remove", "home").returncode == 0
+    assert "home" not in cli_here(person, "connections", "list").stdout
+    done = cli_here(person, "connections", "remove", "home")
+    assert done.returncode == 125
+    assert "There is no connection 'home'." in done.stderr
+
+
+def test_the_key_is_read_from_standard_input_and_shown_nowhere(person: Person) -> None:
+    with Replay({"/v1/models": LISTED}) as server:
+        done = cli_here(
+            person,
+            *("connections", "add", "box", server.address, "--key-from-stdin", "--json"),
+            input=f"{KEY}\n",
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["key"] == "file"
+        test = cli_here(person, "connections", "test", "box")
+        keys = {seen.headers.get("authorization") for seen in server.seen if "v1" in seen.path}
+    assert keys == {f"Bearer {KEY}"}
+    assert test.stdout == "box answers and has 2 models.\n  m1  (4,096 tokens)\n  m2\n"
+    shown = done.stdout + done.stderr + test.stdout + test.stderr
+    assert KEY not in shown + cli_here(person, "connections", "list").stdout
+    done = cli_here(person, "connections", "add", "x", "x", "--kind", "openai", "--key-from-stdin")
+    assert "There was no key" in done.stderr
+
+
+def test_a_server_is_tested(person: Person) -> None:
+    with Replay({"/api/tags": TAGS, "/api/show": document({})}) as server:
+        cli_here(person, "connections", "add", "box", server.address)
+        found = json.loads(cli_here(person, "connections", "test", "--json").stdout)
+    assert found["name"] == "box"
+    assert found["models"][0]["name"] == "qwen3:8b"
+    done = cli_here(person, "connections", "test", "box")
+    assert done.returncode == 125
+    assert "Is the server started?" in done.stderr
+    done = cli_here(person, "connections", "add", "y", server.address)
+    assert "--kind ollama or --kind openai" in done.stderr
+
+
+def test_what_a_server_calls_its_models_does_nothing_to_the_terminal(person: Person) -> None:
+    with Replay({"/v1/models": EVIL}) as server:
+        cli_here(person, "connections", "add", "box", server.address, "--kind", "openai")
+        assert "m⟨ESC⟩[2J" in cli_here(person, "connections", "test").stdout
+
+
+def test_what_cannot_be_written_is_said(person: Person) -> None:
+    config = person.paths.config
+    for name in (".keys.lock", ".connections.lock"):
+        (config / name).mkdir(parents=True)
+        add = ("connections", "add", "box", "localhost", "--kind", "ollama", "--key-from-stdin")
+        done = cli_here(person, *add, input=KEY)
+        assert done.returncode == 125
+        assert f"{config / name} cannot be opened" in done.stderr
+        (config / name).rmdir()
+
+
+def test_a_broken_file_is_said(person: Person) -> None:
+    file = person.paths.config / "connections.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("connections: 7")
+    done = person.cli("connections", "list")
+    assert done.returncode == 0
+    assert "line 1, key connections" in done.stderr
+    assert "There are no connections yet" in done.stdout
+
+
+def test_find_answers(person: Person) -> None:
+    """Whatever runs on this machine."""
+    found = json.loads(cli_here(person, "connections", "find", "--json").stdout)
+    assert isinstance(found["servers"], list)
+
+
+def test_the_arguments_are_known_without_loading_what_takes_time() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import ollmsandbox.cli.commands.connections;"
+        "print('requests' in sys.modules, 'yaml' in sys.modules, 'gi' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(ROOT)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False False False\n"

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox doctor` and the help: what the machine can do, and what the program can."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+
+import pytest
+from support.cli import WITHOUT_FOLDER
+from support.person import Person, cli_argv
+
+import ollmsandbox
+
+# --- doctor --------------------------------------------------------------------------------------
+
+
+def test_doctor_prints_a_checklist(person: Person) -> None:
+    done = person.cli("doctor")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"OLLM Sandbox {ollmsandbox.__version__}, ")
+    assert done.stdout.endswith("\nCommands are sandboxed here.\n")
+    for title in ("Bubblewrap is installed", "Secrets are not there", "The project can be written"):
+        assert re.search(rf"^  ok +{title}", done.stdout, re.MULTILINE)
+    assert "MISSING" not in done.stdout
+    assert "\033" not in done.stdout
+    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+
+
+def test_doctor_prints_one_json_document(person: Person) -> None:
+    done = person.cli("doctor", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["version"] == ollmsandbox.__version__
+    assert found["sandboxed"] is True
+    assert found["overlay"] in ("unshare", "bwrap", "none")
+    assert os.path.isabs(found["bwrap"])
+    for check in found["checks"]:
+        assert set(check) == {"key", "title", "ok", "needed", "detail", "cause", "remedy"}
+        assert bool(check["cause"]) == bool(check["remedy"]) == (not check["ok"])
+    keys = [check["key"] for check in found["checks"]]
+    assert len(keys) == len(set(keys))
+    assert {"bwrap", "sandbox", "network", "seccomp", "secrets", "outside", "rights"} <= set(keys)
+
+
+def test_doctor_says_what_is_missing_and_what_to_do(person: Person) -> None:
+    person.environ["PATH"] = f"{person.home}/nowhere"
+    done = person.cli("doctor")
+    assert done.returncode == 1
+    assert re.search(r"^  MISSING +Bubblewrap is installed", done.stdout, re.MULTILINE)
+    assert "bubblewrap is not installed." in done.stdout
+    assert "nstall it" in done.stdout
+    assert "Commands cannot be sandboxed here." in done.stdout
+    found = json.loads(person.cli("doctor", "--json").stdout)
+    assert found["sandboxed"] is False
+    assert found["bwrap"] == ""
+
+
+@pytest.mark.anybody
+def test_doctor_has_colours_only_on_a_terminal(person: Person) -> None:
+    def on_terminal() -> str:
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            cli_argv("doctor"), cwd=person.project, env=person.environ, stdout=theirs
+        )
+        os.close(theirs)
+        said = b""
+        with open(ours, "rb", buffering=0) as terminal:
+            try:
+                while piece := terminal.read(1000):
+                    said += piece
+            except OSError:
+                pass  # how a terminal ends
+        assert process.wait(60) == 0
+        return said.decode()
+
+    person.environ["TERM"] = "xterm"
+    assert "\033[32mok" in on_terminal()
+    person.environ["TERM"] = "dumb"
+    assert "\033" not in on_terminal()
+    person.environ.update(TERM="xterm", NO_COLOR="1")
+    assert "\033" not in on_terminal()
+
+
+def test_doctor_leaves_nothing_behind(person: Person) -> None:
+    person.environ["TMPDIR"] = str(person.home / "tmp")
+    (person.home / "tmp").mkdir()
+    assert person.cli("doctor").returncode == 0
+    assert os.listdir(person.home / "tmp") == []
+    assert os.listdir(person.project) == []
+    assert os.listdir(person.playground) == []
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("folder", ["/", "/usr", "/usr/bin"])
+def test_doctor_works_from_a_folder_that_can_be_no_project(person: Person, folder: str) -> None:
+    done = person.cli("doctor", cwd=folder)
+    assert done.returncode == 0, done.stdout
+    assert "ok       Bubblewrap is installed" in done.stdout
+
+
+def test_doctor_works_from_a_folder_that_is_gone(person: Person) -> None:
+    gone = person.home / "gone"
+    gone.mkdir()
+    done = person.cli("doctor", around=WITHOUT_FOLDER, cwd=gone)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- help ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.anybody
+def test_the_version_is_told(person: Person) -> None:
+    done = person.cli("--version")
+    assert (done.returncode, done.stdout) == (0, f"OLLM Sandbox {ollmsandbox.__version__}\n")
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
+def test_help_names_every_command(person: Person, arguments: list[str]) -> None:
+    done = person.cli(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    commands = ("run", "changes", "apply", "discard", "undo", "history", "doctor", "playground")
+    for name in ("usage: ollmsandbox", *commands, "--version"):
+        assert name in done.stdout
+
+
+@pytest.mark.anybody
+def test_help_of_run_names_every_option_and_status(person: Person) -> None:
+    done = person.cli("run", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    options = ("project", "working-dir", "network", "timeout", "profile", "apply", "json")
+    for part in (
+        *(f"--{name}" for name in options),
+        "--quiet",
+        "-c",
+        "124",
+        "125",
+        "128",
+        "examples",
+    ):
+        assert part in done.stdout
+
+
+@pytest.mark.anybody
+def test_help_and_version_change_nothing(person: Person) -> None:
+    for arguments in (["--help"], ["--version"], ["run", "--help"], ["playground", "path"]):
+        person.cli(*arguments)
+    assert os.listdir(person.home) == ["project"]
+    shutil.rmtree(person.project)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`ollmsandbox playground`: where it is, how large, and nothing of it any more."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+from support.person import Person
+
+
+def test_the_path_of_the_playground_is_told_before_it_is_there(person: Person) -> None:
+    assert person.cli("playground", "path").stdout == f"{person.playground}\n"
+    assert person.cli("playground", "size").stdout == "0 bytes in 0 files\n"
+    assert person.cli("playground", "clear").returncode == 0
+    assert not person.playground.exists()
+
+
+def test_the_size_of_the_playground_is_told(person: Person) -> None:
+    person.cli("run", "-c", "head -c 3M /dev/urandom >~/playground/big")
+    assert re.fullmatch(r"3\.\d MiB in 1 file\n", person.cli("playground", "size").stdout)
+    person.cli("run", "-c", "mkdir ~/playground/sub; ln -s / ~/playground/sub/link")
+    assert re.fullmatch(r"3\.\d MiB in 2 files\n", person.cli("playground", "size").stdout)
+
+
+def test_clearing_removes_everything_and_nothing_else(person: Person) -> None:
+    keep = person.home / "keep"
+    keep.mkdir()
+    (keep / "file").write_text("kept")
+    keep.chmod(0o555)
+    command = (
+        "cd ~/playground; touch file .hidden; mkdir -p a/b/c; ln -s ../../../../keep link;"
+        "ln -s ../../../../keep a/b/link; ln -s nowhere dangling; mkfifo fifo;"
+        "touch -- -rf 'new\nline'"
+    )
+    assert person.cli("run", "-c", command).returncode == 0
+    done = person.cli("playground", "clear")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert os.listdir(person.playground) == []
+    assert (keep / "file").read_text() == "kept"
+    assert keep.stat().st_mode & 0o777 == 0o555
+
+
+def test_clearing_removes_what_was_left_without_permissions(person: Person) -> None:
+    command = (
+        "cd ~/playground; mkdir -p a/b/c a/d/e f; touch a/file a/b/file a/b/c/file a/d/e/x f/file;"
+        "chmod 000 a/b/c; chmod 000 a/b; chmod 555 a/d/e a/d; chmod 000 a f"
+    )
+    assert person.cli("run", "-c", command).returncode == 0
+    assert person.cli("playground", "size").returncode == 0
+    done = person.cli("playground", "clear")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert os.listdir(person.playground) == []
+
+
+def test_clearing_a_deep_playground_works(person: Person) -> None:
+    command = "mkdir -p ~/playground/$(printf 'd/%.0s' $(seq 1200))"
+    assert person.cli("run", "-c", command).returncode == 0
+    done = person.cli("playground", "clear")
+    if (person.playground / "d").exists():
+        subprocess.run(["rm", "-rf", person.playground / "d"], check=True)
+        pytest.fail(f"a deep folder is left: {done.stderr[-500:]}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("YES", 0), ("n", 1), ("", 1)])
+def test_at_a_terminal_clearing_asks_first(person: Person, answer: str, code: int) -> None:
+    person.cli("run", "-c", "touch ~/playground/file")
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        done = person.cli("playground", "clear", stdin=theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == code
+    assert f"Delete everything in {person.playground} (0 bytes in 1 file)?" in done.stdout
+    assert (person.playground / "file").exists() == (code == 1)
+
+
+def test_an_unknown_wish_for_the_playground_is_refused(person: Person) -> None:
+    assert person.cli("playground", "burn").returncode == 2
+    assert person.cli("playground").returncode == 2

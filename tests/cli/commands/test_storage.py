@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the command line says of what is kept, where somebody would look for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.cli_inline import cli_here
+from support.person import Person
+
+from ollmsandbox.project.review.review import Review
+
+KEYS = ["run_id", "project", "command", "apply", "started", "exit_code"]
+KEYS += ["changes", "conflicts", "skipped"]
+
+
+def _run(person: Person, command: str, *options: str) -> str:
+    done = person.cli("run", "--json", *options, "-c", command)
+    assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["run_id"])
+
+
+def _json(person: Person, *arguments: str) -> Any:
+    return json.loads(cli_here(person, *arguments, "--json").stdout)
+
+
+def test_a_path_may_come_after_an_option(person: Person) -> None:
+    run = _run(person, "echo >a; echo >b")
+    done = cli_here(person, "undo", run, "--json", "a")
+    assert [change["path"] for change in json.loads(done.stdout)["changes"]] == ["a"]
+    done = cli_here(person, "undo", run, "a", "--unknown", "b")
+    assert done.returncode == 2
+    assert done.stderr.endswith("unrecognized arguments: --unknown\n")
+
+
+def test_every_document_has_the_same_keys_and_each_change_its_run(person: Person) -> None:
+    none = _json(person, "changes")
+    assert (list(none), none["run_id"], none["changes"]) == (KEYS, None, [])
+    assert none["project"] == str(person.project)
+    first = _run(person, "echo >a", "--apply", "review")
+    second = _run(person, "echo >b", "--apply", "review")
+    document = _json(person, "changes", first)
+    assert list(document) == KEYS
+    assert [change["run_id"] for change in document["changes"]] == [first]
+    document = _json(person, "apply", "--all")
+    assert list(document) == KEYS
+    assert document["run_id"] is None
+    found = {change["path"]: change["run_id"] for change in document["changes"]}
+    assert found == {"a": first, "b": second}
+    assert list(_json(person, "undo")) == KEYS
+
+
+def test_who_applies_the_last_run_hears_of_earlier_ones_that_wait(person: Person) -> None:
+    _run(person, "echo >a", "--apply", "review")
+    _run(person, "echo >b")
+    for action in ("apply", "discard"):
+        said = cli_here(person, action).stdout
+        assert "1 earlier run waits" in said
+        assert f"`{action} --all`" in said
+    assert cli_here(person, "undo").stdout == "1 change undone.\n"
+    assert "is undone already" in cli_here(person, "undo").stdout
+
+
+def test_a_run_of_another_project_says_which(person: Person) -> None:
+    run = _run(person, "echo >a")
+    assert f", in {person.project})" not in cli_here(person, "changes", run).stdout
+    other = person.home / "other"
+    other.mkdir()
+    assert f", in {person.project})" in person.cli("changes", run, cwd=other).stdout
+    assert str(person.project) in cli_here(person, "history", "--all").stdout
+
+
+def test_who_looks_for_the_runs_of_a_moved_project_is_told(person: Person) -> None:
+    _run(person, "echo >a", "--apply", "review")
+    moved = person.project.rename(person.home / "moved")
+    for command in ("history", "changes"):
+        done = person.cli(command, cwd=moved)
+        assert "are not where they were" in done.stdout + done.stderr
+        assert str(person.project) in done.stdout + done.stderr
+
+
+def test_what_is_interrupted_is_said_and_told_when_it_is_finished(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _run(person, "echo >a; echo >b")
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Review, "_perform", interrupt)
+        done = cli_here(person, "undo")
+    assert done.returncode == 130
+    assert "The next ollmsandbox command finishes it." in done.stderr
+    done = cli_here(person, "history")
+    assert "What was cut off before has been finished:" in done.stderr
+    assert f"2 changes (run {run})" in done.stderr
+    assert list(person.project.iterdir()) == []
+
+
+def test_a_diff_says_what_was_there_before_of_whatever_kind(person: Person) -> None:
+    folder = person.project / "folder"
+    folder.mkdir()
+    (folder / "inner").write_text("inner\n")
+    (person.project / "file").write_text("text\n")
+    for name in ("gone", "turned"):
+        (person.project / name).symlink_to("first")
+    run = _run(
+        person,
+        "rm -r folder; echo new >folder; rm file; ln -s /etc file; rm gone; ln -sfn second turned;"
+        "echo '#!/bin/sh' >tool; chmod +x tool",
+    )
+    before = cli_here(person, "changes", "--diff").stdout
+    assert "== replaced folder (was a folder), applied\n--- /dev/null\n+++ b/folder\n" in before
+    assert "== replaced file -> /etc (was a file), applied; leads out of the project\n" in before
+    assert "--- a/file\n+++ /dev/null\n@@ -1 +0,0 @@\n-text\n" in before
+    assert "== deleted gone -> first, applied\n" in before
+    assert "== modified turned -> second (led to first), applied\n" in before
+    assert "== added tool, applied; can be run\n" in before
+    assert "cannot be shown" not in before
+    assert cli_here(person, "undo", run).returncode == 0
+    assert cli_here(person, "changes", "--diff").stdout == before.replace("applied", "undone")

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A project's folder was moved: what is known of it is found at its new place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.stored import SessionInfo
+from ollmsandbox.engine import move
+from ollmsandbox.engine.move import move_project
+from ollmsandbox.errors import OllmSandboxError, ProjectError
+from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.permission.rule_store import RuleStore, copy_rules
+from ollmsandbox.permission.rules import Command, Key, Rule, Target
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.database.models import Project
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.settings import System, set_system, system_of
+from ollmsandbox.ui.models.choice import ModelChoice
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.sessions import Sessions
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    review = Review(person.paths)
+    yield review
+    review.close()
+
+
+class _Nobody:
+    async def ask(self, request: PermissionRequest) -> Answer:
+        raise AssertionError(request.question)
+
+
+@pytest.fixture
+def sessions(person: Person) -> Iterator[Sessions]:
+    desk = Desk(person.paths, person.environ, _Nobody())
+    yield Sessions(desk, ModelChoice(desk.connections), Settings(person.paths))
+    desk.manager.close()
+
+
+def _run(
+    person: Person, command: str, project: Path, *, mode: Mode = Mode.AUTO, many: int = 1000
+) -> None:
+    keeper = Recorder(str(project), person.paths, mode=mode, many=many)
+    assert person.run(command, project=project, keeper=keeper).exit_code == 0
+
+
+def _move(person: Person, review: Review) -> Path:
+    project = review.manager.find_project(person.project)
+    assert project is not None
+    new = person.home / "elsewhere" / "new name"
+    new.parent.mkdir()
+    person.project.rename(new)
+    assert move_project(review.manager, project, new).path == str(new)
+    return new
+
+
+def test_what_was_applied_is_undone_at_the_new_place(person: Person, review: Review) -> None:
+    (person.project / "a").write_text("before\n")
+    _run(person, "echo after > a; mkdir b; echo new > b/c", person.project)
+    new = _move(person, review)
+    project = review.manager.find_project(new)
+    assert project is not None and project.name == "new name"
+    assert review.manager.find_project(person.project) is None
+    run = review.manager.last_run(project)
+    assert run is not None
+    review.undo(run)
+    assert (new / "a").read_text() == "before\n"
+    assert not (new / "b").exists() and not person.project.exists()
+    review.apply(run)
+    assert (new / "b/c").read_text() == "new\n"
+
+
+def test_many_files_of_one_run_go_along(person: Person, review: Review) -> None:
+    """More than so many are kept as a whole, in a folder that is named after the project's."""
+    for number in range(30):
+        (person.project / f"file-{number}").write_text("before\n")
+    _run(person, "for f in file-*; do echo after > $f; done", person.project, many=10)
+    assert list(person.paths.versions.glob("*/layer-*"))
+    new = _move(person, review)
+    run = review.manager.last_run(_known(review, new))
+    assert run is not None
+    review.undo(run)
+    assert {file.read_text() for file in new.iterdir()} == {"before\n"}
+
+
+def test_what_waits_waits_on_and_the_next_command_sees_it(person: Person, review: Review) -> None:
+    _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)
+    new = _move(person, review)
+    _run(person, "grep -q 1 a && echo 2 > b", new, mode=Mode.REVIEW)
+    assert not list(new.iterdir())
+    review.apply_all(_known(review, new))
+    assert sorted(file.name for file in new.iterdir()) == ["a", "b"]
+
+
+def test_its_sessions_its_system_and_its_records_go_along(person: Person, review: Review) -> None:
+    manager = review.manager
+    project = manager.add_project(person.project)
+    history = History(manager)
+    history.create(_talk("one", person.project))
+    set_system(person.paths, str(person.project), System.ALPINE)
+    beside = str(person.project) + "-not"
+    manager.records_for(project, [f"{person.project}/a", beside])
+    new = _move(person, review)
+    assert [one.id for one in history.sessions(str(new))] == ["one"]
+    assert system_of(person.paths, str(new)) is System.ALPINE
+    assert system_of(person.paths, str(person.project)) is System.HOST
+    ids = manager.records_for(_known(review, new), [f"{new}/a", beside])
+    assert sorted(ids.values()) == [1, 2]
+
+
+def test_answers_for_good_go_along(person: Person) -> None:
+    store = RuleStore(person.paths)
+    always = Answer.ALLOW_ALWAYS
+
+    def rules(project: str) -> set[Rule]:
+        return {
+            Rule(Key("run_command", project, Command(("make",), f"{project}/src")), always),
+            Rule(Key("edit_file", project, Target(f"{project}/a")), Answer.DENY_ALWAYS),
+            Rule(Key("edit_file", project, Target("/old-but-not-it/a")), Answer.DENY_ALWAYS),
+        }
+
+    other = Rule(Key("run_command", "/old-but-not-it", Command(("make",), "/old")), always)
+    for rule in (*rules("/old"), other):
+        store.add(rule)
+    before = copy_rules(store, "/old", "/new")
+    assert set(store.rules()) == {*rules("/old"), *rules("/new"), other}
+    store.remove(before)
+    assert set(store.rules()) == {*rules("/new"), other}
+
+
+def test_what_is_forbidden_at_either_place_stays_forbidden(person: Person) -> None:
+    store = RuleStore(person.paths)
+
+    def key(project: str, name: str) -> Key:
+        return Key("edit_file", project, Target(f"{project}/{name}"))
+
+    for project, name, answer in (
+        ("/old", "a", Answer.ALLOW_ALWAYS),
+        ("/new", "a", Answer.DENY_ALWAYS),
+        ("/old", "b", Answer.DENY_ALWAYS),
+        ("/new", "b", Answer.ALLOW_ALWAYS),
+    ):
+        store.add(Rule(key(project, name), answer))
+    store.remove(copy_rules(store, "/old", "/new"))
+    assert set(store.rules()) == {
+        Rule(key("/new", name), Answer.DENY_ALWAYS) for name in ("a", "b")
+    }
+
+
+def test_a_project_whose_rules_cannot_be_read_is_not_moved(
+    person: Person, sessions: Sessions, review: Review
+) -> None:
+    review.manager.add_project(person.project)
+    new = person.project.rename(person.home / "new")
+    rules = RuleStore(person.paths).file
+    rules.parent.mkdir(parents=True, exist_ok=True)
+    rules.symlink_to(rules)
+    with pytest.raises(OllmSandboxError, match="cannot be read"):
+        asyncio.run(sessions.move_project(str(person.project), str(new)))
+    assert _paths(review) == [str(person.project)]
+    rules.unlink()
+    deny = Rule(Key("edit_file", str(person.project), Target("a")), Answer.DENY_ALWAYS)
+    RuleStore(person.paths).add(deny)
+    assert asyncio.run(sessions.move_project(str(person.project), str(new))) == str(new)
+    (rule,) = RuleStore(person.paths).rules()
+    assert rule.key.project == str(new)
+
+
+@pytest.mark.parametrize("is_parent", [False, True])
+def test_a_link_in_the_place_of_the_folder_leads_to_the_new_one(
+    person: Person, sessions: Sessions, review: Review, is_parent: bool
+) -> None:
+    around = person.home / "around"
+    (around / "project").mkdir(parents=True)
+    project = review.manager.add_project(around / "project")
+    assert not review.manager.missing(project)
+    old = around if is_parent else around / "project"
+    old.symlink_to(old.rename(person.home / "there"))
+    new = person.home / "there" / "project" if is_parent else person.home / "there"
+    assert review.manager.missing(project)
+    assert asyncio.run(sessions.move_project(project.path, str(new))) == str(new)
+    assert _paths(review) == [str(new)]
+    with pytest.raises(ProjectError, match="no longer in the list"):
+        asyncio.run(sessions.move_project(project.path, str(new)))
+
+
+def test_a_turn_under_way_is_not_stopped_to_move_the_project(
+    person: Person, sessions: Sessions
+) -> None:
+    async def locate() -> None:
+        session = await sessions.new(str(person.project))
+        is_busy = asyncio.Event()
+        session.connect("state-changed", lambda _session: is_busy.set())
+        turn = asyncio.ensure_future(session.conversation.run("sleep 1000"))
+        await is_busy.wait()
+        for work in (sessions.check_move, sessions.move_project):
+            with pytest.raises(ProjectError, match="not over"):
+                await work(str(person.project), str(person.home))
+        assert sessions.open_ones == [session] and not turn.done()
+        await sessions.close_all()
+        await asyncio.wait([turn])
+
+    asyncio.run(locate())
+
+
+def test_a_session_that_was_begun_through_a_link_is_of_the_folder_itself(
+    person: Person, sessions: Sessions, review: Review
+) -> None:
+    link = person.home / "link"
+    link.symlink_to(person.project)
+
+    async def begin() -> str | None:
+        session = await sessions.new(str(link))
+        await sessions.close_all()
+        return session.project
+
+    assert asyncio.run(begin()) == str(person.project)
+    assert _paths(review) == [str(person.project)]
+
+
+def test_a_project_behind_a_link_is_removed_from_the_list(
+    person: Person, sessions: Sessions, review: Review
+) -> None:
+    project = review.manager.add_project(person.project)
+    person.project.symlink_to(person.project.rename(person.home / "new"))
+    asyncio.run(sessions.remove_project(project.path))
+    assert not review.manager.projects()
+
+
+def test_a_folder_that_was_opened_there_meanwhile_becomes_the_same_project(
+    person: Person, review: Review
+) -> None:
+    manager = review.manager
+    _run(person, "echo 1 > a", person.project)
+    old = manager.find_project(person.project)
+    assert old is not None
+    new = person.home / "new"
+    person.project.rename(new)
+    manager.add_project(new)
+    History(manager).create(_talk("two", new))
+    move_project(manager, old, new)
+    assert [project.path for project in manager.projects()] == [str(new)]
+    assert manager.last_run(_known(review, new)) is not None
+    assert [one.id for one in History(manager).sessions(str(new))] == ["two"]
+
+
+def test_two_histories_do_not_become_one(person: Person, review: Review) -> None:
+    _run(person, "echo 1 > a", person.project)
+    old = _known(review, person.project)
+    new = person.home / "new"
+    person.project.rename(new)
+    _run(person, "echo 2 > a", new)
+    with pytest.raises(ProjectError, match="changes of its own"):
+        move_project(review.manager, old, new)
+    assert len(review.manager.projects()) == 2
+
+
+@pytest.mark.parametrize("left", ["overlay1", ".removed-overlay1", "overlay1.modes"])
+def test_what_waits_for_a_project_that_was_there_is_not_written_over(
+    person: Person, review: Review, left: str
+) -> None:
+    _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)
+    old, new = _known(review, person.project), person.home / "new"
+    person.project.rename(new)
+    layers = review.manager.paths.pending(str(new))
+    (layers / left).mkdir(parents=True)
+    (layers / "map.json").write_text("{}")
+    with pytest.raises(ProjectError, match="another project"):
+        move_project(review.manager, old, new)
+    assert (layers / "map.json").exists()
+    # It can be put back, and all that waits is there.
+    new.rename(person.project)
+    review.apply_all(old)
+    assert (person.project / "a").read_text() == "1\n"
+
+
+@pytest.mark.parametrize("cut_before", ["write_atomically", "_move_records"])
+def test_cut_off_it_is_done_once_more(
+    person: Person, review: Review, monkeypatch: pytest.MonkeyPatch, cut_before: str
+) -> None:
+    _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)
+    old, new = _known(review, person.project), person.home / "new"
+    person.project.rename(new)
+
+    def cut(*_args: object, **_named: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(move, cut_before, cut)
+        move_project(review.manager, old, new)
+    # Opened there meanwhile.
+    review.manager.add_project(new)
+    move_project(review.manager, old, new)
+    review.apply_all(_known(review, new))
+    assert (new / "a").read_text() == "1\n"
+
+
+def test_records_of_a_project_that_moved_up_keep_apart(person: Person, review: Review) -> None:
+    manager = review.manager
+    up, down = person.home / "up", person.home / "up" / "b"
+    down.mkdir(parents=True)
+    project = manager.add_project(down)
+    names = ["b/b/f", "b/f", "f"]
+    ids = manager.records_for(project, [f"{down}/{name}" for name in names])
+    # Outside, in whose place a file of the project will be.
+    manager.records_for(project, [f"{up}/f"])
+    down.rename(person.home / "away")
+    project = move_project(manager, project, up)
+    expected = [ids[f"{down}/{name}"] for name in names]
+    moved = manager.records_for(project, [f"{up}/{name}" for name in names])
+    assert [moved[f"{up}/{name}"] for name in names] == expected
+
+
+def test_a_folder_that_is_there_is_not_moved(person: Person, review: Review) -> None:
+    old = review.manager.add_project(person.project)
+    (person.home / "new").mkdir()
+    with pytest.raises(ProjectError, match="still there"):
+        move_project(review.manager, old, person.home / "new")
+    person.project.rmdir()
+    with pytest.raises(ProjectError, match="not a folder"):
+        move_project(review.manager, old, person.home / "nothing")
+
+
+def _talk(session_id: str, project: Path) -> SessionInfo:
+    return SessionInfo(session_id, "a talk", str(project), "", "", 0.0, 0.0)
+
+
+def _paths(review: Review) -> list[str]:
+    return [project.path for project in review.manager.projects()]
+
+
+def _known(review: Review, path: Path) -> Project:
+    project = review.manager.find_project(path)
+    assert project is not None
+    return project

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What happens between a kill and the next start: a run that was at work ends, and somebody goes on
+editing. What is finished then takes nothing of theirs for its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from support.escape.copy_back import FIRST_STEP, review, settle
+from support.escape.kill import EVERY, Bench, check_finished, finish, killed_after
+from support.person import Person
+
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.view import find_in_layers, layers_of, read_seen
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import Versions
+
+BOTH = {"a": b"first\n", "f": b"first\n"}
+
+
+@pytest.fixture
+def bench(person: Person) -> Bench:
+    for name in BOTH:
+        (person.project / name).write_text("old\n")
+    return Bench(person)
+
+
+def rows(person: Person, run_id: str) -> dict[str, tuple[State, bytes]]:
+    """What became of each file, and the version that the run made of it."""
+    with closing(Review(person.paths)) as found:
+        run = found.manager.run(run_id)
+        versions = Versions(found.manager)
+        return {
+            item.change.path: (item.state, versions.after(run, item).read())
+            for item in read_changes(found.manager, run)
+        }
+
+
+def doing(person: Person, verb: str, run_id: str, step: Step) -> None:
+    review(person, verb, run_id, step=step)
+
+
+def write(person: Person, name: str, text: bytes) -> str:
+    """As a command does that was at work all the time."""
+    file = f"{person.project}/{name}"
+    report = write_file.write_file(person.paths, str(person.project), file, text, how=Mode.REVIEW)
+    return report.run_id
+
+
+def on_disk(person: Person, name: str) -> bytes:
+    return (person.project / name).read_bytes()
+
+
+def kills() -> Iterator[int]:
+    """After which steps; not all of them each time."""
+    number = 1 + (1 if EVERY else 4) * FIRST_STEP
+    while True:
+        yield number
+        number += EVERY or 8
+
+
+def test_a_later_run_that_waits_is_not_swallowed_by_what_is_taken(bench: Bench) -> None:
+    person = bench.person
+    first = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
+    bench.save()
+    for number in kills():
+        bench.restore()
+        if not killed_after(number, lambda step: doing(person, "apply", first, step)):
+            break
+        second = write(person, "f", b"first\nsecond\n")
+        finish(bench)
+        check_finished(person)
+        found = rows(person, second)
+        assert found == {"f": (State.PENDING, b"first\nsecond\n")}, number
+        # Nobody said yes to the second.
+        state, _ = rows(person, first)["f"]
+        assert on_disk(person, "f") == (b"first\n" if state is State.APPLIED else b"old\n")
+        assert rows(person, first)["a"][0] in (State.APPLIED, State.PENDING)
+
+
+def slow_clock(patch: pytest.MonkeyPatch) -> None:
+    """As on a machine a thousand times as fast: all that happens is but a moment apart."""
+    real, begin = time.time, time.time()
+    patch.setattr(time, "time", lambda: begin + 1 + (real() - begin) / 1000)
+
+
+@pytest.mark.parametrize("is_fast", [False, True], ids=["as it is", "fast"])
+def test_a_later_run_that_waits_is_not_swallowed_by_what_is_applied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_fast: bool
+) -> None:
+    person = bench.person
+    settle(person, "echo waits >waiting", Mode.REVIEW)
+    bench.leave("echo first >a; echo first >f")
+    if is_fast:
+        slow_clock(monkeypatch)
+    [left] = person.paths.cache.glob("overlay-*")
+    first = left.name.removeprefix("overlay-")
+    bench.save()
+
+    def apply(step: Step) -> None:
+        bench.settle(Mode.AUTO, step)
+
+    for number in kills():
+        bench.restore()
+        if not killed_after(number, apply):
+            break
+        seen = find_in_layers(
+            layers_of(person.paths, str(person.project), str(person.project)), "f"
+        )
+        was_seen = seen is not None and read_seen(seen) == b"first\n"
+        second = write(person, "f", b"second\n")
+        finish(bench)
+        check_finished(person)
+        made = rows(person, second)["f"]
+        assert made == (State.PENDING, b"second\n"), number
+        state, version = rows(person, first)["f"]
+        assert on_disk(person, "f") == (b"first\n" if state is State.APPLIED else b"old\n"), number
+        # Who wrote the second had the first to begin with, or it is kept.
+        assert was_seen or (state, version) == (State.CONFLICT, b"first\n"), number
+
+
+@pytest.mark.parametrize("action", ["apply", "undo", "redo"])
+def test_what_somebody_wrote_since_is_not_taken_for_ours(bench: Bench, action: str) -> None:
+    person = bench.person
+    run = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
+    verbs = {"apply": ["apply"], "undo": ["apply", "undo"], "redo": ["apply", "undo", "apply"]}
+    *before, last = verbs[action]
+    bench.save()
+    for number in kills():
+        bench.restore()
+        for verb in before:
+            review(person, verb, run)
+        if not killed_after(number, lambda step: doing(person, last, run, step)):
+            break
+        with open(person.project / "f", "ab") as file:
+            file.write(b"mine\n")
+        mine = on_disk(person, "f")
+        finish(bench)
+        assert on_disk(person, "f") == mine, number
+        # Neither one way nor the other is it replaced without a question.
+        for verb in ("undo", "apply", "undo"):
+            review(person, verb, run)
+            assert on_disk(person, "f") == mine, (number, verb)

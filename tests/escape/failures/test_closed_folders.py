@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Folders that are closed to their owner have to be open while they are worked in. They are closed
+again, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.escape.kill import Bench, killed_after
+from support.person import Person, make_person
+
+from ollmsandbox.errors import ProjectError
+from ollmsandbox.project.apply.applier import Applier
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.scan import scan
+from ollmsandbox.project.recovery.recover import recover
+
+
+def mode_of(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+@pytest.mark.parametrize("mode", [0o555, 0o000])
+def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
+    person: Person, mode: int
+) -> None:
+    shut = person.project / "shut"
+    shut.mkdir()
+    (person.project / ".git").mkdir()
+    for name in "ab":
+        (shut / name).write_text("old\n")
+    keeper = Recorder(str(person.project), person.paths, many=1)
+    person.run(
+        "for name in a b; do echo 'this is new' >shut/$name; done\n"
+        f"chmod {mode:o} shut; echo '[x]' >.git/config",
+        keeper=keeper,
+    )
+    assert keeper.report is not None
+    found = {item.change.path: item.state for item in keeper.report.changes}
+    assert found.pop(".git/config") is State.PENDING
+    assert set(found.values()) == {State.APPLIED}
+    assert mode_of(shut) == mode
+    assert not list(person.paths.cache.glob("overlay-*"))
+    Bench(person).undo()
+    assert mode_of(shut) == 0o755
+    assert [(shut / name).read_text() for name in "ab"] == ["old\n"] * 2
+
+
+LOOKED_INTO = "chmod 700 shut shut/inner; echo new >shut/inner/file; chmod 000 shut/inner shut"
+
+
+def left_behind(folder: Path, mode: Mode) -> Bench:
+    """A command wrote into folders that are closed, and closed them again."""
+    person = make_person(folder)
+    inner = person.project / "shut" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("old\n")
+    for closed in (inner, inner.parent):
+        closed.chmod(0o000)
+    bench = Bench(person)
+    bench.leave(LOOKED_INTO)
+    (file,) = person.paths.cache.glob("overlay-*/map.json")
+    document = json.loads(file.read_text())
+    document["about"]["mode"] = mode.value
+    file.write_text(json.dumps(document))
+    return bench
+
+
+def modes(project: Path) -> tuple[int, int]:
+    """Of the two folders."""
+    shut = project / "shut"
+    outer = mode_of(shut)
+    shut.chmod(0o700)
+    inner = mode_of(shut / "inner")
+    shut.chmod(outer)
+    return outer, inner
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.NEVER])
+def test_a_kill_while_closed_folders_are_looked_into(tmp_path: Path, mode: Mode) -> None:
+    # It is one of the first things that are done.
+    for number in range(1, 16, 2 if os.getuid() else 7):
+        bench = left_behind(tmp_path / str(number), mode)
+        killed_after(number, partial(bench.settle, mode))
+        assert not [error for report in recover(bench.person.paths) for error in report.errors]
+        assert modes(bench.person.project) == (0, 0), f"killed after step {number}"
+        assert not list(bench.person.paths.cache.glob("overlay-*"))
+        (bench.person.project / "shut").chmod(0o700)
+
+
+def test_a_root_that_is_gone_leaves_no_descriptor(tmp_path: Path) -> None:
+    upper, gone = tmp_path / "upper", tmp_path / "gone"
+    upper.mkdir()
+
+    def look() -> None:
+        scan(str(upper), [str(upper), str(gone)], str(gone))
+
+    def apply() -> None:
+        Applier(str(gone), tmp_path / "versions", "run", lambda: None, resumed=False)
+
+    for act in (look, apply):
+        before = os.listdir("/proc/self/fd")
+        _fails(act)
+        assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def _fails(act: Callable[[], None]) -> None:
+    with pytest.raises(ProjectError):
+        act()

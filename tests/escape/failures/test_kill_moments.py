@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Moments of a kill that are hard to meet by counting: a file is just being written, the last of
+what waited is gone, something is open that was closed, a backup is not on record yet."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.escape.copy_back import review, settle
+from support.escape.kill import (
+    Bench,
+    check_finished,
+    check_kill,
+    finish,
+    has_journal,
+    killed_when,
+    look_at,
+)
+from support.person import Person
+
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.database import backups as backup
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.versions import backups_of
+
+
+@pytest.fixture
+def bench(person: Person) -> Iterator[Bench]:
+    for name in "ab":
+        (person.project / name).write_text("old\n")
+    yield Bench(person)
+    # So that who removes the folder can.
+    subprocess.run(["chmod", "-R", "u+rwx", person.home], check=True)
+
+
+def halves(person: Person) -> list[Path]:
+    """Files that are not whole yet."""
+    pending = person.paths.data / "pending"
+    return [*person.paths.cache.glob(".*"), *pending.glob("*/.map*")]
+
+
+def taking(bench: Bench) -> Callable[[Step], object]:
+    bench.settle(Mode.REVIEW)
+    return bench.apply
+
+
+def undoing(bench: Bench) -> Callable[[Step], object]:
+    bench.settle(Mode.AUTO)
+    return bench.undo
+
+
+def holding(bench: Bench) -> Callable[[Step], object]:
+    return lambda step: bench.settle(Mode.REVIEW, step)
+
+
+@pytest.mark.parametrize("begin", [taking, undoing, holding])
+def test_no_half_of_what_was_being_written_is_left(
+    bench: Bench, begin: Callable[[Bench], Callable[[Step], object]]
+) -> None:
+    person = bench.person
+    bench.leave("echo new >a; rm b; echo c >c")
+    act = begin(bench)
+    killed_when(lambda: bool(halves(person)), act)
+    finish(bench)
+    assert not halves(person)
+    check_finished(person)
+
+
+def test_a_journal_that_is_written_again_leaves_no_half(bench: Bench) -> None:
+    """A choice between two versions is two jobs: the journal of both becomes that of the second."""
+    person = bench.person
+    bench.leave("echo second >a")
+    settle(person, "echo first >a", Mode.REVIEW)
+    crossing = bench.settle(Mode.REVIEW).run_id
+
+    def choose(step: Step) -> None:
+        review(person, "apply", crossing, "a", step=step)
+
+    assert killed_when(lambda: has_journal(person) and bool(halves(person)), choose)
+    finish(bench)
+    assert not halves(person)
+    check_finished(person)
+    assert (person.project / "a").read_text() == "second\n"
+
+
+def test_a_kill_after_the_last_of_what_waited_is_gone(bench: Bench) -> None:
+    person = bench.person
+    settle(person, "echo waits >a; rm b", Mode.REVIEW)
+    bench.leave("echo new >a; echo back >b; echo more >c")
+    bench.save()
+    old = look_at(person.project)
+
+    def waits() -> bool:
+        return any((person.paths.data / "pending").glob("*/overlay*"))
+
+    bench.restore()
+    bench.settle(Mode.AUTO)
+    assert not waits()
+    wanted = bench.look()
+    bench.restore()
+    assert killed_when(lambda: not waits(), lambda step: bench.settle(Mode.AUTO, step))
+    check_kill(bench, 0, is_killed=True, old=old, wanted=wanted)
+    bench.undo()
+    assert look_at(person.project) == old
+
+
+def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(bench: Bench) -> None:
+    person = bench.person
+    closed = person.project / "closed"
+    closed.mkdir()
+    (closed / "in").write_text("old\n")
+    closed.chmod(0o555)
+    first = "chmod u+w closed; echo first >closed/in; chmod 555 closed"
+    run = settle(person, first, Mode.REVIEW).run_id
+
+    def is_open() -> bool:
+        return bool(closed.stat().st_mode & stat.S_IWUSR)
+
+    # To root it is open as it is.
+    killed_when(is_open, lambda step: review(person, "apply", run, step=step))
+    write_file.write_file(
+        person.paths, str(person.project), str(closed / "in"), b"second\n", how=Mode.REVIEW
+    )
+    finish(bench)
+    check_finished(person)
+    assert not is_open()
+
+
+def may(file: Path, bit: int) -> bool:
+    return bool(file.stat().st_mode & bit)
+
+
+def test_a_file_that_even_its_owner_may_not_write_to_is_so_after_a_kill(bench: Bench) -> None:
+    """To take off what the overlay left on it, it has to be writable for a moment."""
+    person = bench.person
+    bench.leave("echo new >a; chmod 444 a")
+    (upper,) = person.paths.cache.glob("overlay-*/upper/overlay1")
+    (upper / "a").chmod(0o644)
+    os.setxattr(upper / "a", "user.overlay.test", b"")
+    (upper / "a").chmod(0o444)
+    # Root may do it as it is.
+    killed_when(
+        lambda: (upper / "a").exists() and not os.listxattr(upper / "a"),
+        lambda step: bench.settle(Mode.AUTO, step),
+    )
+    finish(bench)
+    check_finished(person)
+    bench.apply()
+    file = person.project / "a"
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("new\n", 0o444)
+
+
+def test_a_file_that_even_its_owner_may_not_read_is_so_after_a_kill(bench: Bench) -> None:
+    """To be restored it is copied: what is kept is its backup, too."""
+    person = bench.person
+    file = person.project / "a"
+    file.chmod(0o200)
+    run = settle(person, "rm a", Mode.AUTO).run_id
+    (kept,) = (person.paths.versions / run).iterdir()
+    killed_when(
+        lambda: kept.exists() and may(kept, stat.S_IRUSR),
+        lambda step: review(person, "undo", run, step=step),
+    )
+    finish(bench)
+    check_finished(person)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o200
+    (copied,) = person.paths.backups.iterdir()
+    assert stat.S_IMODE(copied.stat().st_mode) == 0o200
+
+
+def test_a_backup_that_is_on_no_record_is_not_taken_for_another_files(bench: Bench) -> None:
+    """A kill took its number, which another file got."""
+    person = bench.person
+    bench.leave("echo new >a")
+    assert killed_when(
+        lambda: any(person.paths.backups.glob("*-a")),
+        lambda step: bench.settle(Mode.AUTO, step),
+    )
+    other = person.home / "other"
+    other.mkdir()
+    file = str(other / "a")
+
+    def write(data: bytes) -> None:
+        write_file.write_file(person.paths, str(other), file, data)
+
+    def earlier() -> list[bytes]:
+        with closing(ProjectManager(person.paths)) as manager:
+            found = backups_of(manager, manager.project_for(other), file)
+            return [one.version.read() for one in found]
+
+    write(b"first\n")
+    assert earlier() == []
+    write(b"second\n")
+    assert earlier() == [b"first\n"]
+    finish(bench)
+    assert sorted(one.read_bytes() for one in person.paths.backups.iterdir()) == [
+        b"first\n",
+        b"old\n",
+    ]
+
+
+def test_backups_whose_numbers_a_kill_has_taken_are_not_left(bench: Bench) -> None:
+    """If more is to be recorded then, they get other ones."""
+    person = bench.person
+    bench.leave("echo new >b; rm a; echo c >c")
+    assert killed_when(
+        lambda: any(person.paths.backups.glob("*-b")),
+        lambda step: bench.settle(Mode.AUTO, step),
+    )
+    for stray in [*person.paths.backups.iterdir()]:
+        stray.rename(stray.with_name(f"7{stray.name}"))
+    finish(bench)
+    assert sorted(one.read_text() for one in person.paths.backups.iterdir()) == ["old\n"] * 2
+    assert not [*person.paths.backups.glob("7*")]
+
+
+def test_half_a_backup_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file cannot have two names, it is copied."""
+    person = bench.person
+    backups = person.paths.backups
+    real = os.link
+
+    def refused(source: str, target: str, **options: Any) -> None:
+        around = options.get("dst_dir_fd")
+        if around is None or os.readlink(f"/proc/self/fd/{around}") != str(backups):
+            real(source, target, **options)
+        elif os.path.lexists(backups / target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        else:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), target)
+
+    monkeypatch.setattr(os, "link", refused)
+    # So that it is on record, and has no backup.
+    settle(person, "echo made >c", Mode.AUTO)
+    bench.leave("echo new >c")
+    assert killed_when(
+        lambda: backups.is_dir() and bool(os.listdir(backups)),
+        lambda step: bench.settle(Mode.AUTO, step),
+    )
+    finish(bench)
+    assert [one.read_text() for one in backups.iterdir()] == ["made\n"]
+
+
+@pytest.mark.parametrize("name", ["closed/sub/f", "made/anew/f"])
+def test_an_edit_that_was_cut_off_waits_as_a_whole(bench: Bench, name: str) -> None:
+    """Or not at all; but no folder that was made for it, or opened."""
+    person = bench.person
+    (person.project / "closed" / "sub").mkdir(parents=True)
+    (person.project / "closed" / "sub" / "f").write_text("old\n")
+    (person.project / "closed").chmod(0o555)
+    file = str(person.project / name)
+
+    def edit(_step: Step) -> None:
+        write_file.write_file(person.paths, str(person.project), file, b"new\n")
+
+    assert killed_when(lambda: any(person.paths.cache.glob("overlay-*/upper/overlay1/*")), edit)
+    assert not has_journal(person)
+    finish(bench)
+    check_finished(person)
+    paths = [path for path, *_ in bench.look().rows]
+    assert paths[-1] == name
+    assert paths[:-1] in ([], ["made", "made/anew"])
+
+
+def test_a_folder_that_comes_from_another_disk_has_its_mode_at_once(person: Person) -> None:
+    """Else the one who finishes it takes it for a change."""
+    inner = person.project / "there" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        folder.chmod(0o755)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        person.environ["XDG_CACHE_HOME"] = elsewhere
+        bench = Bench(person)
+        bench.leave("echo x >there/inner/f")
+        layer = person.paths.pending(str(person.project)) / "overlay1"
+        for name in ("there", "there/inner"):
+            made = layer / name
+            assert killed_when(made.exists, lambda step: recover(person.paths, step))
+        finish(bench)
+        check_finished(person)
+        modes = {path: entry[0] for path, entry in look_at(layer).items()}
+        assert modes["there"] == modes["there/inner"] == "drwxr-xr-x"
+
+
+def test_a_backup_that_is_removed_is_on_no_record_any_more(bench: Bench) -> None:
+    person = bench.person
+    settle(person, "echo new >a", Mode.AUTO)
+    (kept,) = person.paths.backups.iterdir()
+    number = int(kept.name.partition("-")[0])
+
+    def clean(_step: Step) -> None:
+        with closing(ProjectManager(person.paths)) as manager:
+            backup.cleanup_old_backups(manager, now=time.time() + 30 * 86400)
+
+    assert killed_when(lambda: not kept.exists(), clean)
+    with closing(ProjectManager(person.paths)) as manager:
+        assert not manager.has_backup(number)
+
+
+def test_half_of_what_a_later_run_covers_is_not_taken_for_it(person: Person) -> None:
+    """What waits on one disk is kept on the other, before the later version is in its place."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        person.environ["XDG_CACHE_HOME"] = elsewhere
+        bench = Bench(person)
+        first = settle(person, "echo first >f", Mode.REVIEW).run_id
+        bench.leave("echo second >f")
+        kept = person.paths.versions / first
+        assert killed_when(
+            lambda: any(kept.glob("new-*")), lambda step: bench.settle(Mode.REVIEW, step)
+        )
+        finish(bench)
+        check_finished(person)
+        assert [file.read_text() for file in kept.glob("new-*")] == ["first\n"]
+
+
+def test_half_of_what_is_brought_back_is_not_taken_for_it(person: Person) -> None:
+    """It waited before a later run, which is discarded; and another file has the name of a half."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        person.environ["XDG_CACHE_HOME"] = elsewhere
+        bench = Bench(person)
+        settle(person, "echo first >f; echo mine >f.half", Mode.REVIEW)
+        later = settle(person, "echo second >f", Mode.REVIEW).run_id
+        layer = person.paths.pending(str(person.project)) / "overlay1"
+
+        def is_being_made() -> bool:
+            found = [*layer.parent.glob(".half-*"), *layer.glob("f")]
+            return any(not file.stat().st_size for file in found)
+
+        def discard(step: Step) -> None:
+            review(person, "discard", later, step=step)
+
+        assert killed_when(is_being_made, discard)
+        finish(bench)
+        check_finished(person)
+        assert (layer / "f").read_text() == "first\n"
+        assert (layer / "f.half").read_text() == "mine\n"

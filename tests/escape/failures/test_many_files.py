@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many files at once change places with what they replace: a kill at any step, and what somebody
+else does in between."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.escape.kill import EVERY, Bench, check_kill, killed_after, look_at
+from support.person import Person, make_person
+
+from ollmsandbox.project.apply import fast_swap
+from ollmsandbox.project.apply.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review.versions import Versions
+
+MAKE = r"""
+umask 022
+mkdir -p one two/inner closed gone .git
+echo HEAD >.git/HEAD
+for name in a b one/a one/b two/a two/inner/a closed/a gone/a gone/b one/left two/left \
+    left same; do
+    echo "old $name" >$name
+done
+ln -s a link
+printf 'old\n' >"$(printf '\377bytes')"
+chmod 555 closed
+"""
+
+CHANGE = r"""
+umask 022
+for name in a b one/a one/b two/a two/inner/a; do echo "this is new: $name" >$name; done
+echo added >one/added; echo added >added
+mkdir -p more/deep; echo added >more/deep/a; chmod 500 more/deep
+chmod u+w closed; echo 'this is new' >closed/a; chmod 555 closed
+rm -r gone
+rm left one/left; mv two/left two/moved
+ln -sfn b link
+chmod 755 one/b
+touch same
+echo 'this is new' >"$(printf '\377bytes')"
+"""
+
+HELD = CHANGE + "mkdir -p .git/hooks; echo evil >.git/hooks/pre-commit\n"
+
+
+def settle(bench: Bench, step: Step = nothing) -> None:
+    bench.settle(Mode.AUTO, step, many=1)
+
+
+def nothing_before(_bench: Bench) -> None:
+    pass
+
+
+def settle_and_undo(bench: Bench) -> None:
+    settle(bench)
+    bench.undo()
+
+
+CASES: dict[str, tuple[str, Callable[[Bench], None], Callable[[Bench, Step], None]]] = {
+    "apply": (CHANGE, nothing_before, settle),
+    "apply-with-held": (HELD, nothing_before, settle),
+    "undo": (CHANGE, settle, Bench.undo),
+    "redo": (CHANGE, settle_and_undo, Bench.apply),
+}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
+    def made(command: str) -> Bench:
+        person = make_person(tmp_path)
+        subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
+        bench = Bench(person)
+        bench.leave(command)
+        bench.save()
+        bench.restore()
+        return bench
+
+    yield made
+    subprocess.run(["chmod", "-R", "u+rwx", tmp_path], check=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_kill_at_any_step(make: Callable[[str], Bench], case: str) -> None:
+    command, before, act = CASES[case]
+    bench = make(command)
+    untouched = look_at(bench.person.project)
+    before(bench)
+    old = look_at(bench.person.project)
+    act(bench, nothing)
+    wanted = bench.look()
+    every = EVERY or 17
+    number = 1 + list(CASES).index(case) + (0 if os.getuid() == 0 else 8)
+    is_killed = True
+    while is_killed:
+        bench.restore()
+        before(bench)
+        is_killed = killed_after(number, lambda step: act(bench, step))
+        told = f"killed after step {number}"
+        seen = look_at(bench.person.project)
+        # They change places: nothing of ours is ever among them.
+        assert not [path for path in seen if ".ollmsandbox-" in path], told
+        kill = 1 + number * 7 % 29
+        check_kill(bench, number, kill, is_killed=is_killed, old=old, wanted=wanted)
+        bench.undo()
+        assert look_at(bench.person.project) == untouched, told
+        number += every
+
+
+def test_each_version_is_found_and_chosen_ones_can_be_undone(make: Callable[[str], Bench]) -> None:
+    bench = make(CHANGE)
+    project = bench.person.project
+    untouched = look_at(project)
+    settle(bench)
+    applied = look_at(project)
+    with bench.review() as (review, run):
+        items = {item.change.path: item for item in read(bench)}
+        versions = Versions(review.manager)
+        assert versions.before(run, items["one/a"]).read() == b"old one/a\n"
+        assert versions.after(run, items["one/a"]).read() == b"this is new: one/a\n"
+        for gone in ("gone/a", "one/left"):
+            assert versions.before(run, items[gone]).read() == f"old {gone}\n".encode()
+        review.undo(run, [str(project / "one" / "a")])
+        assert (project / "one" / "a").read_text() == "old one/a\n"
+        assert (project / "one" / "b").read_text() == "this is new: one/b\n"
+        review.apply(run, [str(project / "one" / "a")])
+        assert look_at(project) == applied
+        review.undo(run)
+    assert look_at(project) == untouched
+
+
+def write_to_it(file: Path) -> None:
+    file.write_text("mine\n")
+
+
+def put_another_there(file: Path) -> None:
+    other = file.with_name("other")
+    other.write_text("mine\n")
+    other.rename(file)
+
+
+def put_a_link_there(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+
+
+def put_a_folder_there(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def take_it_away(file: Path) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [write_to_it, put_another_there, put_a_link_there, put_a_folder_there, take_it_away],
+)
+def test_what_somebody_does_just_before_a_file_changes_places_stays(
+    make: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]
+) -> None:
+    """Between the look at a file and the step that puts another in its place."""
+    bench = make(CHANGE)
+    file = bench.person.project / "one" / "a"
+    real = fast_swap.Bulk._cleanse
+
+    def meanwhile(self: fast_swap.Bulk, name: str) -> None:
+        real(self, name)
+        if name == "a" and os.readlink(f"/proc/self/fd/{self._place}").endswith("/one"):
+            act(file)
+
+    monkeypatch.setattr(fast_swap.Bulk, "_cleanse", meanwhile)
+    settle(bench)
+    there = look_at(bench.person.project).get("one/a")
+    (item,) = [item for item in read(bench) if item.change.path == "one/a"]
+    assert item.state is State.CONFLICT
+    if act is take_it_away:
+        assert there is None
+    else:
+        kinds = {"put_a_link_there": stat.S_ISLNK, "put_a_folder_there": stat.S_ISDIR}
+        assert kinds.get(act.__name__, stat.S_ISREG)(file.lstat().st_mode)
+        assert there is not None
+        assert there[1] in ("", b"mine\n", "/etc/passwd")
+    # The command's version waits, and can be taken.
+    with bench.review() as (review, run):
+        if act is put_a_folder_there:
+            file.rmdir()
+        review.apply(run, [str(file)])
+    assert file.read_text() == "this is new: one/a\n"
+
+
+def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
+    make: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make(CHANGE)
+    file = bench.person.project / "one" / "added"
+    real = fast_swap.Bulk._cleanse
+
+    def meanwhile(self: fast_swap.Bulk, name: str) -> None:
+        real(self, name)
+        if name == "added" and os.readlink(f"/proc/self/fd/{self._place}").endswith("/one"):
+            file.write_text("mine\n")
+
+    monkeypatch.setattr(fast_swap.Bulk, "_cleanse", meanwhile)
+    settle(bench)
+    assert file.read_text() == "mine\n"
+    (item,) = [item for item in read(bench) if item.change.path == "one/added"]
+    assert item.state is State.CONFLICT
+
+
+@pytest.mark.parametrize("act", [write_to_it, put_another_there, put_a_folder_there])
+@pytest.mark.parametrize("path", ["gone/a", "one/left"])
+def test_what_somebody_does_just_before_a_file_is_deleted_stays(
+    make: Callable[[str], Bench],
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    act: Callable[[Path], None],
+) -> None:
+    """With the folder around it, and alone."""
+    bench = make(CHANGE)
+    file = bench.person.project / path
+    # The first step after the look.
+    first = "rename" if path == "gone/a" else "unlink"
+    real = getattr(os, first)
+
+    def meanwhile(name: str, *to: str, **folders: int) -> None:
+        around = folders.get("src_dir_fd", folders.get("dir_fd"))
+        here = os.readlink(f"/proc/self/fd/{around}") if around is not None else ""
+        if f"{here}/{name}".endswith(f"/{path}"):
+            monkeypatch.undo()
+            act(file)
+        real(name, *to, **folders)
+
+    monkeypatch.setattr(os, first, meanwhile)
+    settle(bench)
+    assert file.is_dir() if act is put_a_folder_there else file.read_text() == "mine\n"
+    states = {item.change.path: item.state for item in read(bench)}
+    assert states.pop(path) is State.CONFLICT
+    assert states["gone/b"] is State.APPLIED
+    # That it is to go waits, and can be done.
+    with bench.review() as (review, run):
+        if act is put_a_folder_there:
+            file.rmdir()
+        review.apply(run, [str(file)])
+    assert not os.path.lexists(file)
+
+
+def test_what_was_not_replaced_is_not_kept(make: Callable[[str], Bench]) -> None:
+    bench = make(CHANGE)
+    settle(bench)
+    (layer,) = bench.person.paths.versions.glob("*/layer-*")
+    kept = {path for path, entry in look_at(layer).items() if not str(entry[0]).startswith("d")}
+    # Not the whiteouts, nor what was only touched.
+    assert kept >= {"a", "b", "one/a", "two/a", "two/inner/a", "left", "one/left", "two/left"}
+    assert not kept & {"gone", "same", "link", "added", "one/added"}
+
+
+def test_a_folder_that_the_command_closed(person: Person) -> None:
+    shut = person.project / "shut"
+    shut.mkdir()
+    for name in "ab":
+        (shut / name).write_text("old\n")
+    command = "for name in a b; do echo 'this is new' >shut/$name; done; chmod 000 shut"
+    keeper = Recorder(str(person.project), person.paths, many=1)
+    person.run(command, keeper=keeper)
+    assert keeper.report is not None
+    assert {item.state for item in keeper.report.changes} == {State.APPLIED}
+    assert stat.S_IMODE(shut.stat().st_mode) == 0
+    assert sorted(file.read_text() for file in person.paths.backups.iterdir()) == ["old\n"] * 2
+    assert look_at(person.project)["shut/a"][1] == b"this is new\n"
+    Bench(person).undo()
+    assert [(shut / name).read_text() for name in "ab"] == ["old\n"] * 2
+
+
+def read(bench: Bench) -> list[Recorded]:
+    with bench.review() as (review, run):
+        return read_changes(review.manager, run)

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run was cut off, and the folder that it wrote to is gone: that is told once, what it wrote is
+kept until the folder is back, and who does not want it can discard it, unless files of the project
+are among it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.escape.copy_back import FIRST_STEP, review, settle
+from support.escape.kill import EVERY, Bench, check_finished, has_journal, killed_after
+from support.person import Person
+
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.apply.journal import Job, Journal, Task, project_lock
+from ollmsandbox.project.apply.recorder import Mode, needs_care
+from ollmsandbox.project.changes.change import Recorded
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.recovery.recover import recover, take_care
+from ollmsandbox.project.review.review import Review
+
+
+@pytest.fixture
+def bench(person: Person) -> Bench:
+    (person.project / "f").write_text("old\n")
+    return Bench(person)
+
+
+def cut_off(bench: Bench, *, begun: bool) -> Path:
+    """The run's folder. If it had `begun`, it was killed while it was applied."""
+    person = bench.person
+    bench.leave("echo new >f")
+    bench.save()
+    for number in range(1, 40) if begun else ():
+        bench.restore()
+        assert killed_after(number, lambda step: bench.settle(Mode.AUTO, step))
+        if any(person.paths.cache.glob("overlay-*/journal.json")):
+            break
+    [folder] = person.paths.cache.glob("overlay-*")
+    return folder
+
+
+def linked(bench: Bench) -> Path:
+    """A second folder that its commands may write to."""
+    person = bench.person
+    folder = person.home / "linked"
+    folder.mkdir()
+    for name in ("old", "other"):
+        (folder / name).write_text("old\n")
+    agreed = person.paths.linked_roots(str(person.project))
+    agreed.parent.mkdir(parents=True, exist_ok=True)
+    agreed.write_text(json.dumps([str(folder)]))
+    return folder
+
+
+def killed_when(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> int:
+    """A run was killed soon after that was so. After which step."""
+    bench.save()
+    number = 1
+    while True:
+        bench.restore()
+        assert killed_after(number, lambda step: bench.settle(mode, step))
+        if is_there():
+            return number
+        number += 3
+
+
+def cut_off_at(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> Path:
+    """The run's folder."""
+    killed_when(bench, mode, is_there)
+    [folder] = bench.person.paths.cache.glob("overlay-*")
+    return folder
+
+
+def another(person: Person) -> Person:
+    """With the same settings, and a project that is there."""
+    other = Person(person.home, person.home / "another", person.environ)
+    other.project.mkdir()
+    return other
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_it_is_told_once_and_finished_when_the_folder_is_back(bench: Bench, begun: bool) -> None:
+    person = bench.person
+    folder = cut_off(bench, begun=begun)
+    away = person.home / "away"
+    person.project.rename(away)
+    [said] = take_care(person.paths).errors
+    assert str(folder) in said
+    assert str(person.project) in said
+    for _ in range(2):
+        care = take_care(person.paths)
+        assert not care.errors
+        assert not care.finished
+    away.rename(person.project)
+    [report] = take_care(person.paths).finished
+    assert [item.change.path for item in report.changes] == ["f"]
+    assert not folder.exists()
+    assert not (person.paths.cache / "told").exists()
+
+
+def test_it_can_be_discarded(bench: Bench) -> None:
+    person = bench.person
+    folder = cut_off(bench, begun=False)
+    shutil.rmtree(person.project)
+    run_id = folder.name.removeprefix("overlay-")
+    other = another(person)
+    # Since it is told once, also to who wants to hear little.
+    done = other.cli("run", "--quiet", "-c", "true")
+    assert f"ollmsandbox discard {run_id}" in done.stderr
+    assert other.cli("run", "-c", "true").stderr == ""
+    assert folder.exists()
+    done = other.cli("discard", run_id)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not folder.exists()
+    assert other.cli("discard", run_id).returncode != 0
+    assert not (person.paths.cache / "told").exists()
+
+
+def test_what_can_still_be_finished_is_not_discarded_that_way(bench: Bench) -> None:
+    person = bench.person
+    folder = cut_off(bench, begun=False)
+    run_id = folder.name.removeprefix("overlay-")
+    done = person.cli("discard", run_id, "--json")
+    assert [change["state"] for change in json.loads(done.stdout)["changes"]] == ["discarded"]
+
+
+def test_what_a_person_asked_for_is_told_once_too(bench: Bench) -> None:
+    person = bench.person
+    run = settle(person, "echo new >f", Mode.REVIEW).run_id
+    bench.save()
+    for number in range(1, 40):
+        bench.restore()
+        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
+        if any(person.paths.cache.glob("journal-*.json")):
+            break
+    away = person.home / "away"
+    person.project.rename(away)
+    [said] = take_care(person.paths).errors
+    [file] = person.paths.cache.glob("journal-*.json")
+    assert str(file) in said
+    assert not needs_care(person.paths)
+    assert not take_care(person.paths).errors
+    away.rename(person.project)
+    assert not take_care(person.paths).errors
+    assert (person.project / "f").read_text() == "new\n"
+
+
+def test_what_waits_in_other_projects_is_found_all_the_same(bench: Bench) -> None:
+    person = bench.person
+    cut_off(bench, begun=False)
+    shutil.rmtree(person.project)
+    other = another(person)
+    settle(other, "echo new >f", Mode.REVIEW)
+    person.paths.database.write_bytes(b"no database" * 1000)
+    other.cli("run", "-c", "true")
+    found = json.loads(other.cli("changes", "--all", "--json").stdout)
+    assert [change["path"] for run in found for change in run["changes"]] == ["f"]
+
+
+def test_what_holds_the_old_files_is_not_discarded(bench: Bench) -> None:
+    person, names = bench.person, [f"f{number}" for number in range(4)]
+    for name in names:
+        (person.project / name).write_text("old\n")
+    other = linked(bench)
+    bench.leave(f"for n in {' '.join(names)}; do echo new >$n; done; echo new >{other}/other")
+    folder = cut_off_at(
+        bench, Mode.AUTO, lambda: (person.project / names[2]).read_text() == "new\n"
+    )
+    away = person.home / "away"
+    other.rename(away)
+    run_id = folder.name.removeprefix("overlay-")
+    done = person.cli("discard", run_id)
+    assert done.returncode != 0
+    assert str(folder) in done.stderr
+    assert "ollmsandbox discard" not in done.stderr
+    away.rename(other)
+    assert not take_care(person.paths).errors
+    assert (other / "other").read_text() == "new\n"
+    assert person.cli("undo", run_id).returncode == 0
+    assert {(person.project / name).read_text() for name in names} == {"old\n"}
+
+
+def test_a_project_that_was_only_moved_keeps_its_old_files(bench: Bench) -> None:
+    person = bench.person
+    folder = cut_off(bench, begun=True)
+    person.project.rename(person.home / "away")
+    other = another(person)
+    run_id = folder.name.removeprefix("overlay-")
+    # Also if what was being done cannot be read.
+    for text in ("", "{"):
+        if text:
+            (folder / "journal.json").write_text(text)
+            take_care(person.paths)
+        done = other.cli("discard", run_id)
+        assert done.returncode != 0
+        assert str(folder) in done.stderr
+        assert (folder / "journal.json").exists()
+
+
+def test_what_is_half_merged_is_not_taken_for_a_run_of_its_own(bench: Bench) -> None:
+    person = bench.person
+    take_care(person.paths)
+    other = linked(bench)
+    bench.leave(f"echo new >f; echo new >{other}/other")
+    layers = person.paths.pending(str(person.project))
+    cut_off_at(bench, Mode.REVIEW, lambda: (layers / "overlay1" / "f").exists())
+    away = person.home / "away"
+    other.rename(away)
+    care = take_care(person.paths)
+    assert [str(other) in error for error in care.errors] == [True]
+    assert not care.notices
+    # The rest is finished.
+    [report] = care.finished
+    assert [item.change.path for item in report.changes] == ["f"]
+    assert not needs_care(person.paths)
+    care = take_care(person.paths)
+    assert not (*care.errors, *care.notices, *care.finished)
+    away.rename(other)
+    [report] = take_care(person.paths).finished
+    assert [item.change.path for item in report.changes] == ["other"]
+    check_finished(person)
+    with closing(Review(person.paths)) as work:
+        project = work.manager.find_project(person.project)
+        assert project
+        [run] = work.manager.runs(project, limit=-1)
+        assert states(read_changes(work.manager, run)) == {"f": "pending", "other": "pending"}
+
+
+def states(items: Iterable[Recorded]) -> dict[str, str]:
+    return {item.change.path: item.state.value for item in items}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_is_for_other_folders_is_finished_meanwhile(bench: Bench, begun: bool) -> None:
+    """Also if who does that is killed, at whatever step."""
+    person = bench.person
+    other = linked(bench)
+    bench.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
+    begin = 0
+    if begun:
+        begin = killed_when(bench, Mode.AUTO, lambda: has_journal(person))
+    else:
+        bench.save()
+    away = person.home / "away"
+    number = 1 + FIRST_STEP
+    while True:
+        bench.restore()
+        if begun:
+            assert killed_after(begin, lambda step: bench.settle(Mode.AUTO, step))
+        other.rename(away)
+        is_killed = killed_after(number, lambda step: recover(person.paths, step))
+        said = take_care(person.paths)
+        assert is_killed or not said.errors
+        assert len(said.errors) < 2
+        with closing(Review(person.paths)) as work:
+            project = work.manager.find_project(person.project)
+            assert project
+            rows = [read_changes(work.manager, run) for run in work.manager.runs(project)]
+        state = "applied" if begun else "pending"
+        assert [states(row) for row in rows] == [{"f": state, ".": state}], number
+        away.rename(other)
+        [report] = take_care(person.paths).finished
+        assert states(report.changes) == {"old": state, "other": state}, number
+        assert (other / "other").read_text() == ("new\n" if begun else "old\n")
+        check_finished(person)
+        if not is_killed:
+            return
+        number += EVERY or 7
+
+
+def test_the_rest_of_a_run_can_be_discarded(bench: Bench) -> None:
+    person = bench.person
+    other = linked(bench)
+    bench.leave(f"echo new >f; echo new >{other}/other")
+    shutil.rmtree(other)
+    said = person.cli("run", "-c", "true").stderr
+    run_id = said.rpartition("ollmsandbox discard ")[2].partition("`")[0]
+    assert person.cli("discard", run_id).returncode == 0
+    check_finished(person)
+    found = json.loads(person.cli("changes", "--all", "--json").stdout)
+    assert [change["path"] for run in found for change in run["changes"]] == ["f"]
+
+
+def test_what_a_person_asked_for_is_done_where_it_can_be(bench: Bench) -> None:
+    person = bench.person
+    take_care(person.paths)
+    other = linked(bench)
+    run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
+    bench.save()
+    for number in range(1, 40):
+        bench.restore()
+        assert killed_after(number, lambda step: review(person, "apply", run, step=step))
+        if any(person.paths.cache.glob("journal-*.json")):
+            break
+    away = person.home / "away"
+    other.rename(away)
+    [said] = take_care(person.paths).errors
+    assert str(other) in said
+    assert (person.project / "f").read_text() == "new\n"
+    assert not needs_care(person.paths)
+    assert not take_care(person.paths).errors
+    away.rename(other)
+    assert not take_care(person.paths).errors
+    assert (other / "other").read_text() == "new\n"
+    check_finished(person)
+
+
+def test_what_waits_for_other_folders_can_be_applied_and_undone(bench: Bench) -> None:
+    person = bench.person
+    other = linked(bench)
+    run = settle(
+        person, f"echo new >f; echo new >{other}/other; rm {other}/old", Mode.REVIEW
+    ).run_id
+    away = person.home / "away"
+    other.rename(away)
+    done = person.cli("apply", "--all", "--json")
+    assert done.returncode == 1
+    found = {change["path"]: change["state"] for change in json.loads(done.stdout)["changes"]}
+    assert found == {"f": "applied", f"{other}/other": "pending", f"{other}/old": "pending"}
+    assert (person.project / "f").read_text() == "new\n"
+    away.rename(other)
+    assert person.cli("apply", "--all").returncode == 0
+    assert (other / "other").read_text() == "new\n"
+    other.rename(away)
+    assert person.cli("undo", run).returncode == 1
+    assert (person.project / "f").read_text() == "old\n"
+    away.rename(other)
+    assert person.cli("undo", run).returncode == 0
+    assert (other / "other").read_text() == (other / "old").read_text() == "old\n"
+
+
+def test_what_waits_for_a_folder_that_is_gone_can_be_discarded(bench: Bench) -> None:
+    person = bench.person
+    other = linked(bench)
+    settle(person, f"chmod 700 {other}; echo new >{other}/other; rm {other}/old", Mode.REVIEW)
+    away = person.home / "away"
+    other.rename(away)
+    assert person.cli("discard", "--all").returncode == 0
+    assert person.cli("changes", "--all").stdout == "Nothing waits for you.\n"
+    away.rename(other)
+    assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"
+
+
+def test_what_somebody_is_about_to_end_is_not_told(person: Person) -> None:
+    """Whoever holds the lock is still at it."""
+    gone = str(person.home / "gone")
+    journal = Journal.of_person(person.paths, "1")
+    job = Job(Task.DISCARD, "1", gone, "review", "", 0.0, (), {gone: f"{gone}/layer"})
+    found: list[object] = []
+
+    def finish() -> None:
+        with closing(Review(person.paths)) as work:
+            try:
+                found.append(work.finish(journal))
+            except OllmSandboxError as error:
+                found.append(error)
+
+    with project_lock(person.paths, gone):
+        journal.write(job)
+        thread = threading.Thread(target=finish)
+        thread.start()
+        # As long as who does not wait would take.
+        thread.join(0.5)
+        journal.end()
+    thread.join(60)
+    assert found == [[]]
+
+
+def test_it_is_told_where_nothing_can_be_noted(bench: Bench) -> None:
+    person = bench.person
+    cut_off(bench, begun=False)
+    shutil.rmtree(person.project)
+    (person.paths.cache / "told").write_text("no folder")
+    for _ in range(2):
+        [said] = take_care(person.paths).errors
+        assert str(person.project) in said
+
+
+def test_nobody_looks_again_while_the_project_is_gone(bench: Bench) -> None:
+    person = bench.person
+    cut_off(bench, begun=True)
+    away = person.home / "away"
+    person.project.rename(away)
+    assert needs_care(person.paths)
+    take_care(person.paths)
+    assert not needs_care(person.paths)
+    away.rename(person.project)
+    assert needs_care(person.paths)
+
+
+def test_a_part_of_it_cannot_be_discarded(bench: Bench) -> None:
+    person = bench.person
+    folder = cut_off(bench, begun=False)
+    shutil.rmtree(person.project)
+    done = another(person).cli("discard", folder.name.removeprefix("overlay-"), "nosuchfile")
+    assert done.returncode != 0
+    assert "as a whole" in done.stderr
+    assert folder.exists()
+
+
+def test_it_can_be_discarded_from_inside_the_folder_that_is_gone(bench: Bench) -> None:
+    person = bench.person
+    folder = cut_off(bench, begun=False)
+    inside = ("sh", "-c", 'rm -r "$PWD"; exec "$@"', "sh")
+    run_id = folder.name.removeprefix("overlay-")
+    done = person.cli("discard", run_id, "--json", around=inside)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["changes"] == []
+    assert not folder.exists()

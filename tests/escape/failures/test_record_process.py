@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The process that makes the records of many changes: what becomes of them when it fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.escape.kill import Bench, killed_after
+from support.person import Person
+
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.apply.journal import Job, Journal
+from ollmsandbox.project.apply.record_process import Alongside
+from ollmsandbox.project.apply.recorder import MANY, Mode, Recorder
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.database.models import FileRecord
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.recovery.recover import recover
+
+NAMES = [f"{number}" for number in range(12)]
+CHANGE = "for name in [0-9]*; do echo 'this is new' >$name; done"
+
+
+@pytest.fixture(autouse=True)
+def _few_at_once(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        (person.project / name).write_text(f"old {name}")
+    # One after the other: there is a moment between any two.
+    monkeypatch.setattr("ollmsandbox.project.apply.applier.AT_ONCE", 1)
+
+
+def change(person: Person) -> None:
+    person.run(CHANGE, keeper=Recorder(str(person.project), person.paths, many=1))
+
+
+def undo(person: Person) -> None:
+    Bench(person).undo()
+    assert [(person.project / name).read_text() for name in NAMES] == [f"old {n}" for n in NAMES]
+
+
+def check_that_all_is_finished(person: Person) -> None:
+    """Once the next program has started."""
+    assert [error for report in recover(person.paths) for error in report.errors] == []
+    assert not [*person.paths.cache.glob("overlay-*")]
+
+
+def check_that_all_is_recorded(person: Person) -> None:
+    check_that_all_is_finished(person)
+    assert {(person.project / name).read_text() for name in NAMES} == {"this is new\n"}
+    manager = ProjectManager(person.paths)
+    try:
+        project = manager.find_project(person.project)
+        assert project is not None
+        run = manager.last_run(project)
+        assert run is not None
+        assert [item.state for item in read_changes(manager, run)] == [State.APPLIED] * len(NAMES)
+        for record in FileRecord.select():
+            copy = Path(str(record.last_approved_copy_path))
+            assert copy.read_text() == f"old {os.path.basename(record.path)}"
+    finally:
+        manager.close()
+
+
+def test_what_it_stumbles_over_is_told_and_done_later(person: Person) -> None:
+    with closing(ProjectManager(person.paths)) as manager:
+        manager.project_for(person.project)
+    with closing(sqlite3.connect(person.paths.database)) as database:
+        database.execute(
+            "CREATE TRIGGER stop BEFORE INSERT ON change BEGIN SELECT RAISE(ABORT, 'stop'); END"
+        )
+        database.commit()
+        with pytest.raises(OllmSandboxError, match="stop"):
+            change(person)
+        database.execute("DROP TRIGGER stop")
+        database.commit()
+    check_that_all_is_recorded(person)
+
+
+def test_its_work_is_done_if_it_is_killed(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Alongside.put
+    seen: list[Recorded] = []
+
+    def put(self: Alongside, items: Sequence[Recorded]) -> None:
+        real(self, items)
+        seen.extend(items)
+        if len(seen) == len(NAMES) // 2:
+            self._clerk.kill()
+
+    monkeypatch.setattr(Alongside, "put", put)
+    change(person)
+    assert len(seen) == len(NAMES)
+    check_that_all_is_recorded(person)
+    undo(person)
+
+
+@pytest.mark.parametrize("program", ["", "/nowhere/python", "/bin/false"])
+def test_its_work_is_done_if_it_cannot_be_started(
+    person: Person, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+    change(person)
+    check_that_all_is_recorded(person)
+    undo(person)
+
+
+def test_it_does_not_load_what_a_command_wrote(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is in place before all is loaded."""
+    modules = ("ctypes", "pickle", "signal", "pysqlite3", "sqlite3", "peewee", "ollmsandbox")
+    monkeypatch.syspath_prepend(person.project)
+    monkeypatch.chdir(person.project)
+    monkeypatch.setenv("PYTHONPATH", str(person.project))
+    escaped = person.home / "escaped"
+    words = f"open({str(escaped)!r}, 'a').write(__name__)"
+    for name in modules:
+        (person.project / f"{name}.py").write_text(words)
+    change(person)
+    check_that_all_is_recorded(person)
+    assert not escaped.exists()
+
+
+def test_there_is_none_where_a_command_could_change_it(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = person.project / "python"
+    link.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(link))
+    monkeypatch.setattr(Alongside, "__init__", None)
+    change(person)
+    check_that_all_is_recorded(person)
+
+
+SEND = """
+import os, signal
+from ollmsandbox.paths import Paths
+from ollmsandbox.project.apply.record_process import Alongside
+from ollmsandbox.project.apply.record_process import Errand
+with Alongside() as alongside:
+    alongside.begin(Errand(Paths.from_environ(os.environ), 1, "/", "/", os.getpid()))
+    print(alongside._clerk.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_ends_with_who_sent_it(person: Person) -> None:
+    sent = subprocess.run(
+        [sys.executable, "-c", SEND],
+        env={**os.environ, "HOME": str(person.home), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert sent.returncode == -signal.SIGKILL
+    gone = Path("/proc", sent.stdout.decode().strip())
+    give_up = time.monotonic() + 60
+    while gone.exists() and "\nState:\tZ" not in (gone / "status").read_text():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_it_goes_if_nothing_could_be_written_down(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Alongside] = []
+    come = Alongside.__init__
+
+    def noted(self: Alongside) -> None:
+        come(self)
+        called.append(self)
+
+    def full(_journal: Journal, *_jobs: Job) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Alongside, "__init__", noted)
+    with monkeypatch.context() as now, pytest.raises(OSError, match="No space"):
+        now.setattr(Journal, "write", full)
+        change(person)
+    assert called[0]._clerk.wait(60) == 0
+    check_that_all_is_finished(person)
+
+
+def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
+    person: Person,
+) -> None:
+    """As of somebody who was killed before they had written the number down."""
+    person.paths.backups.mkdir(parents=True)
+    day = time.strftime("%y-%m-%d")
+    for number in range(1, 20):
+        for name in NAMES:
+            (person.paths.backups / f"{number}-{day}-{name}").write_text("of something else")
+    change(person)
+    check_that_all_is_recorded(person)
+
+
+def test_few_changes_do_without_it(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Alongside, "__init__", None)
+    person.run(CHANGE, keeper=Recorder(str(person.project), person.paths))
+    check_that_all_is_recorded(person)
+
+
+@pytest.mark.parametrize("many", [1, MANY])
+def test_what_somebody_writes_before_it_is_finished_is_not_undone(
+    person: Person, many: int
+) -> None:
+    bench = Bench(person)
+    bench.leave(CHANGE)
+    written, put_there, theirs = (person.project / name for name in NAMES[:3])
+
+    def killed(_step: Step) -> None:
+        def step() -> None:
+            if theirs.read_text() == "this is new\n":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        bench.settle(Mode.AUTO, step, many=many)
+
+    assert killed_after(0, killed)
+    # In another moment of the clock than that of the journal.
+    (journal,) = person.paths.cache.glob("overlay-*/journal.json")
+    while written.stat().st_mtime_ns <= journal.stat().st_mtime_ns:
+        written.write_text("mine\n")
+    other = put_there.with_name("other")
+    other.write_text("mine\n")
+    other.rename(put_there)
+    check_that_all_is_finished(person)
+    with bench.review() as (review, run):
+        review.undo(run)
+    assert [file.read_text() for file in (written, put_there)] == ["mine\n"] * 2
+    assert theirs.read_text() == f"old {theirs.name}"

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two runs at once, of which one deletes or replaces what the other one makes again as it was: each
+record says what is on disk, and what waits is what the next command sees."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.escape.copy_back import FIRST_STEP, review, settle
+from support.escape.kill import (
+    EVERY,
+    Bench,
+    Leaver,
+    LeftBehind,
+    check_finished,
+    finish,
+    killed_after,
+    look_at,
+)
+from support.person import Person
+
+from ollmsandbox.project.apply.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Kind, Recorded, State
+from ollmsandbox.project.changes.scan import scan
+from ollmsandbox.project.changes.view import find_in_layers, layers_of, names_in_layers, read_seen
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.pending import layer as pending
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.versions import Versions
+from ollmsandbox.sandbox.overlay import leftovers
+
+ANEW = "rm -r d; mkdir d; echo old >d/a"
+# What the two do, in a folder of its own each.
+PAIRS = (
+    ("rm -r d", ANEW),
+    ("rm -r d", f"{ANEW}; echo second >d/new"),
+    ("rm -r d", f"{ANEW}; mkdir -p d/e/empty; mkfifo d/pipe; chmod 500 d/e"),
+    ("rm -r d", "mv d q; mv q d"),
+    ("rm -r d/e", "mv d q; mv q d"),
+    ("rm -r d; echo first >d", ANEW),
+    ("rm -r d; echo first >d", "mv d q; mv q d; echo second >d/e/new"),
+    ("mv d d2", "mv d q; mv q d"),
+    ("mv d d2", "touch d/a d/e/c; chmod 700 d"),
+    ("echo first >d/a; rm d/b", ANEW),
+    ("rm -r d; mkdir d; echo first >d/n", "rm -r d/e; mkdir d/e; echo old >d/e/c"),
+    ("rm f", "rm f; echo old >f"),
+    ("rm f", "touch f"),
+    ("echo first >f", "rm f; echo old >f"),
+    ("mv f g", "mv f g; mv g f"),
+    ("rm l", "rm l; ln -s f l"),
+    ("rm f; mkdir f; echo first >f/a", "rm f; echo old >f"),
+)
+
+
+def fill(folder: Path) -> None:
+    (folder / "d/e").mkdir(parents=True)
+    for name in ("d/a", "d/b", "d/e/c", "f"):
+        (folder / name).write_text("old\n")
+    (folder / "l").symlink_to("f")
+
+
+def leave(person: Person, command: str) -> str:
+    """A run whose command is done, and that is not settled yet."""
+    before = set(person.paths.cache.glob("overlay-*"))
+    with contextlib.suppress(LeftBehind):
+        keeper = Leaver(Recorder(str(person.project), person.paths))
+        person.run(command, keeper=keeper)
+    [left] = set(person.paths.cache.glob("overlay-*")) - before
+    return left.name.removeprefix("overlay-")
+
+
+def settle_left(person: Person, run_id: str, mode: Mode, step: Step = nothing) -> None:
+    for overlay in leftovers(person.paths.cache, print):
+        try:
+            if overlay.run_id == run_id:
+                recorder = Recorder(str(person.project), person.paths, mode=mode, step=step)
+                with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                    runner.run(recorder.settle(overlay))
+                overlay.cleanup()
+        finally:
+            overlay.release()
+
+
+def in_layers(layers: Iterable[str]) -> dict[str, str]:
+    """By path: what a file says, "/" for a folder."""
+    seen, waiting, below = {}, [""], tuple(layers)
+    while waiting:
+        folder = waiting.pop()
+        for name in names_in_layers(below, folder):
+            path = f"{folder}/{name}" if folder else name
+            found = find_in_layers(below, path)
+            assert found is not None
+            if found.is_folder:
+                waiting.append(path)
+            seen[path] = "/" if found.is_folder else "@"
+            if found.is_file:
+                seen[path] = read_seen(found).decode().strip()
+    return seen
+
+
+def by_next(person: Person) -> dict[str, str]:
+    root = str(person.project)
+    return in_layers(layers_of(person.paths, root, root))
+
+
+def on_disk(person: Person) -> dict[str, str]:
+    return in_layers([str(person.project)])
+
+
+def left_by(person: Person, run_id: str) -> dict[str, str]:
+    """All that the command saw in the end."""
+    folder = person.paths.cache / f"overlay-{run_id}/upper/overlay1"
+    root = str(person.project)
+    return in_layers([str(folder), *layers_of(person.paths, root, root)])
+
+
+def rows(person: Person) -> dict[str, dict[str, Recorded]]:
+    """By run, those that ended first before the others, and path."""
+    with closing(Review(person.paths)) as work:
+        project = work.manager.find_project(person.project)
+        runs = work.manager.runs(project) if project else []
+        ordered = sorted(runs, key=lambda run: run.ended_at or 0)
+        return {
+            run.id: {item.change.path: item for item in read_changes(work.manager, run)}
+            for run in ordered
+        }
+
+
+def version(person: Person, run_id: str, item: Recorded) -> str:
+    with closing(Review(person.paths)) as work:
+        found = Versions(work.manager).after(work.manager.run(run_id), item)
+        return found.read().decode().strip() if found.type else "nothing"
+
+
+def check_records(person: Person, told: object) -> None:
+    """What is applied is on disk, and what waits is what the layer has."""
+    disk, applied, waits = on_disk(person), {}, set()
+    for items in rows(person).values():
+        for path, item in items.items():
+            if item.state is State.APPLIED:
+                applied[path] = item.change.kind is not Kind.DELETED
+            elif item.state in (State.PENDING, State.CONFLICT) and not item.is_aside:
+                waits.add(path)
+    assert applied == {path: path in disk for path in applied}, told
+    root = str(person.project)
+    layer = pending.layer_of(person.paths.pending(root), root)
+    is_used = layer and not pending.is_empty(layer)
+    found = {change.path for change in scan(layer, [root], root).changes} if is_used else set()
+    assert waits == found, told
+
+
+@pytest.mark.parametrize("waits", ["nothing waits", "something waits"])
+def test_every_record_says_what_is_on_disk(person: Person, waits: str) -> None:
+    for number in range(len(PAIRS)):
+        fill(person.project / str(number))
+    if waits == "something waits":
+        settle(person, "echo waits >waiting", Mode.REVIEW)
+    before = by_next(person)
+    runs = [
+        leave(person, "\n".join(f"(cd {n}; {pair[which]})" for n, pair in enumerate(PAIRS)))
+        for which in (0, 1)
+    ]
+    made = {run: left_by(person, run) for run in runs}
+    bench = Bench(person)
+    bench.save()
+    ways = [(one, other, turned) for one in Mode for other in Mode for turned in (False, True)]
+    for one, other, turned in ways:
+        if Mode.NEVER in (one, other):
+            continue
+        bench.restore()
+        both = [(runs[0], one), (runs[1], other)]
+        for run, mode in reversed(both) if turned else both:
+            settle_left(person, run, mode)
+        told = (one, other, turned)
+        check_records(person, told)
+        known, seen = rows(person), by_next(person)
+        for run, files in made.items():
+            # Nothing goes without a word.
+            for path in {p for p in files if files[p] not in ("/", "@", before.get(p))}:
+                is_known = path in known.get(run, {})
+                assert is_known or seen.get(path) == files[path], (told, path)
+        with closing(Review(person.paths)) as work:
+            project = work.manager.find_project(person.project)
+            assert project is not None
+            work.apply_all(project)
+        check_records(person, (told, "applied"))
+
+
+@pytest.fixture
+def deleted_and_made(person: Person) -> tuple[Person, str, str]:
+    """The first waits; then the second is settled, which had begun before that."""
+    fill(person.project)
+    second = leave(person, f"{ANEW}; echo second >d/new; touch f")
+    first = settle(person, "rm -r d; rm f", Mode.REVIEW).run_id
+    settle_left(person, second, Mode.AUTO)
+    return person, first, second
+
+
+def test_what_was_made_again_is_in_conflict_with_a_deletion(
+    deleted_and_made: tuple[Person, str, str],
+) -> None:
+    person, first, second = deleted_and_made
+    known = rows(person)
+    aside = {path: item for path, item in known[second].items() if item.is_aside}
+    assert {path: version(person, second, item) for path, item in aside.items()} == {
+        "d/a": "old",
+        "d/new": "second",
+    }
+    assert known[first]["d/a"].state is State.PENDING
+    assert "as it was" in aside["d/a"].note
+    assert by_next(person) == {"l": "@"}
+    assert on_disk(person) == {"d": "/", "d/a": "old", "f": "old", "l": "@"}
+
+
+def test_the_next_command_sees_what_was_chosen_of_a_folder_that_the_other_deletes(
+    deleted_and_made: tuple[Person, str, str],
+) -> None:
+    person, first, second = deleted_and_made
+    review(person, "apply", second, "d/new")
+    assert by_next(person) == {"d": "/", "d/new": "second", "l": "@"}
+    check_records(person, "new")
+    review(person, "apply", second, "d/a")
+    assert by_next(person) == {"d": "/", "d/a": "old", "d/new": "second", "l": "@"}
+    check_records(person, "a")
+    known = rows(person)[first]
+    assert (known["d/a"].state, known["d"].state) == (State.DISCARDED, State.DISCARDED)
+    review(person, "apply", first)
+    assert on_disk(person) == by_next(person)
+
+
+def test_a_folder_goes_after_what_waits_in_it_for_another_run(
+    deleted_and_made: tuple[Person, str, str],
+) -> None:
+    person, _, second = deleted_and_made
+    with closing(Review(person.paths)) as work:
+        project = work.manager.find_project(person.project)
+        assert project is not None
+        work.discard(work.manager.run(second))
+        reports = work.apply_all(project)
+    assert {item.state for report in reports for item in report.changes} == {State.APPLIED}
+    assert on_disk(person) == {"l": "@"}
+
+
+def test_a_deletion_that_gave_way_with_its_folder_does_not_wait(person: Person) -> None:
+    fill(person.project)
+    second = leave(person, "chmod 700 d")
+    first = settle(person, "rm -r d; echo first >d", Mode.REVIEW).run_id
+    settle_left(person, second, Mode.REVIEW)
+    review(person, "apply", second, "d")
+    check_records(person, "chosen")
+    assert {item.state for item in rows(person)[first].values()} == {State.DISCARDED}
+    assert by_next(person) == on_disk(person)
+
+
+def test_a_kill_at_any_step(person: Person) -> None:
+    fill(person.project)
+    second = leave(person, f"{ANEW}; mkdir -p d/e/empty; echo second >d/new; echo second >new")
+    settle(person, "rm -r d; rm f", Mode.REVIEW)
+    bench = Bench(person)
+    bench.save()
+
+    def look() -> tuple[object, ...]:
+        items = rows(person)[second].values()
+        found = sorted(
+            (item.change.path, item.state, version(person, second, item)) for item in items
+        )
+        return found, look_at(person.project), by_next(person)
+
+    settle_left(person, second, Mode.REVIEW)
+    expected = look()
+    check_records(person, "not killed")
+    number = 1 + 2 * FIRST_STEP
+    bench.restore()
+    while killed_after(number, lambda step: settle_left(person, second, Mode.REVIEW, step)):
+        finish(bench, 1 + number * 7 % 13)
+        assert look() == expected, number
+        check_finished(person)
+        bench.restore()
+        number += EVERY or 5

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What waits, and what a later run made of it: without the later run all is as the earlier one had
+left it, whatever it did to files and folders, and wherever a program was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from support.escape.kill import EVERY, Bench, Seen, check_finished, finish, killed_after, look_at
+from support.person import Person
+
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.review import review as reviewing
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.project.review.selection import is_folder_left
+from ollmsandbox.project.review.versions import Versions
+
+FIRST = """
+echo first >file; echo first >folder/leaf; mkdir -m 700 new; echo first >new/inner
+rm gone; rm -r all; rm swapped; mkdir swapped; echo first >swapped/inner; ln -s first link
+"""
+SECOND = """
+echo second >file; rm -r folder; echo second >folder; echo second >new/inner; echo second >gone
+mkdir -m 711 all; echo second >all/one; echo second >swapped/inner; rm link; mkdir link
+echo second >other
+"""
+
+
+def fill(person: Person) -> Seen:
+    """Returns what the first command makes of it."""
+    for name in ("folder", "all"):
+        (person.project / name).mkdir()
+    for name in ("file", "folder/leaf", "folder/other", "gone", "all/one", "all/two", "swapped"):
+        (person.project / name).write_text("old\n")
+    other = person.home / "other"
+    other.mkdir()
+    person.run_outside(f"cp -a . {other}; cd {other}; {FIRST}")
+    person.run(FIRST, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
+    return look_at(other)
+
+
+def check(bench: Bench, wanted: Seen) -> None:
+    """Once the later run is discarded."""
+    with bench.review() as (review, second):
+        first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
+        assert first.id != second.id
+        for item in read_changes(review.manager, first):
+            assert item.state is State.PENDING, item
+        versions = Versions(review.manager)
+        kept = {
+            item.change.path: versions.after(second, item).read()
+            for item in read_changes(review.manager, second)
+        }
+        assert kept["file"] == kept["folder"] == kept["gone"] == b"second\n"
+        for report in review.apply_all(first.project):
+            assert {item.state for item in report.changes} == {State.APPLIED}, report
+    assert look_at(bench.person.project) == wanted
+
+
+def test_without_the_later_run_all_is_as_the_earlier_one_left_it(person: Person) -> None:
+    wanted = fill(person)
+    person.run(SECOND, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
+    bench = Bench(person)
+    bench.discard()
+    check(bench, wanted)
+
+
+@pytest.mark.parametrize("moment", ["when the later one is kept", "when it is discarded"])
+def test_a_kill_at_any_step(person: Person, moment: str) -> None:
+    wanted = fill(person)
+    bench = Bench(person)
+    bench.leave(SECOND)
+    act: Callable[[Step], object] = bench.discard
+    if moment == "when it is discarded":
+        bench.settle(Mode.REVIEW)
+    else:
+        act = lambda step: bench.settle(Mode.REVIEW, step)  # noqa: E731
+    bench.save()
+    number, is_killed = 1, True
+    while is_killed:
+        bench.restore()
+        is_killed = killed_after(number, act)
+        finish(bench)
+        # If it had not begun.
+        bench.discard()
+        check_finished(person)
+        check(bench, wanted)
+        number += EVERY or 17
+
+
+def test_what_a_later_run_deleted_can_still_be_had(person: Person) -> None:
+    fill(person)
+    person.run("rm -r new", keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
+    bench = Bench(person)
+    with bench.review() as (review, second):
+        first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
+        note = f"A later run changed it, too: {second.id}."
+        for item in read_changes(review.manager, first):
+            is_deleted = item.change.path.startswith("new")
+            wanted = (State.DISCARDED, note) if is_deleted else (State.PENDING, "")
+            assert (item.state, item.note) == wanted
+        review.apply(first, [f"{person.project}/new"])
+    assert (person.project / "new/inner").read_text() == "first\n"
+
+
+def test_a_folder_that_was_left_may_be_discarded_meanwhile(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (person.project / "folder").mkdir()
+    recorder = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    person.run("rmdir folder", keeper=recorder)
+    (person.project / "folder/mine").write_text("mine\n")
+    bench = Bench(person)
+    found: list[bool] = []
+
+    def and_discard(item: Recorded) -> bool:
+        found.append(is_folder_left(item))
+        with closing(Review(person.paths)) as another:
+            another.discard(another.manager.run(run.id))
+        return found[-1]
+
+    monkeypatch.setattr(reviewing, "is_folder_left", and_discard)
+    with bench.review() as (review, run):
+        review.apply_all(run.project)
+        assert [item.state for item in read_changes(review.manager, run)] == [State.DISCARDED]
+    assert found == [True]
+    assert (person.project / "folder/mine").read_text() == "mine\n"

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""SIGTERM when the command is over, and what it changed is not looked at yet: the program leaves,
+nothing is lost, and the next start goes on with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+from support import monitor
+from support.cli_inline import cli_here
+from support.cli_server import Started
+from support.escape.paused import states, until
+from support.person import Person, cli_argv
+
+from ollmsandbox import loop
+from ollmsandbox.project.apply.journal import project_lock
+from ollmsandbox.project.recovery.recover import take_care
+
+
+def test_who_waits_to_look_can_be_ended(person: Person) -> None:
+    (person.project / "file").write_text("old\n")
+    mark = person.playground / "over"
+    with project_lock(person.paths, str(person.project)):
+        # Somebody else is at work on the project, and may be for long.
+        process = person.start("run", "-c", "echo new >file; touch ~/playground/over")
+        try:
+            until(mark.exists)
+            process.terminate()
+            assert process.wait(30) == 128 + signal.SIGTERM
+            _, said = process.communicate()
+        finally:
+            process.end()
+    assert b"Nothing was applied. " in said
+    assert b"it waits until you apply or discard it." in said
+    assert (person.project / "file").read_text() == "old\n"
+    assert "cut off" in person.cli("run", "-c", "true").stderr
+    assert states(json.loads(cli_here(person, "changes", "--json").stdout)) == {"file": "pending"}
+    assert not list(person.paths.cache.glob("overlay-*"))
+    assert cli_here(person, "apply", "--all").returncode == 0
+    assert (person.project / "file").read_text() == "new\n"
+
+
+@contextlib.contextmanager
+def nobody_reads(*, has_gone: bool) -> Iterator[int]:
+    """An output that takes nothing more."""
+    ours, theirs = os.pipe()
+    try:
+        if has_gone:
+            os.close(ours)
+        else:
+            os.set_blocking(theirs, False)
+            with contextlib.suppress(BlockingIOError):
+                while os.write(theirs, bytes(4096)):
+                    pass
+            os.set_blocking(theirs, True)
+        yield theirs
+    finally:
+        os.close(theirs)
+        if not has_gone:
+            os.close(ours)
+
+
+def test_nobody_has_to_hear_what_it_says_then_and_it_is_true(person: Person) -> None:
+    processes: list[Started] = []
+    with contextlib.ExitStack() as ends:
+        heard, said = os.pipe()
+        ends.callback(os.close, heard)
+        ends.callback(os.close, said)
+        gone = ends.enter_context(nobody_reads(has_gone=True))
+        full = ends.enter_context(nobody_reads(has_gone=False))
+        ends.enter_context(project_lock(person.paths, str(person.project)))
+        for mode, stderr in (("never", said), ("auto", gone), ("review", full)):
+            mark = person.playground / f"over-{len(processes)}"
+            command = f"echo new >file; touch ~/playground/{mark.name}"
+            words = ("run", "--apply", mode, "-c", command)
+            process = person.start(*words, stdout=subprocess.DEVNULL, stderr=stderr)
+            ends.callback(process.end)
+            processes.append(process)
+            until(mark.exists)
+        for process in processes:
+            process.terminate()
+        assert [process.wait(60) for process in processes] == [128 + signal.SIGTERM] * 3
+        text = os.read(heard, 4096)
+    assert b"is dropped" in text
+    assert b"kept" not in text
+    take_care(person.paths)
+    # Of those that were not to be dropped.
+    assert len(json.loads(cli_here(person, "history", "--json").stdout)) == 2
+
+
+def test_it_says_nothing_once_all_is_done_and_only_something_is_left_to_remove(
+    person: Person,
+) -> None:
+    mark = person.playground / "over"
+    slow = f"""
+import time
+from pathlib import Path
+from ollmsandbox.project.apply.journal import Journal
+from ollmsandbox.sandbox.overlay import Overlay
+
+def cleanup(overlay):
+    overlay.set_aside()
+    Journal.of_run(overlay.folder).end()
+    Path({str(mark)!r}).touch()
+    time.sleep(600)
+
+Overlay.cleanup = cleanup
+"""
+    main = cli_argv("run", "-c", "mkdir -p ~/playground; echo new >file")
+    main[3] = f"import sys; sys.path.insert(0, sys.argv[1])\n{slow}\n{main[3]}"
+    process = subprocess.Popen(
+        main,
+        cwd=person.project,
+        env=person.environ,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: mark.exists() or process.poll() is not None)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, said) == (128 + signal.SIGTERM, b"")
+    assert (person.project / "file").read_text() == "new\n"
+    assert not take_care(person.paths).finished
+
+
+def test_a_window_that_is_ended_waits_for_nobody_and_loses_nothing(person: Person) -> None:
+    """As when it is closed at once: its tasks are cancelled, and its main loop ends."""
+    (person.project / "file").write_text("old\n")
+    bubble = person.bubble()
+    own = loop.new_loop()
+
+    async def end_meanwhile() -> None:
+        task = asyncio.create_task(bubble.exec("echo new >file"))
+        await monitor.until(lambda: bubble.is_settling)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    with project_lock(person.paths, str(person.project)):
+        asyncio.set_event_loop(own)
+        own.run_until_complete(end_meanwhile())
+        loop.end(own)
+        assert (person.project / "file").read_text() == "old\n"
+    # The thread that waited may still be first, or find that all is done.
+    assert not take_care(person.paths).errors
+    assert not list(person.paths.cache.glob("overlay-*"))
+    cli_here(person, "apply", "--all")
+    assert (person.project / "file").read_text() == "new\n"

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Something was cut off that is for two folders, and one of them is gone: it is finished in parts,
+and no part gets in the way of another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.escape.copy_back import review, settle
+from support.escape.kill import Bench, check_finished, has_journal, killed_when
+from support.person import Person
+
+from ollmsandbox.engine.move import check_move
+from ollmsandbox.errors import ProjectError
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.recovery.recover import take_care
+
+
+@pytest.fixture
+def linked(person: Person) -> Path:
+    """A second folder that commands may write to."""
+    folder = person.home / "linked"
+    folder.mkdir()
+    for file in (person.project / "file", folder / "one", folder / "two"):
+        file.write_text("old\n")
+    _agree(person, folder)
+    return folder
+
+
+def _agree(person: Person, folder: Path) -> None:
+    agreed = person.paths.linked_roots(str(person.project))
+    agreed.parent.mkdir(parents=True, exist_ok=True)
+    agreed.write_text(json.dumps([str(folder)]))
+
+
+def _cut_off(person: Person, linked: Path) -> Path:
+    """A run that has begun to be applied, and whose part for the linked folder, which is gone, is
+    all that is left. Returns where that folder is."""
+    bench = Bench(person)
+    settle(person, "mkdir new; echo new >new/first", Mode.REVIEW)
+    _agree(person, linked)
+    bench.leave(f"echo new >new/second; echo new >{linked}/one; echo new >{linked}/two")
+    assert killed_when(lambda: has_journal(person), lambda step: bench.settle(Mode.AUTO, step))
+    away = linked.rename(person.home / "away")
+    [said] = take_care(person.paths).errors
+    assert str(linked) in said
+    assert (person.project / "new/second").read_text() == "new\n"
+    return away
+
+
+def test_each_change_has_a_number_of_its_own(person: Person, linked: Path) -> None:
+    _cut_off(person, linked).rename(linked)
+    assert not take_care(person.paths).errors
+    check_finished(person)
+    with Bench(person).review() as (work, run):
+        paths = [item.change.path for item in read_changes(work.manager, run)]
+    assert sorted(paths) == ["new", "new/second", "one", "two"]
+
+
+def test_the_rest_waits_for_its_project_too(person: Person, linked: Path) -> None:
+    away = _cut_off(person, linked)
+    elsewhere = person.project.rename(person.home / "elsewhere")
+    away.rename(linked)
+    care = take_care(person.paths)
+    # It is told once, whichever of its folders is gone.
+    assert not (*care.errors, *care.finished)
+    assert (linked / "one").read_text() == "old\n"
+    elsewhere.rename(person.project)
+    assert not take_care(person.paths).errors
+    check_finished(person)
+    assert (linked / "one").read_text() == "new\n"
+
+
+def test_a_project_of_which_a_part_is_left_is_not_moved(person: Person, linked: Path) -> None:
+    _cut_off(person, linked)
+    elsewhere = person.project.rename(person.home / "elsewhere")
+    manager = ProjectManager(person.paths)
+    try:
+        project = manager.find_project(person.project)
+        assert project
+        with pytest.raises(ProjectError, match="was cut off"):
+            check_move(manager, project, elsewhere)
+    finally:
+        manager.close()
+
+
+def test_what_is_asked_for_meanwhile_does_not_replace_what_is_left(
+    person: Person, linked: Path
+) -> None:
+    run = settle(person, f"echo new >file; echo new >{linked}/one; echo new >{linked}/two").run_id
+
+    def is_half() -> bool:
+        return "old\n" in ((linked / "one").read_text(), (linked / "two").read_text())
+
+    assert killed_when(is_half, lambda step: review(person, "undo", run, step=step))
+    away = linked.rename(person.home / "away")
+    assert len(take_care(person.paths).errors) == 1
+    assert (person.project / "file").read_text() == "old\n"
+    # Twice: what waits is put off each time.
+    for action, text in (("apply", "new\n"), ("undo", "old\n")):
+        review(person, action, run, "file")
+        assert (person.project / "file").read_text() == text
+        assert has_journal(person)
+    review(person, "apply", run, "file")
+    away.rename(linked)
+    assert not take_care(person.paths).errors
+    check_finished(person)
+    assert (linked / "one").read_text() == (linked / "two").read_text() == "old\n"
+    # It was decided later.
+    assert (person.project / "file").read_text() == "new\n"
+
+
+def test_what_is_asked_for_meanwhile_may_be_cut_off_too(person: Person, linked: Path) -> None:
+    run = settle(person, f"echo new >file; echo new >{linked}/one; echo new >{linked}/two").run_id
+
+    def is_half() -> bool:
+        return "old\n" in ((linked / "one").read_text(), (linked / "two").read_text())
+
+    assert killed_when(is_half, lambda step: review(person, "undo", run, step=step))
+    away = linked.rename(person.home / "away")
+    take_care(person.paths)
+    [file] = person.paths.cache.glob("journal-*.json")
+    left = file.read_bytes()
+    act = lambda step: review(person, "apply", run, "file", step=step)  # noqa: E731
+    assert killed_when(lambda: file.read_bytes() != left, act)
+    take_care(person.paths)
+    assert (person.project / "file").read_text() == "new\n"
+    assert file.read_bytes() == left
+    away.rename(linked)
+    assert not take_care(person.paths).errors
+    check_finished(person)
+    assert (linked / "one").read_text() == (linked / "two").read_text() == "old\n"
+    assert (person.project / "file").read_text() == "new\n"

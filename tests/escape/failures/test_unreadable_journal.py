@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was to be done is written down first. If that cannot be read any more after a kill, it is
+kept, the person is told once, and nothing of theirs is lost."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.escape.copy_back import review, settle
+from support.escape.kill import Bench, killed_after
+from support.person import Person
+
+from ollmsandbox.project.apply.journal import Job, Journal, Task
+from ollmsandbox.project.apply.recorder import DAILY, Mode
+from ollmsandbox.project.database.backups import clean_up
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.recovery.recover import take_care
+
+DAMAGE = {"cut off": b'{"task": "ta', "empty": b"", "of another kind": b'{"task": "dance"}'}
+
+
+@pytest.fixture
+def bench(person: Person) -> Bench:
+    (person.project / "f").write_text("old\n")
+    return Bench(person)
+
+
+def damage(person: Person, pattern: str, what: str) -> None:
+    [file] = person.paths.cache.glob(pattern)
+    file.write_bytes(DAMAGE[what])
+
+
+def check_told_once(person: Person, what: str) -> None:
+    [said] = take_care(person.paths).errors
+    [kept] = person.paths.cache.glob("unreadable-*")
+    assert str(kept) in said
+    assert kept.read_bytes() == DAMAGE[what]
+    assert not take_care(person.paths).errors
+    assert kept.exists()
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_what_a_person_asked_for(bench: Bench, what: str) -> None:
+    person = bench.person
+    run = settle(person, "echo new >f", Mode.REVIEW).run_id
+    # Right after it was written down.
+    assert any(
+        killed_after(number, lambda step: review(person, "apply", run, step=step))
+        and any(person.paths.cache.glob("journal-*.json"))
+        for number in range(1, 40)
+    )
+    damage(person, "journal-*.json", what)
+    check_told_once(person, what)
+    assert (person.project / "f").read_text() == "old\n"
+    review(person, "apply", run)
+    assert (person.project / "f").read_text() == "new\n"
+
+
+def test_what_a_command_did(bench: Bench) -> None:
+    person, what = bench.person, "cut off"
+    bench.leave("echo new >f")
+    bench.save()
+    for number in range(1, 40):
+        bench.restore()
+        assert killed_after(number, lambda step: bench.settle(Mode.AUTO, step))
+        if any(person.paths.cache.glob("overlay-*/journal.json")):
+            break
+    damage(person, "overlay-*/journal.json", what)
+    check_told_once(person, what)
+    assert (person.project / "f").read_text() == "old\n"
+    # What the command wrote waits.
+    assert person.cli("apply", "--all").returncode == 0
+    assert (person.project / "f").read_text() == "new\n"
+
+
+def test_what_cannot_be_read_is_not_replaced_by_another(person: Person) -> None:
+    cache: Path = person.paths.cache
+    cache.mkdir(parents=True)
+    for text in ("one", "two"):
+        (cache / "journal-x.json").write_text(text)
+        assert len(take_care(person.paths).errors) == 1
+    assert {file.read_text() for file in cache.glob("unreadable-*")} == {"one", "two"}
+
+
+def test_one_that_is_written_just_then_is_not_set_aside(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person.paths.cache.mkdir(parents=True)
+    journal = Journal.of_person(person.paths, "x")
+    (person.paths.cache / "journal-x.json").write_text("damaged")
+    job = Job(Task.UNDO, "x", str(person.project), "auto", "true", 1.0, (), {})
+
+    def unpacked(_text: str) -> Job:
+        monkeypatch.undo()
+        journal.write(job)
+        raise ValueError
+
+    monkeypatch.setattr(Job, "unpacked", unpacked)
+    journal.check(person.paths)
+    assert journal.read() == job
+    assert not list(person.paths.cache.glob("unreadable-*"))
+
+
+def test_what_could_not_be_read_goes_with_the_old_runs(person: Person) -> None:
+    cache = person.paths.cache
+    (cache / "overlay-gone").mkdir(parents=True)
+    for name in ("unreadable-journal-x.json", "unreadable-overlay-gone1.json"):
+        (cache / name).write_text("damaged")
+    manager = ProjectManager(person.paths)
+    with closing(manager):
+        for days, count in ((29, 2), (31, 1)):
+            clean_up(manager, now=time.time() + days * DAILY)
+            assert len(list(cache.glob("unreadable-*"))) == count
+        # Of what is still to be finished.
+        assert (cache / "unreadable-overlay-gone1.json").exists()

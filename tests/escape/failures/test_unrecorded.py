@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""13. A command that has ended, and whose work cannot be recorded: it is kept, and that is said."""
+
+from __future__ import annotations
+
+import pytest
+from support.cli_inline import cli_here
+from support.escape.paused import run_while
+from support.person import Person
+
+
+@pytest.mark.parametrize("mode", ["auto", "review", "never"])
+def test_what_cannot_be_recorded_is_kept_until_it_can(person: Person, mode: str) -> None:
+    database = person.paths.database
+    done = run_while(person, "echo >file", lambda: database.mkdir(parents=True), "--apply", mode)
+    [error] = done["errors"] if mode != "never" else [""]
+    assert ("what it changed could not be recorded" in error) == (mode != "never")
+    assert ("There is a folder where the database should be" in error) == (mode != "never")
+    database.rmdir()
+    assert ("1 change" in cli_here(person, "history").stderr) == (mode != "never")
+    assert (person.project / "file").exists() == (mode == "auto")

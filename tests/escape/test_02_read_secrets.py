@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Attempts to read keys, tokens and histories."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.escape.attack import (
+    IS_ROOT,
+    folder_elsewhere,
+    one_by_one,
+    python,
+    run_while,
+    said_by_each,
+)
+from support.escape.reading import SECRET, Read, put_secret, read_all, read_each
+from support.person import Person, cli_argv
+
+from ollmsandbox.errors import ProjectError
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.probe.probe import Capabilities
+from ollmsandbox.sandbox.profile import file as profile_file
+
+MASKS = profile_file.load("standard", Path("/nonexistent")).masks
+HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]
+SYSTEM_MASKS = [mask for mask in MASKS if mask.startswith("/") and "*" not in mask]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    with folder_elsewhere(tmp_path / "elsewhere") as folder:
+        yield folder
+
+
+@pytest.fixture(params=[None, OverlayWay.NONE], ids=["layers", "pieces"])
+def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
+    """What the machine can do, and what a lesser one can: both must hide the same."""
+    here = person.capabilities()
+    return here if request.param is None else replace(here, overlay=request.param)
+
+
+# Names that hold secrets.
+
+
+@pytest.fixture(scope="module")
+def read(somebody: Person) -> Read:
+    attacks = {}
+    for name in HOME_MASKS:
+        folder = somebody.home / name
+        put_secret(folder / "file")
+        file, around = shlex.quote(str(folder / "file")), shlex.quote(str(folder.parent))
+        attacks[name] = f"cat {file}; ls -a {around}"
+    return read_each(somebody, attacks)
+
+
+@pytest.mark.parametrize("name", HOME_MASKS)
+def test_reading(read: Read, name: str) -> None:
+    assert SECRET not in read.inside[name]
+    assert os.path.basename(name) not in read.inside[name].splitlines()
+    assert SECRET in read.outside[name]
+
+
+@pytest.mark.parametrize("profile", ["standard", "strict"])
+def test_searching_the_whole_home_folder(person: Person, found: Capabilities, profile: str) -> None:
+    # Files this time; a name may be either.
+    for name in HOME_MASKS:
+        put_secret(person.home / name)
+    (person.home / "readme").write_text("not a secret\n")
+    attack = read_all("~").replace("'~'", "~")
+    assert person.run(attack, capabilities=found, profile=profile).stdout.text == "not a secret\n"
+    assert person.run_outside(attack).stdout.count(SECRET) == len(HOME_MASKS)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
+def test_listing_what_is_hidden(person: Person, found: Capabilities, there: bool) -> None:
+    folders = (".", ".config", ".cargo", ".local/share", ".var")
+    for folder in folders if there else ():
+        (person.home / folder).mkdir(parents=True, exist_ok=True)
+    attacks = {folder: f"ls -a ~/{folder}" for folder in folders}
+    for folder, listed in read_each(person, attacks, capabilities=found).inside.items():
+        hidden = {os.path.basename(n) for n in HOME_MASKS if (os.path.dirname(n) or ".") == folder}
+        assert hidden
+        assert not hidden & set(listed.splitlines()), folder
+
+
+ROUTES = [
+    "../.ssh/id_rsa",
+    "/proc/self/root{home}/.ssh/id_rsa",
+    "/proc/1/root{home}/.ssh/id_rsa",
+    "/proc/self/cwd/../.ssh/id_rsa",
+    "/proc/1/cwd/../.ssh/id_rsa",
+    "link/id_rsa",
+    "{home}/./.ssh/../.ssh//id_rsa",
+    "/dev/fd/9/.ssh/id_rsa",
+]
+
+
+def test_reading_by_another_route(person: Person, found: Capabilities) -> None:
+    put_secret(person.home / ".ssh" / "id_rsa")
+    (person.project / "link").symlink_to("../.ssh")
+    attacks = {
+        route: f"exec 9< ..; cat {route.format(home=person.home)} || echo none" for route in ROUTES
+    }
+    read = read_each(person, attacks, capabilities=found)
+    for route in ROUTES:
+        assert read.inside[route] == "none\n", route
+        if "/1/" not in route:
+            assert SECRET in read.outside[route], route
+
+
+def test_reading_secrets_of_the_machine(person: Person) -> None:
+    names = [name for name in SYSTEM_MASKS if os.path.exists(name)]
+    attack = one_by_one(f"cat {name} || ls {name}/*" for name in names)
+    said = said_by_each(names, person.run(attack).stdout.text)
+    assert said == dict.fromkeys(names, "")
+
+
+if IS_ROOT:
+
+    def test_reading_password_hashes_as_root(person: Person) -> None:
+        assert person.run_outside("cat /etc/shadow").returncode == 0
+        for route in ("/etc/shadow", "/proc/1/root/etc/shadow", "/etc/../etc/shadow"):
+            assert person.run(f"cat {route}").exit_code == 1
+
+    def test_reading_what_only_another_user_may(person: Person, elsewhere: Path) -> None:
+        secret = put_secret(elsewhere / "file")
+        secret.chmod(0o600)
+        os.chown(secret, 65534, 65534)
+        attack = f"cat {secret}"
+        assert person.run(attack).stdout.text == ""
+        assert SECRET in person.run_outside(attack).stdout
+
+
+# Names that lead elsewhere.
+
+
+@pytest.mark.parametrize("target", ["in the home folder", "in the project", "elsewhere"])
+def test_a_hidden_name_is_a_link(
+    person: Person, found: Capabilities, elsewhere: Path, target: str
+) -> None:
+    places = {
+        "in the home folder": person.home / "dotfiles" / "ssh",
+        "in the project": person.project / "dotfiles" / "ssh",
+        "elsewhere": elsewhere / "ssh",
+    }
+    folder = places[target]
+    put_secret(folder / "id_rsa")
+    (person.home / ".ssh").symlink_to(folder)
+    attack = read_all(f"{person.home}/.ssh", folder, person.home, elsewhere)
+    assert SECRET not in person.run(attack, capabilities=found).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+def test_a_hidden_name_is_a_link_to_a_link(person: Person, found: Capabilities) -> None:
+    put_secret(person.home / "vault" / "ssh" / "id_rsa")
+    (person.home / "dotfiles").symlink_to("vault")
+    (person.home / ".ssh").symlink_to("dotfiles/ssh")
+    attack = read_all(person.home)
+    assert SECRET not in person.run(attack, capabilities=found).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+@pytest.mark.parametrize("inside_home", [True, False])
+def test_the_folder_around_a_hidden_name_is_a_link(
+    person: Person, found: Capabilities, elsewhere: Path, inside_home: bool
+) -> None:
+    config = (person.home / "dotfiles" if inside_home else elsewhere) / "config"
+    put_secret(config / "gh" / "hosts.yml")
+    (person.home / ".config").symlink_to(config)
+    attack = read_all(config, person.home)
+    assert SECRET not in person.run(attack, capabilities=found).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+def test_the_home_folder_itself_is_a_link(person: Person, found: Capabilities) -> None:
+    put_secret(person.home / ".ssh" / "id_rsa")
+    link = person.home.parent / "link"
+    link.symlink_to(person.home)
+    person.environ["HOME"] = str(link)
+    attack = read_all(link, person.home)
+    assert SECRET not in person.run(attack, capabilities=found).stdout.text
+    assert SECRET in person.run_outside(attack).stdout
+
+
+def test_the_home_folder_can_be_seen_in_a_second_place(person: Person) -> None:
+    # As on systems where /home is a part of a file system that is mounted as a whole, too.
+    put_secret(person.home / ".ssh" / "id_rsa")
+    second = next(folder for folder in ("/mnt", "/media", "/srv") if os.path.isdir(folder))
+    machine = ["unshare", "--map-root-user", "--mount"]
+    attack = f"cat {second}/home/.ssh/id_rsa ~/.ssh/id_rsa"
+    for argv, reads in ((["sh", "-c", attack], True), (cli_argv("run", "-c", attack), False)):
+        script = f'mount --bind "$HOME/.." {second} && exec "$@"'
+        done = subprocess.run(
+            [*machine, "sh", "-c", script, "sh", *argv],
+            cwd=person.project,
+            env=person.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "No such file" in done.stderr or reads, done.stderr
+        assert (SECRET in done.stdout) is reads
+
+
+# Secrets in a folder that the person opened to commands.
+
+
+def agree(person: Person, *folders: Path) -> None:
+    manager = ProjectManager(person.paths)
+    try:
+        for folder in folders:
+            (person.project / folder.name).symlink_to(folder)
+            manager.agree(manager.project_for(person.project), folder)
+    finally:
+        manager.close()
+
+
+def test_reading_secrets_in_a_folder_that_was_agreed_to(
+    person: Person, found: Capabilities
+) -> None:
+    cargo = person.home / ".cargo"
+    secret = put_secret(cargo / "credentials.toml")
+    (cargo / "config.toml").write_text("not a secret\n")
+    agree(person, cargo)
+    # As it is, under another name, and through the link.
+    attack = f"{read_all(cargo, '.')}; mv ~/.cargo a; cp -a ~/.cargo/. b; cat a/* b/* 2>&1; true"
+    result = person.run(attack, capabilities=found)
+    assert "not a secret" in result.stdout.text
+    assert SECRET not in result.stdout.text
+    assert secret.read_text() == f"{SECRET}\n"
+    assert person.run_outside(read_all(cargo, ".")).stdout.count(SECRET) == 2
+
+
+def test_replacing_secrets_in_a_folder_that_was_agreed_to(person: Person) -> None:
+    keys = put_secret(person.home / "work" / "keys" / "id_rsa").parent
+    agree(person, keys.parent)
+    person.environ["GNUPGHOME"] = str(keys)
+    attack = "cd ~/work; rm -rf keys; mv keys other; mkdir keys; echo mine >keys/id_rsa; cat */*"
+    assert person.run(attack).stdout.text == ""
+    assert [path.name for path in keys.parent.iterdir()] == ["keys"]
+    assert (keys / "id_rsa").read_text() == f"{SECRET}\n"
+
+
+def test_agreeing_to_a_folder_that_is_hidden_opens_nothing(
+    person: Person, found: Capabilities
+) -> None:
+    put_secret(person.home / ".ssh" / "keys" / "id_rsa")
+    agree(person, person.home / ".ssh" / "keys")
+    with pytest.raises(ProjectError, match=r"\.ssh, which they may not see"):
+        person.run(read_all(person.home / ".ssh"), capabilities=found)
+
+
+# Secrets that come, or move, while a command runs.
+
+WATCH = """
+    def look():
+        for folder, folders, files in os.walk(os.environ['HOME']):
+            for name in files:
+                if name != 'go':
+                    try:
+                        print(open(f'{folder}/{name}', errors='replace').read())
+                    except OSError:
+                        pass
+    look()
+    print('ready', flush=True)
+    go = os.environ['HOME'] + '/playground/go'
+    while not os.path.exists(go):
+        look()
+        for name in ('/.ssh/id_rsa', '/.config/gh/hosts.yml', '/.netrc'):
+            try:
+                print(open(os.environ['HOME'] + name).read())
+            except OSError:
+                pass
+    look()
+    """
+
+
+@pytest.mark.parametrize("around", [True, False], ids=["in a folder", "with its folder"])
+def test_secrets_are_created_while_a_command_runs(
+    person: Person, found: Capabilities, around: bool
+) -> None:
+    names = (".ssh/id_rsa", ".config/gh/hosts.yml", ".netrc")
+    secrets = [person.home / name for name in names]
+    for secret in secrets if around else ():
+        secret.parent.mkdir(parents=True, exist_ok=True)
+
+    def create() -> None:
+        for secret in secrets:
+            put_secret(secret).write_text(f"{SECRET} {secret.name}")
+
+    result = run_while(person, python(WATCH), create, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+    (person.home / "playground").mkdir()
+    (person.home / "playground" / "go").touch()
+    said = person.run_outside(python(WATCH)).stdout
+    for secret in secrets:
+        assert f"{SECRET} {secret.name}" in said
+
+
+def test_a_hidden_folder_is_replaced_while_a_command_runs(
+    person: Person, found: Capabilities
+) -> None:
+    put_secret(person.home / ".ssh" / "id_rsa")
+    new = person.home.parent / "new"
+
+    def replace_folder() -> None:
+        for _ in range(20):
+            put_secret(new / "id_rsa")
+            shutil.rmtree(person.home / ".ssh")
+            new.rename(person.home / ".ssh")
+
+    result = run_while(person, python(WATCH), replace_folder, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+def test_the_folder_around_a_secret_is_replaced_while_a_command_runs(
+    person: Person, found: Capabilities
+) -> None:
+    put_secret(person.home / ".config" / "gh" / "hosts.yml")
+    new = person.home.parent / "new"
+
+    def replace_folder() -> None:
+        for _ in range(20):
+            put_secret(new / "gh" / "hosts.yml")
+            shutil.rmtree(person.home / ".config")
+            new.rename(person.home / ".config")
+
+    result = run_while(person, python(WATCH), replace_folder, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+def test_a_hidden_file_is_written_anew_while_a_command_runs(
+    person: Person, found: Capabilities
+) -> None:
+    # The way editors and tools save: a new file takes the old one's name.
+    netrc = put_secret(person.home / ".netrc")
+    new = person.home.parent / "new"
+
+    def save() -> None:
+        for _ in range(20):
+            put_secret(new).rename(netrc)
+
+    result = run_while(person, python(WATCH), save, capabilities=found)
+    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
+
+
+def test_nothing_is_created_outside_for_what_is_hidden(person: Person, found: Capabilities) -> None:
+    (person.home / ".config").mkdir()
+    person.run("ls -aR ~ > /dev/null; mkdir ~/.ssh ~/.config/gh", capabilities=found)
+    names = {path.name for path in person.home.iterdir()}
+    assert names - {"project", ".cache", ".local"} == {".config"}
+    assert list((person.home / ".config").iterdir()) == []

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Attempts to type into a terminal or to read what is typed there, and what a command inherits."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.escape.attack import (
+    IS_ROOT,
+    attempt,
+    python,
+    refusal,
+    refusals,
+    work_outside,
+    works_outside,
+)
+from support.person import Person, cli_argv
+
+
+class Terminal:
+    """A terminal with a program in it, which controls it as a shell does."""
+
+    def __init__(self) -> None:
+        self.outside, self.inside = pty.openpty()
+        # What is put in shall not come back out.
+        attributes = termios.tcgetattr(self.inside)
+        attributes[3] &= ~(termios.ECHO | termios.ICANON)
+        termios.tcsetattr(self.inside, termios.TCSANOW, attributes)
+
+    def run(self, person: Person, argv: list[str]) -> str:
+        with subprocess.Popen(
+            [sys.executable, "-ISc", _IN_TERMINAL, *argv],
+            cwd=person.project,
+            env={**person.environ, "TERM": "dumb"},
+            stdin=self.inside,
+            stdout=self.inside,
+            stderr=self.inside,
+            start_new_session=True,
+        ) as process:
+            output = b""
+            while process.poll() is None or select.select([self.outside], [], [], 0)[0]:
+                if select.select([self.outside], [], [], 0.01)[0]:
+                    output += os.read(self.outside, 4096)
+            return output.decode().replace("\r\n", "\n")
+
+    def typed(self) -> bytes:
+        """What the next program in this terminal would take for the person's typing."""
+        if select.select([self.inside], [], [], 0)[0]:
+            return os.read(self.inside, 100)
+        return b""
+
+    def close(self) -> None:
+        os.close(self.outside)
+        os.close(self.inside)
+
+
+_IN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+pid = os.fork()
+if not pid:
+    os.execvp(sys.argv[1], sys.argv[1:])
+os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal()
+    yield made
+    made.close()
+
+
+# Outside only into its own terminal: root's typing would arrive in all of them.
+TYPING = """
+    TIOCSTI = 0x5412
+    others = ['/dev/tty', '/dev/stdin', '/proc/self/fd/1', '/dev/console']
+    others += [f'/dev/pts/{n}' for n in range(100)]
+    for name in (0, 1, 2, *(others if INSIDE else [])):
+        for high in (0, 1 << 32, 1 << 63):
+            try:
+                fd = name if isinstance(name, int) else os.open(name, os.O_RDWR | os.O_NOCTTY)
+                call('ioctl', fd, TIOCSTI | high, b'x')
+            except OSError:
+                pass
+    print('done')
+    """
+
+
+def _typing_allowed() -> bool:
+    try:
+        return Path("/proc/sys/dev/tty/legacy_tiocsti").read_text() == "1\n" or IS_ROOT
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("profile", ["standard", "strict"])
+def test_typing_into_the_terminal(person: Person, terminal: Terminal, profile: str) -> None:
+    attack = python(TYPING.replace("INSIDE", "True"))
+    output = terminal.run(person, cli_argv("run", "--profile", profile, "-c", attack))
+    assert output == "done\n"
+    assert terminal.typed() == b""
+    if _typing_allowed():
+        terminal.run(person, ["sh", "-c", python(TYPING.replace("INSIDE", "False"))])
+        assert terminal.typed().startswith(b"x")
+
+
+def test_there_is_no_terminal(person: Person, terminal: Terminal) -> None:
+    attack = "for n in 0 1 2; do test -t $n && echo $n; done; echo evil > /dev/tty; ls /dev/pts"
+    output = terminal.run(person, cli_argv("run", "-c", f"exec 2> /dev/null; {attack}"))
+    assert output == "ptmx\n"
+
+
+def test_reading_what_is_typed(person: Person, terminal: Terminal) -> None:
+    os.write(terminal.outside, b"password\n")
+    assert terminal.run(person, cli_argv("run", "-c", "cat; cat /dev/tty 2> /dev/null")) == ""
+    assert terminal.typed() == b"password\n"
+
+
+def test_writing_to_a_terminal_by_its_name(person: Person, terminal: Terminal) -> None:
+    attack = attempt(f"open({os.ttyname(terminal.inside)!r}, 'w').write('evil')")
+    assert refusal(person, attack) in ("ENOENT", "EACCES")
+    assert not select.select([terminal.outside], [], [], 0.01)[0]
+    assert works_outside(person, attack)
+    assert os.read(terminal.outside, 100) == b"evil"
+
+
+# It may have one, and control it; that is how the filter itself is seen to refuse.
+OWN = """
+    outer, inner = os.openpty()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        fcntl.ioctl(inner, 0x540E, 0)
+        try:
+            call('ioctl', inner, {number} | {high}, b'x')
+        except OSError as error:
+            os._exit(error.errno)
+        os._exit(0)
+    failed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if failed:
+        raise OSError(failed, os.strerror(failed))
+    """
+
+
+def test_a_terminal_of_its_own(person: Person) -> None:
+    codes = {
+        f"{name} {high:#x}": OWN.format(number=number, high=high)
+        for name, number in {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}.items()
+        for high in (0, 1 << 32, 1 << 63, 0xFFFFFFFF << 32)
+    }
+    assert refusals(person, codes) == dict.fromkeys(codes, "EPERM")
+    if _typing_allowed():
+        for name, works in work_outside(person, codes).items():
+            assert works == name.startswith("TIOCSTI"), name
+
+
+# Descriptors.
+
+
+@pytest.mark.parametrize("options", [{}, {"network": True}, {"profile": "strict"}], ids=str)
+def test_only_three_descriptors_are_open(person: Person, options: dict[str, object]) -> None:
+    program = "for n in $(seq 0 4096); do test -e /proc/$$/fd/$n && echo $n; done"
+    assert person.run(program, **options).stdout.text.split() == ["0", "1", "2"]
+
+
+def test_the_three_descriptors_lead_nowhere(person: Person) -> None:
+    result = person.run("for n in 0 1 2; do readlink /proc/$$/fd/$n; done")
+    first, *others = result.stdout.text.split()
+    assert first == "/dev/null"
+    assert all(name.startswith("pipe:") for name in others)
+
+
+def test_signals_are_as_for_any_program(person: Person) -> None:
+    # An ignored signal is inherited: the command could not be ended, or would not end, by it.
+    result = person.run("grep -E '^Sig(Ign|Blk)' /proc/self/status")
+    for line in result.stdout.text.splitlines():
+        mask = int(line.split()[1], 16)
+        for number in (signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            assert not mask & 1 << (number - 1)

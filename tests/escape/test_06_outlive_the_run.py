@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A command tries to leave something running when it is over, or not to be over when it should."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from support.escape.processes import LEAVING, SOON, STUBBORN, STUBBORN_INSIDE, Mark, plain, within
+from support.person import Person, given_time
+
+from ollmsandbox import loop
+
+
+@pytest.fixture
+def mark() -> Iterator[Mark]:
+    made = Mark()
+    yield made
+    made.kill()
+
+
+# --- what a command leaves behind ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", sorted(LEAVING))
+def test_nothing_is_left_of(person: Person, mark: Mark, way: str) -> None:
+    result = person.run(mark.put_into(LEAVING[way] + "\necho left"))
+    assert mark.processes() == []
+    assert (result.exit_code, result.stop) == (0, None)
+    assert result.stdout.text == "left\n"
+    assert result.duration < SOON
+
+
+@pytest.mark.parametrize("way", sorted(LEAVING))
+def test_nothing_is_left_without_a_sandbox_of(person: Person, mark: Mark, way: str) -> None:
+    result = loop.run(plain(person).exec(mark.put_into(LEAVING[way] + "\necho left")))
+    assert mark.processes() == []
+    assert (result.exit_code, result.stop) == (0, None)
+    assert result.stdout.text == "left\n"
+    assert result.duration < SOON
+
+
+@pytest.mark.parametrize("way", sorted(set(LEAVING) - {"a chain of children"}))
+def test_without_anybody_to_end_it_stays(person: Person, mark: Mark, way: str) -> None:
+    # So the two above are the program's doing. A chain could not be caught again.
+    subprocess.run(
+        ["/bin/sh", "-c", mark.put_into(LEAVING[way] + "\necho left")],
+        cwd=person.project,
+        env=person.environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+        check=True,
+    )
+    assert within(SOON, lambda: bool(mark.processes()))
+
+
+def test_the_next_run_finds_nothing_of_the_one_before(person: Person, mark: Mark) -> None:
+    person.run(f"setsid -f sleep {mark.seconds}; sleep {mark.seconds} & touch /tmp/left")
+    result = person.run("ls /tmp/left; echo /proc/[0-9]*")
+    assert result.stdout.text == "/proc/1 /proc/2\n"
+
+
+# --- a command that does not want to be over -----------------------------------------------------
+
+
+@pytest.mark.parametrize("way", sorted(STUBBORN_INSIDE))
+def test_the_time_limit_ends(person: Person, mark: Mark, way: str) -> None:
+    command = "echo so far; echo errors >&2; " + mark.put_into(STUBBORN_INSIDE[way])
+    result = given_time(lambda s: person.run(command, timeout=s), lambda r: r.stderr.text)
+    assert mark.processes() == []
+    assert result.timed_out
+    assert result.exit_code == 124
+    assert result.stdout.text == "so far\n"
+    assert result.stderr.text.startswith("errors\n")
+    assert 0.25 < result.duration < SOON
+
+
+@pytest.mark.parametrize("way", sorted(STUBBORN))
+def test_the_time_limit_ends_without_a_sandbox(person: Person, mark: Mark, way: str) -> None:
+    command = "echo so far; " + mark.put_into(STUBBORN[way])
+    result = given_time(
+        lambda s: loop.run(plain(person, timeout=s).exec(command)), lambda r: r.stdout.text
+    )
+    assert mark.processes() == []
+    assert result.timed_out
+    assert result.exit_code == 124
+    assert result.stdout.text == "so far\n"
+    assert 0.25 < result.duration < SOON
+
+
+def test_the_command_line_tells_of_the_time_limit(person: Person, mark: Mark) -> None:
+    command = f"echo so far; sleep {mark.seconds}"
+    done = person.cli("run", "--timeout", "0.6", "-c", command)
+    assert mark.gone()
+    assert done.returncode == 124
+    assert done.stdout == "so far\n"
+    assert (
+        done.stderr == "ollmsandbox: The command was ended. It took longer than the time limit.\n"
+    )
+
+
+def test_a_command_that_closes_its_streams_is_waited_for(person: Person) -> None:
+    result = person.run("exec <&- >&- 2>&-; sleep 0.3; : >done; exit 7")
+    assert result.exit_code == 7
+    assert (person.project / "done").exists()
+
+
+def test_a_command_that_kills_all_it_can_ends_only_itself(person: Person, mark: Mark) -> None:
+    outside = subprocess.Popen(["sleep", mark.seconds])
+    try:
+        result = person.run("sleep 50 & kill -9 -1; kill -9 0; kill -9 $$")
+        assert result.exit_code == 137
+        assert outside.poll() is None
+    finally:
+        outside.kill()
+        outside.wait()

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A command tries to use up what it shares with everybody: processes, memory, disk.
+
+Every bomb here is bounded: where a limit did not hold, the machine would live on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from support.escape.attack import IS_ROOT, python
+from support.escape.processes import SOON, turns
+from support.person import Person
+
+from ollmsandbox.sandbox.process import Stop
+
+MIB = 1 << 20
+
+
+def limited(person: Person, limits: str) -> str:
+    """A profile with limits of the person's own."""
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "small.yaml").write_text(f"limits: {{{limits}}}\n")
+    return "small"
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+_CHILDREN = """
+started = 0
+try:
+    while started < 400:
+        if os.fork() == 0:
+            time.sleep(200)
+            os._exit(0)
+        started += 1
+except OSError as error:
+    print("stopped", started, errno.errorcode[error.errno], flush=True)
+    os.kill(0, signal.SIGKILL)
+time.sleep(200)
+"""
+_THREADS = """
+import threading
+started = 0
+try:
+    while started < 400:
+        threading.Thread(target=time.sleep, args=(200,), daemon=True).start()
+        started += 1
+except RuntimeError:
+    print("stopped", started, "EAGAIN", flush=True)
+    os._exit(1)
+time.sleep(200)
+"""
+_ORPHANS = """
+started = 0
+try:
+    while started < 400:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(200)
+            os._exit(0)
+        os.wait()
+        started += 1
+except OSError as error:
+    print("stopped", started, errno.errorcode[error.errno], flush=True)
+    os.kill(-1, signal.SIGKILL)
+time.sleep(200)
+"""
+# Eight generations, each twice as many as the one before.
+_BOMB = """
+bomb() { if [ "$1" -gt 8 ]; then exec sleep 20; fi; bomb $(($1+1)) & bomb $(($1+1)) & wait; }
+bomb 1
+"""
+BOMBS = {
+    "children": python(_CHILDREN),
+    "threads": python(_THREADS),
+    "orphans": python(_ORPHANS),
+    "generations": _BOMB,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(BOMBS))
+def test_a_bomb_is_limited(person: Person, kind: str) -> None:
+    result = person.run(BOMBS[kind], profile=limited(person, "processes: 100"), timeout=SOON)
+    if IS_ROOT:
+        # The kernel holds no limit against root.
+        assert (result.stop, result.exit_code) == (Stop.PROCESSES, 137)
+    elif kind == "generations":
+        assert "fork" in result.stderr.text.lower()
+    else:
+        word, started, why = result.stdout.text.split()
+        assert (word, why) == ("stopped", "EAGAIN")
+        assert 50 < int(started) <= 100
+
+
+def test_the_limit_counts_the_command_alone(person: Person) -> None:
+    # Not the person's other programs: a limit below their number must not stop a command.
+    others = [subprocess.Popen(["sleep", "30"]) for _ in range(25)]
+    try:
+        profile = limited(person, "processes: 20")
+        result = person.run(
+            "for i in 1 2 3 4 5; do sleep 0.5 & done; wait; echo done", profile=profile
+        )
+    finally:
+        for process in others:
+            process.kill()
+            process.wait()
+    assert (result.stdout.text, result.stop) == ("done\n", None)
+
+
+def test_the_program_answers_while_a_bomb_goes_off(person: Person) -> None:
+    profile = limited(person, "processes: 100")
+    assert turns(lambda: person.bubble(profile=profile, timeout=2).exec(_BOMB)) > 1
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+_FILL = "\nprint('filled', flush=True)\ntime.sleep(200)"
+_SHMGET, _SHMAT = {"x86_64": (29, 30), "aarch64": (194, 196)}[os.uname().machine]
+MEMORY = {
+    "of its own": "kept = b'x' * (400 << 20)" + _FILL,
+    "of many processes": """
+for _ in range(8):
+    if os.fork() == 0:
+        kept = b"x" * (50 << 20)
+        break
+"""
+    + _FILL,
+    "shared between processes": """
+import mmap
+kept = mmap.mmap(-1, 400 << 20)
+for _ in range(400):
+    kept.write(b"x" * (1 << 20))
+"""
+    + _FILL,
+    "in a file without a name": """
+kept = os.memfd_create("kept")
+for _ in range(400):
+    os.write(kept, b"x" * (1 << 20))
+"""
+    + _FILL,
+    "of System V": f"""
+kept = call({_SHMGET}, 0, 400 << 20, 0o1600)
+libc.shmat.restype = ctypes.c_void_p
+ctypes.memset(libc.shmat(kept, None, 0), 120, 400 << 20)
+"""
+    + _FILL,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(MEMORY))
+def test_memory_is_limited(person: Person, kind: str) -> None:
+    profile = limited(person, "memory: 200 MiB")
+    result = person.run(python(MEMORY[kind]), profile=profile, timeout=SOON)
+    # By us, or by a control group's.
+    assert result.stop is Stop.MEMORY or result.signal == signal.SIGKILL, result.stderr.text
+    assert result.exit_code == 137
+
+
+def test_a_command_below_the_limit_is_left_alone(person: Person) -> None:
+    profile = limited(person, "memory: 2 GiB")
+    result = person.run(python("kept = b'x' * (100 << 20)\ntime.sleep(0.6)"), profile=profile)
+    assert (result.stop, result.exit_code) == (None, 0)
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/var/tmp", "/dev/shm"])
+def test_a_folder_in_memory_is_limited(person: Person, folder: str) -> None:
+    profile = limited(person, "tmp: 8 MiB")
+    result = person.run(
+        f"head -c 50M /dev/zero >{folder}/big; stat -c %s {folder}/big", profile=profile
+    )
+    assert "No space left" in result.stderr.text
+    assert int(result.stdout.text) <= 8 * MIB
+
+
+def test_all_folders_in_memory_are_limited_or_sealed(person: Person) -> None:
+    profile = limited(person, "tmp: 8 MiB")
+    result = person.run(python(_WRITABLE), profile=profile)
+    found = dict(line.split(" ") for line in result.stdout.text.splitlines())
+    in_memory = {place for place, kind in found.items() if kind == "tmpfs"}
+    assert in_memory == {"/tmp", "/var/tmp", "/dev/shm", "/run", "/proc/1"}
+    on_disk = set(found) - in_memory
+    home = os.path.realpath(person.home)
+    assert on_disk == {f"{home}/project", f"{home}/playground"}
+
+
+# Where something can be made, of all mount points; and the kind of file system.
+_WRITABLE = """
+points = {}
+for line in open("/proc/self/mounts"):
+    _, point, kind, *_ = line.split(" ")
+    points[point.replace("\\\\040", " ")] = kind
+for point, kind in points.items():
+    try:
+        os.close(os.open(f"{point}/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except OSError:
+        continue
+    size = os.statvfs(point)
+    if kind != "tmpfs" or size.f_blocks * size.f_frsize <= 8 << 20:
+        print(point, kind)
+    else:
+        print(point, "unlimited")
+"""
+
+
+# --- disk ----------------------------------------------------------------------------------------
+
+# Again and again: what other programs delete meanwhile counts against it.
+_AGAIN = "for i in 1 2 3 4; do {}; sleep 0.5; done"
+DISK = {
+    "a file": "head -c 200M /dev/zero >>big",
+    "many files": "for j in 1 2 3 4 5; do head -c 40M /dev/zero >big$i$j; done",
+    "space without content": "fallocate -l 200M big$i",
+    "a file that was deleted": "exec 3>big; rm big; head -c 600M /dev/zero >&3",
+}
+
+
+@pytest.mark.parametrize("where", [".", "~/playground"], ids=["project", "playground"])
+@pytest.mark.parametrize("kind", sorted(DISK))
+def test_the_disk_is_limited(person: Person, kind: str, where: str) -> None:
+    profile = limited(person, "disk: 100 MiB")
+    command = f"cd {where} && {_AGAIN.format(DISK[kind])}"
+    result = person.run(command, profile=profile, timeout=SOON)
+    assert (result.stop, result.exit_code) == (Stop.DISK, 137)
+
+
+def test_a_full_disk_ends_a_command(person: Person) -> None:
+    command = _AGAIN.format("head -c 200M /dev/zero >>big")
+    result = person.run(command, profile=limited(person, "free: 900 TiB"), timeout=SOON)
+    assert (result.stop, result.exit_code) == (Stop.FULL, 137)
+    assert "almost full" in result.for_model()
+
+
+def test_a_sparse_file_is_not_counted(person: Person) -> None:
+    profile = limited(person, "disk: 50 GiB")
+    command = "truncate -s 1T ~/playground/sparse && sleep 0.6 && stat -c %s ~/playground/sparse"
+    result = person.run(command, profile=profile)
+    assert (result.stdout.text, result.stop) == (f"{1 << 40}\n", None)
+    assert re.fullmatch(r"[0-9.]+ (bytes|KiB) in 1 file\n", person.cli("playground", "size").stdout)
+
+
+# --- a playground nobody wants to tidy up --------------------------------------------------------
+
+_DEEP = """
+os.chdir("{where}")
+for number in range(1000):
+    os.mkdir("deep")
+    os.chdir("deep")
+open("file", "w").write("at the bottom")
+"""
+_MANY = """
+os.chdir("{where}")
+for folder in range(20):
+    os.mkdir(str(folder))
+    for number in range(100):
+        os.close(os.open(f"{{folder}}/{{number}}", os.O_CREAT))
+"""
+_NAMES = r"""
+os.chdir("{where}")
+names = b"n" * 255, b"\xff\xfe", b"new\nline", b"\x1b[2J", b"-rf", b" ", b"\xe2\x80\xae", b"*"
+for name in names:
+    os.mkdir(name)
+    os.close(os.open(name + b"/" + name, os.O_CREAT))
+"""
+_LOCKED = """
+os.chdir("{where}")
+for outer in ("a", "b"):
+    os.makedirs(f"{{outer}}/c/d")
+    for folder in (f"{{outer}}/c/d", f"{{outer}}/c", outer):
+        open(f"{{folder}}/file", "w").close()
+        os.chmod(f"{{folder}}/file", 0)
+        os.chmod(folder, 0)
+"""
+_KINDS = """
+os.chdir("{where}")
+os.mkfifo("fifo")
+socket.socket(socket.AF_UNIX).bind("socket")
+os.symlink("loop", "loop")
+os.symlink("../../../..", "up")
+os.symlink(os.path.expanduser("~/project"), "project")
+os.symlink("/", "root")
+"""
+MESSES = {
+    "deep folders": (_DEEP, 1),
+    "many files": (_MANY, 2_000),
+    "strange names": (_NAMES, 8),
+    "locked folders": (_LOCKED, 6),
+    "strange kinds": (_KINDS, 6),
+}
+
+
+@pytest.mark.parametrize("mess", sorted(MESSES))
+def test_a_playground_can_be_measured_and_cleared_of(person: Person, mess: str) -> None:
+    code, files = MESSES[mess]
+    (person.project / "precious").touch()
+    where = os.path.realpath(person.home) + "/playground"
+    result = person.run(python(code.format(where=where)))
+    assert result.exit_code == 0, result.stderr.text
+    try:
+        measured = person.cli("playground", "size")
+        assert (measured.returncode, measured.stderr) == (0, "")
+        if mess != "locked folders":
+            assert re.fullmatch(rf".* in {files:,} files?\n", measured.stdout)
+        # Nothing of it keeps the next command from running.
+        assert person.run("echo fine", working_dir="playground").stdout.text == "fine\n"
+        cleared = person.cli("playground", "clear")
+        assert (cleared.returncode, cleared.stderr) == (0, "")
+        assert list(person.playground.iterdir()) == []
+        assert (person.project / "precious").exists()
+    finally:
+        # Some of it would be too much for whoever tidies up after the test.
+        subprocess.run(["chmod", "-R", "u+rwx", person.playground], check=False)
+        subprocess.run(["rm", "-rf", person.playground], check=True)
+
+
+def test_a_project_with_a_mess_is_a_project_still(person: Person) -> None:
+    names = sorted(set(MESSES) - {"many files"})
+    for name in names:
+        folder = person.project / name
+        folder.mkdir()
+        person.run(python(MESSES[name][0].format(where=folder)))
+    try:
+        result = person.run("ls | wc -l")
+        assert (result.stdout.text, result.exit_code) == (f"{len(names)}\n", 0)
+        assert result.duration < SOON
+    finally:
+        subprocess.run(["chmod", "-R", "u+rwx", person.project], check=False)
+        subprocess.run(["rm", "-rf", person.project], check=True)

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names and depths that a copy-back stumbles over, names of our own that a command guesses, and
+files that nobody may read."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.escape.attack import python
+from support.escape.copy_back import (
+    MODES,
+    cleared_afterwards,
+    fill,
+    review,
+    settle,
+    states,
+    untouched_home,
+)
+from support.person import Person, cli_argv
+
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import State
+
+
+@pytest.fixture(autouse=True)
+def home(person: Person) -> Iterator[Path]:
+    with untouched_home(person) as folder:
+        yield folder
+
+
+@pytest.fixture
+def cleared(person: Person) -> Iterator[None]:
+    with cleared_afterwards(person):
+        yield
+
+
+NAMES = [
+    b"new\nline", b"tab\there", b"\x1b[31mred\x07", b"\xff\xfe\xc3", "\u202egnp.exe".encode(),
+    b"..a", b"...", b".. ", b"-rf", b"*", b"$(touch evil)", b"a\\b", b"\x7f", b"n" * 255,
+    "ä".encode() * 127, b".ollmsandbox-1-1~", b"x.half", b"new-1", b"1", b"0", b"overlay1",
+    b".removed-1", b"#work", b".wh.x", b".wh..wh..opq", b"con.", b" ", b"\r",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+def test_names_of_all_kinds(person: Person, mode: Mode) -> None:
+    attack = f"""
+    for name in {NAMES!r}:
+        open(name, 'wb').write(name)
+        os.makedirs(b'd/' + name)
+        open(b'd/' + name + b'/' + name, 'wb').write(name)
+        os.symlink(name, b'd/l' + name[:254])
+    """
+    folder = os.fsencode(person.project)
+    report = settle(person, python(attack), mode)
+    run = report.run_id
+    for line in (*person.cli("changes", run).stdout.splitlines(), *person.cli("history").stdout):
+        assert not set(line) & set("\x1b\x07\r\u202e"), line
+    if mode is Mode.REVIEW:
+        assert not os.listdir(folder)
+        report = review(person, "apply", run)
+    assert set(states(report).values()) == {State.APPLIED}
+    assert sorted(os.listdir(folder)) == sorted([*NAMES, b"d"])
+    for name in NAMES:
+        with open(folder + b"/d/" + name + b"/" + name, "rb") as file:
+            assert file.read() == name
+        assert os.readlink(folder + b"/d/l" + name[:254]) == name
+    assert set(states(review(person, "undo", run)).values()) == {State.UNDONE}
+    assert os.listdir(folder) == []
+    assert set(states(review(person, "apply", run)).values()) == {State.APPLIED}
+    settle(person, "rm -rf -- ./* ./.[!.]* ./..?*", mode)
+
+
+def test_files_named_like_those_of_ours(person: Person) -> None:
+    names = ("map.json", "journal.json", "overlay1", "process", "work", "1")
+    for mode in (Mode.REVIEW, Mode.AUTO):
+        text = f'["/", "{mode.value}"]\n'
+        settle(person, f"for name in {' '.join(names)}; do printf %s '{text}' >$name; done", mode)
+        assert person.run(f"cat {' '.join(names)}").stdout.text == text * len(names)
+    for name in names:
+        assert (person.project / name).read_text() == text
+
+
+def test_our_own_temporary_names_guessed_by_the_command(person: Person) -> None:
+    (person.project / "b").write_text("old\n")
+    attack = """
+    run=$(sed -n 's/.*overlay-\\([-0-9a-f]*\\).*/\\1/p' /proc/self/mountinfo | head -n1)
+    for n in 0 1 2 3; do mkdir ".ollmsandbox-$run-$n~"; ln -s ~/.bashrc "l-$run-$n"; done
+    echo new >b
+    """
+    report = settle(person, attack)
+    assert states(report)["b"] is State.APPLIED
+    assert (person.project / "b").read_text() == "new\n"
+
+
+def test_the_layers_the_database_and_the_journal_are_not_visible(person: Person) -> None:
+    settle(person, "echo one >a", Mode.REVIEW)
+    result = person.run(
+        "echo two >b; cat ~/.cache/ollmchat/*/* ~/.local/share/ollmchat/*;"
+        f"ls -A {person.paths.cache} {person.paths.data};"
+        "grep -o 'upperdir=[^, ]*' /proc/self/mountinfo | sort -u | cut -d= -f2 | while read d; do"
+        ' ls "$d" "$d/.." "$d/../.."; echo evil >"$d/../../journal.json"; done;'
+        "find ~ /run /tmp /var/tmp /dev/shm -name 'journal*.json' -path '*ollmchat*'"
+    )
+    for word in ("journal", "map.json", "ollmsandbox.db", "pending"):
+        assert word not in result.stdout.text
+
+
+def test_upper_and_lower_case(person: Person) -> None:
+    (person.project / ".git").mkdir()
+    report = settle(
+        person,
+        "mkdir -p .GIT/hooks .Git/HOOKS; echo x >.GIT/hooks/pre-commit; echo x >.Git/Config;"
+        "echo x >.Git/HOOKS/POST-checkout; echo x >.GIT/index",
+    )
+    assert {path for path, state in states(report).items() if state is State.PENDING} == {
+        ".GIT/hooks/pre-commit",
+        ".Git/Config",
+        ".Git/HOOKS/POST-checkout",
+    }
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+def test_folders_deeper_than_any_path_is_long(person: Person, mode: Mode, cleared: None) -> None:
+    attack = """
+    for _ in range(22):
+        os.mkdir('deep' * 50)
+        os.chdir('deep' * 50)
+    open('bottom', 'w').close()
+    """
+    report = settle(person, python(attack) + "; echo new >file", mode)
+    assert {skip.path.count("/") for skip in report.skipped} <= {*range(23)}
+    if mode is Mode.REVIEW:
+        report = review(person, "apply", report.run_id)
+    assert states(report)["file"] is State.APPLIED
+    assert set(states(report).values()) == {State.APPLIED}
+    report = review(person, "undo", report.run_id)
+    assert set(states(report).values()) == {State.UNDONE}
+    assert os.listdir(person.project) == []
+    assert not list(person.paths.cache.glob("overlay-*"))
+
+
+@pytest.mark.anybody
+def test_folders_deeper_than_a_program_may_open_files(person: Person, cleared: None) -> None:
+    # Each level that is looked at takes a descriptor, and each path names all levels above it.
+    attack = """
+    for _ in range(1000):
+        os.mkdir('dddd')
+        os.chdir('dddd')
+    """
+    report = settle(person, python(attack) + "; echo new >file")
+    assert (person.project / "file").read_text() == "new\n"
+    assert len(report.changes) < 1000
+    assert report.skipped
+    assert not list(person.paths.cache.glob("overlay-*"))
+    assert person.run("echo fine").stdout.text == "fine\n"
+
+
+@pytest.mark.parametrize(
+    ("act", "mode"),
+    [pytest.param("make", "review", marks=pytest.mark.anybody), ("remove", "auto")],
+)
+def test_folders_deeper_than_the_machine_lets_anybody_open_files(
+    person: Person, act: str, mode: str, cleared: None
+) -> None:
+    make = python("for _ in range(300):\n    os.mkdir('d')\n    os.chdir('d')")
+    if act == "remove":
+        person.run_outside(make)
+    attack = f"{make if act == 'make' else 'rm -rf d'}; echo new >file"
+
+    def limited(*arguments: str) -> subprocess.CompletedProcess[str]:
+        # As some systems are set up, and containers on them.
+        argv = ["prlimit", "--nofile=512:512", *cli_argv(*arguments)]
+        return subprocess.run(
+            argv,
+            cwd=person.project,
+            env=person.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = limited("run", "--apply", mode, "--json", "-c", attack)
+    document = json.loads(done.stdout)
+    assert (document["exit_code"], document["errors"], done.returncode) == (0, [], 0), done.stderr
+    assert "too deep" in str(document["skipped"])
+    assert not list(person.paths.cache.glob("overlay-*"))
+    if mode == "review":
+        assert not (person.project / "file").exists()
+        limited("apply")
+    assert (person.project / "file").read_text() == "new\n"
+    assert limited("run", "-c", "echo fine").stdout == "fine\n"
+
+
+@pytest.mark.anybody
+def test_three_thousand_empty_files(person: Person) -> None:
+    attack = """
+    for folder in range(15):
+        os.mkdir(f'd{folder}')
+        for number in range(200):
+            os.close(os.open(f'd{folder}/{number}', os.O_CREAT | os.O_WRONLY))
+    """
+    report = settle(person, python(attack))
+    assert len(report.changes) == 3_015
+    assert all(item.state is State.APPLIED for item in report.changes)
+    assert sum(len(files) for _, _, files in os.walk(person.project)) == 3_000
+    assert not list(person.paths.cache.glob("overlay-*"))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+def test_a_tree_without_any_permissions(person: Person, mode: Mode) -> None:
+    fill(person.project / "sub")
+    attack = (
+        "mkdir -p new/deep; echo new >new/deep/file; echo new >sub/changed; rm sub/gone;"
+        "chmod 000 sub/changed new/deep/file; chmod 000 new/deep new sub/tree; chmod 000 sub"
+    )
+    report = settle(person, attack, mode)
+    if mode is Mode.REVIEW:
+        report = review(person, "apply", report.run_id)
+    assert set(states(report).values()) == {State.APPLIED}
+    for name in ("new", "sub"):
+        assert stat.S_IMODE((person.project / name).stat().st_mode) == 0
+    report = review(person, "undo", report.run_id)
+    assert set(states(report).values()) == {State.UNDONE}
+    assert (person.project / "sub" / "changed").read_text() == "old\n"
+    assert not (person.project / "new").exists()
+    assert not list(person.paths.cache.glob("overlay-*"))
+
+
+def test_a_file_that_cannot_be_read_and_was_changed(person: Person) -> None:
+    (person.project / "file").write_text("old\n")
+    report = settle(person, "echo new >file; chmod 000 file")
+    assert states(report) == {"file": State.APPLIED}
+    run = settle(person, "chmod 600 file; echo newer >file; chmod 000 file", Mode.REVIEW).run_id
+    assert person.cli("changes", run, "--diff").returncode == 0
+    assert states(review(person, "apply", run)) == {"file": State.APPLIED}
+    (person.project / "file").chmod(0o600)
+    assert (person.project / "file").read_text() == "newer\n"

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one command leaves behind must not run outside, or lift a mask, when the next one starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.person import ROOT, Person, make_person
+
+from ollmsandbox.errors import OllmSandboxError, ProfileError, ProjectError
+
+LIBRARY = """
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void begin(void) {
+    FILE *file = fopen(getenv("MARK") ? getenv("MARK") : "MARK_PATH", "w");
+    if (file) fclose(file);
+}
+"""
+
+
+@pytest.fixture
+def library(person: Person) -> tuple[Path, Path]:
+    """A library that tells when it is loaded, under the name of one that bwrap needs."""
+    folder, mark = person.project / "lib", person.home / "loaded"
+    folder.mkdir()
+    source = folder / "l.c"
+    source.write_text(LIBRARY.replace("MARK_PATH", str(mark)))
+    made = folder / "libselinux.so.1"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", made, source], check=True)
+    return made, mark
+
+
+@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"])
+def test_a_library_for_the_program_that_makes_the_sandbox(
+    person: Person, library: tuple[Path, Path], variable: str
+) -> None:
+    made, mark = library
+    person.environ[variable] = str(made.parent if variable.endswith("PATH") else made)
+    outside = person.run_outside("bwrap --version")
+    assert mark.exists() or variable != "LD_PRELOAD", outside.stderr
+    mark.unlink(missing_ok=True)
+    assert person.run("true").exit_code == 0
+    assert not mark.exists()
+
+
+def test_the_person_s_own_library_path_is_there_for_the_command(person: Person) -> None:
+    person.environ["LD_LIBRARY_PATH"] = "/opt/lib"
+    assert person.run('echo "$LD_LIBRARY_PATH"').stdout.text == "/opt/lib\n"
+
+
+def test_the_program_s_own_code(person: Person) -> None:
+    # As in a checkout of it, where `build-aux/run` is used on the checkout itself.
+    package = person.project / "ollmsandbox"
+    shutil.copytree(ROOT / "ollmsandbox", package)
+    (person.project / "build-aux").mkdir()
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    code += "from ollmsandbox.__main__ import main; sys.exit(main())"
+    attack = """
+    for place in ollmsandbox ollmsandbox/sandbox/starter/server.py build-aux; do
+        touch $place/x; echo evil >>$place; mv $place away; rm -rf $place
+    done 2>/dev/null
+    touch mine && echo fine
+    """
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(person.project), "run", "-c", attack],
+        cwd=person.project,
+        env=person.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "fine\n", done.stderr
+    for file in (ROOT / "ollmsandbox").rglob("*.py"):
+        copied = package / file.relative_to(ROOT / "ollmsandbox")
+        assert copied.read_bytes() == file.read_bytes()
+    assert list((person.project / "build-aux").iterdir()) == []
+
+
+@pytest.mark.parametrize("mark", ["pyvenv.cfg", ".git", "package.json"])
+def test_a_sandbox_program_in_another_project(person: Person, mark: str) -> None:
+    # An environment of that project may be active still.
+    other = person.home / "other"
+    (other / "bin").mkdir(parents=True)
+    (other / mark).touch()
+    planted = other / "bin" / "bwrap"
+    planted.write_text(f"#!/bin/sh\ntouch {person.home}/ran\n")
+    planted.chmod(0o755)
+    person.environ["PATH"] = f"{other}/bin:{person.environ['PATH']}"
+    assert person.run("echo walled in").stdout.text == "walled in\n"
+    assert person.cli("doctor").returncode == 0
+    assert not (person.home / "ran").exists()
+
+
+def test_renaming_the_folder_around_what_is_hidden_in_the_project(person: Person) -> None:
+    secret = person.project / "private" / "deep" / "key"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("secret")
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "mine.yaml").write_text(f"masks: ['{secret}']\n")
+    for attack in ("mv private/deep p; mv private p", "cat p/key p/deep/key private/deep/key"):
+        result = person.run(attack, profile="mine")
+        assert "secret" not in result.stdout.text
+    assert secret.read_text() == "secret"
+
+
+def test_a_mask_at_the_top_of_the_file_system_is_one(person: Person) -> None:
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "mine.yaml").write_text("masks: [/opt]\n")
+    assert person.run("ls -A /opt", profile="mine").stdout.text == ""
+
+
+def test_a_mask_around_the_home_folder_is_refused(person: Person) -> None:
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "mine.yaml").write_text(f"masks: ['{person.home.parent}']\n")
+    with pytest.raises(ProfileError, match="home folder"):
+        person.run("true", profile="mine")
+
+
+def test_a_layer_that_was_cleared_away_is_made_again(person: Person, tmp_path: Path) -> None:
+    # Of its own: all that run for one user have their layers at one place.
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    person.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    (person.home / ".ssh").mkdir()
+    (person.home / ".ssh" / "key").write_text("secret")
+    person.run("true")
+    layers = list(runtime.glob("*/layers/*/top/.ssh"))
+    assert layers
+    for hidden in layers:
+        hidden.unlink()
+    # Another program: each looks at a layer once.
+    assert "secret" not in person.cli("run", "--", "cat", f"{person.home}/.ssh/key").stdout
+
+
+def test_secrets_stay_hidden_where_their_folder_was_moved(person: Person) -> None:
+    moved = person.home / "moved"
+    (moved / "gh").mkdir(parents=True)
+    (moved / "gh" / "hosts.yml").write_text("secret")
+    (person.home / "kube").write_text("secret")
+    person.environ["XDG_CONFIG_HOME"] = str(moved)
+    person.environ["KUBECONFIG"] = str(person.home / "kube")
+    assert "secret" not in person.run("cat ~/moved/gh/hosts.yml ~/kube").stdout.text
+
+
+def test_the_playground_is_cleared_while_a_command_swaps_folders_for_links(
+    person: Person,
+) -> None:
+    precious = person.home / "precious"
+    precious.mkdir()
+    for number in range(50):
+        (precious / f"{number}").touch()
+    swap = f"""
+    import os
+    os.chdir(os.path.expanduser('~/playground'))
+    while True:
+        try:
+            os.makedirs('a/b')
+            os.rename('a', 'c')
+            os.symlink('{precious}', 'a')
+            os.unlink('a')
+        except OSError:
+            pass
+    """
+    code = "\n".join(line[4:] for line in swap.splitlines())
+    with subprocess.Popen(
+        [sys.executable, "-c", code.replace("~/playground", str(person.playground))],
+        env=person.environ,
+    ) as swapping:
+        person.playground.mkdir(parents=True, exist_ok=True)
+        try:
+            for _ in range(8):
+                person.cli("playground", "clear")
+        finally:
+            swapping.kill()
+    assert len(list(precious.iterdir())) == 50
+
+
+@pytest.mark.parametrize("folder", ["/etc", "/usr/lib", "/boot", "/home", "/var", "/opt", "/srv"])
+def test_a_folder_of_the_system_as_a_project(person: Person, folder: str) -> None:
+    with pytest.raises(ProjectError, match=r"system|home|does not exist"):
+        person.run("true", project=folder)
+
+
+if os.getuid() == 0:
+
+    def test_root_in_another_user_s_home_folder(person: Person) -> None:
+        os.chown(person.home, 12345, 12345)
+        with pytest.raises(OllmSandboxError, match="another user"):
+            person.run("true")
+        os.chown(person.home, 0, 0)
+
+
+def test_a_second_person_s_files_are_told_apart(tmp_path: Path) -> None:
+    # Equal homes share their layers; those with other modes or masks do not.
+    one, two = make_person(tmp_path / "one"), make_person(tmp_path / "two")
+    two.home.chmod(0o700)
+    for person in (one, two):
+        mode = stat.S_IMODE(person.home.stat().st_mode)
+        assert person.run("stat -c %a ~").stdout.text == f"{mode:o}\n"

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of the project that the config of git leads to: git runs them, whatever the person asked
+for. They wait for a yes, as the hooks in their usual place do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.escape.copy_back import review, settle
+from support.person import Person
+
+from ollmsandbox.project.changes import git_config
+from ollmsandbox.project.changes.change import Flag, State, Type
+from ollmsandbox.project.changes.git_config import Led
+
+HOOK = "tools/hooks/pre-commit"
+
+
+def git(person: Person, *words: str, folder: Path | None = None) -> None:
+    said = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+    subprocess.run(
+        ["git", *said, *words],
+        cwd=folder or person.project,
+        env=person.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+
+
+def write(file: Path, words: str = "#!/bin/sh\n") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(words)
+    file.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(person: Person) -> Path:
+    git(person, "init", "-q")
+    write(person.project / HOOK)
+    write(person.project / "tools" / "build")
+    return person.project
+
+
+def held(person: Person, command: str) -> set[str]:
+    report = settle(person, command)
+    assert not report.errors
+    for item in report.changes:
+        assert (item.state is State.PENDING) == item.is_held, item
+        is_marked = Flag.LATER in item.change.flags or item.change.type is Type.FOLDER
+        assert is_marked or not item.is_held, item
+    return {item.change.path for item in report.changes if item.is_held}
+
+
+def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    mark = person.home / "planted"
+    attack = f"echo 'touch {mark}' >>{HOOK}; echo x >>tools/build; echo x >new; touch tools/x"
+    report = settle(person, attack)
+    found = {item.change.path: item.state for item in report.changes}
+    assert found.pop(HOOK) is State.PENDING
+    assert set(found.values()) == {State.APPLIED}
+    git(person, "commit", "--allow-empty", "-m", "x")
+    assert not mark.exists()
+    # Once the person says so, it is as they said.
+    review(person, "apply", report.run_id, HOOK)
+    git(person, "commit", "--allow-empty", "-m", "x")
+    assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[core]\n\thooksPath = tools/hooks\n",
+        "[core] hookspath=tools/hooks",
+        '[Core]\n  HOOKSPATH = "tools/hooks" ; here\n',
+        '[core]\n# none\nbare = false\n[x "y]"]\na = b\n[core]\nhooksPath = tools/ho\\\noks # or\n',
+        "[core]\nhooksPath = ./tools/../tools/hooks/\n",
+        "[core]\nhooksPath = PROJECT/tools/hooks\n",
+        "[core]\nhooksPath = Tools/Hooks\n",
+        "[core]\nhooksPath = linked\n",
+        '[include]\npath = ../tools/settings\n[include]\npath = "../more"\n',
+        '[includeIf "gitdir:~/"]\npath = PROJECT/more\n',
+        '[filter "x"]\nclean = sh tools/hooks/pre-commit %f\n',
+        '[diff "x"]\ntextconv = ./tools/hooks/pre-commit\n',
+        "[core]\nfsmonitor = tools/hooks/pre-commit --now\n",
+        "[credential]\nhelper = !tools/hooks/pre-commit get\n",
+        '[credential]\nhelper = "!f() { tools/hooks/pre-commit; }; f"\n',
+        '\N{BYTE ORDER MARK}[core]\nsshCommand = "ssh -x;tools/hooks/pre-commit"\n',
+    ],
+)
+def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> None:
+    (checkout / "linked").symlink_to("tools/hooks")
+    (checkout / "more").write_text("[core]\nhooksPath = tools/hooks\n")
+    (checkout / ".git" / "config").write_text(setting.replace("PROJECT", str(checkout)))
+    led = Led.of(str(checkout))
+    assert led.covers(HOOK)
+    assert led.is_near("tools/hooks/")
+    assert not led.covers("tools/build")
+    assert not led.is_near("src/")
+    if "more" in setting:
+        assert led.covers("more")
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[core]\nhooksPath = a\0b\n",
+        "[include]\npath = config\n" * 10,
+        "[a" + 100_000 * " ",
+        "[include]\npath = /proc/self/pagemap\n[include]\npath = /proc/kmsg\n",
+        "[include]\npath = /dev/zero\n[include]\npath = ../pipe\n",
+        "[core]\n" + "".join(f"editor = ./{n}\n" for n in range(4_000)),
+    ],
+    ids=["no text", "includes itself", "spaces", "made up", "endless", "many"],
+)
+def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text(setting)
+    led = Led.of(str(tmp_path))
+    assert not any(led.covers(f"src/{number}") for number in range(5_000))
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[core]\n" + "".join(f"editor = ./{n}\n" for n in range(20_000)),
+        "#" + (1 << 20) * " ",
+        "".join(f"[include]\npath = ../more/{n}\n" for n in range(501)),
+    ],
+    ids=["many programs", "long", "many files"],
+)
+def test_where_more_is_said_than_is_looked_at_all_waits(tmp_path: Path, setting: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text(setting)
+    (tmp_path / "more").mkdir()
+    for number in range(501):
+        (tmp_path / "more" / str(number)).write_text("[core]\n")
+    led = Led.of(str(tmp_path))
+    assert led.covers("src/file")
+    assert led.is_near("src/")
+
+
+def test_many_folders_that_look_like_repositories(person: Person, checkout: Path) -> None:
+    """Each of them is looked at; what the others lead to counts all the same."""
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    git(person, "init", "-q", "z/deep")
+    git(person, "config", "core.hooksPath", "hooks", folder=checkout / "z" / "deep")
+    hook = "z/deep/hooks/pre-commit"
+    write(checkout / hook)
+    assert held(person, "for n in $(seq 110); do mkdir -p a/$n/.git; done") == set()
+    attack = "for n in $(seq 110); do echo x >a/$n/x; done; "
+    attack += f"for f in {HOOK} {hook}; do echo x >>$f; done"
+    assert held(person, attack) == {HOOK, hook}
+
+
+def test_a_folder_that_looks_like_the_repository_around(person: Person) -> None:
+    git(person, "init", "-q", folder=person.home)
+    git(person, "config", "core.hooksPath", "project/tools/hooks", folder=person.home)
+    write(person.project / HOOK)
+    assert held(person, "mkdir .git") == set()
+    assert held(person, f"echo x >>{HOOK}") == {HOOK}
+
+
+@pytest.mark.parametrize("setting", ["..", "PROJECT", "../hooks"])
+def test_repositories_beside_each_other_share_hooks(
+    person: Person, checkout: Path, setting: str
+) -> None:
+    git(person, "init", "-q", "sub")
+    folder = checkout / "sub"
+    git(
+        person, "config", "core.hooksPath", setting.replace("PROJECT", str(checkout)), folder=folder
+    )
+    hook = "hooks/pre-commit" if setting == "../hooks" else "pre-commit"
+    attack = f"mkdir hooks; for f in {hook} other; do echo x >$f; chmod +x $f; done"
+    assert held(person, attack) == {hook}
+
+
+def test_config_that_is_included(person: Person, checkout: Path) -> None:
+    git(person, "config", "include.path", "../shared/gitconfig")
+    write(checkout / "shared" / "gitconfig", "[alias]\nx = log\n")
+    attack = "echo '[core]\nhooksPath = evil' >>shared/gitconfig; echo x >shared/other"
+    assert held(person, attack) == {"shared/gitconfig"}
+
+
+def test_a_hook_that_is_a_link_to_a_script(person: Person, checkout: Path) -> None:
+    (checkout / ".git" / "hooks").mkdir(exist_ok=True)
+    (checkout / ".git" / "hooks" / "pre-commit").symlink_to("../../tools/build")
+    assert held(person, "echo x >>tools/build; echo x >tools/other") == {"tools/build"}
+
+
+def test_a_link_in_the_way_to_the_hooks(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    assert "tools" in held(person, "mv tools other; ln -s other tools")
+
+
+def test_hooks_that_are_deleted(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    assert held(person, "rm -r tools/hooks") == {"tools/hooks", HOOK}
+
+
+def test_a_new_hook(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "not-there/yet")
+    attack = "mkdir -p not-there/yet; echo x >not-there/yet/pre-push; echo x >not-there/x"
+    assert held(person, attack) == {"not-there/yet/pre-push"}
+
+
+def test_a_repository_in_the_project(person: Person, checkout: Path) -> None:
+    inner = checkout / "inner"
+    inner.mkdir()
+    git(person, "init", "-q", folder=inner)
+    git(person, "config", "core.hooksPath", "my/hooks", folder=inner)
+    write(inner / "my" / "hooks" / "pre-commit")
+    write(checkout / "my" / "hooks" / "pre-commit")
+    attack = "for f in inner/my/hooks/pre-commit my/hooks/pre-commit; do echo x >>$f; done"
+    assert held(person, attack) == {"inner/my/hooks/pre-commit"}
+
+
+@pytest.fixture
+def deep(person: Person) -> Path:
+    """The project is no repository, but far inside of it is one that has its hooks elsewhere."""
+    inner = person.project / "libs/c/one"
+    inner.mkdir(parents=True)
+    git(person, "init", "-q", folder=inner)
+    git(person, "config", "core.hooksPath", "../../../tools/hooks", folder=inner)
+    write(person.project / HOOK)
+    write(person.project / "tools/update")
+    return person.project
+
+
+def test_a_repository_deep_in_the_project_is_led_elsewhere(person: Person, deep: Path) -> None:
+    others = "echo x >>tools/update; echo x >new; ln -s new link; mkdir src; echo x >src/update"
+    assert held(person, f"echo x >>{HOOK}; {others}; chmod 755 src/update") == {HOOK}
+    assert held(person, "ln -s ../../new tools/hooks/post-merge") == {"tools/hooks/post-merge"}
+    assert held(person, "printf x >tools/hooks/update; chmod 755 tools/hooks/update") == {
+        "tools/hooks/update"
+    }
+
+
+def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
+    person: Person, deep: Path
+) -> None:
+    assert held(person, "mv tools moved; ln -s moved tools") >= {"tools", HOOK}
+
+
+@pytest.mark.parametrize("limit", ["_MOST_FOLDERS", "_MOST_NAMES", "_MOST_FOUND"])
+def test_in_more_folders_than_are_looked_at_what_is_named_as_a_hook_waits(
+    person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_config, limit, 0)
+    command = "echo x >>tools/update; echo x >new; ln -s new link; echo x >run; chmod 755 run"
+    assert held(person, command) == {"tools/update"}
+
+
+def test_a_worktree_of_a_repository_elsewhere(person: Person) -> None:
+    origin = person.home / "origin"
+    origin.mkdir()
+    git(person, "init", "-q", folder=origin)
+    git(person, "commit", "--allow-empty", "-m", "x", folder=origin)
+    git(person, "config", "core.hooksPath", "tools/hooks", folder=origin)
+    person.project.rmdir()
+    git(person, "worktree", "add", "-q", str(person.project), folder=origin)
+    write(person.project / HOOK)
+    assert held(person, f"echo x >>{HOOK}") == {HOOK}
+
+
+def test_a_project_that_is_a_part_of_a_repository(person: Person) -> None:
+    git(person, "init", "-q", folder=person.home)
+    git(person, "config", "core.hooksPath", "project/tools/hooks", folder=person.home)
+    write(person.project / HOOK)
+    assert held(person, f"echo x >>{HOOK}; echo x >other") == {HOOK}
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "link to itself"])
+def test_config_that_cannot_be_read_holds_nothing_up(
+    person: Person, checkout: Path, what: str
+) -> None:
+    config = checkout / ".git" / "config"
+    config.unlink()
+    if what == "folder":
+        config.mkdir()
+    elif what == "pipe":
+        os.mkfifo(config)
+    else:
+        config.symlink_to("config")
+    assert held(person, f"echo x >>{HOOK}") == set()
+
+
+@pytest.mark.parametrize("setting", [".", "./", "PROJECT"])
+def test_hooks_in_the_project_folder_itself(person: Person, checkout: Path, setting: str) -> None:
+    git(person, "config", "core.hooksPath", setting.replace("PROJECT", str(checkout)))
+    attack = "for f in pre-commit build tools/pre-commit .git/update; do echo x >$f; done"
+    # The last one runs in the repository's own folder.
+    last = set() if setting == "PROJECT" else {".git/update"}
+    assert held(person, attack) == {"pre-commit"} | last
+    # And nothing else of it is.
+    said = "-c user.name=me -c user.email=me@example.org"
+    assert held(person, f"git {said} commit -q --allow-empty -m x && touch committed") == set()
+    assert (checkout / "committed").exists()
+
+
+def states_of(person: Person, command: str) -> dict[str, str]:
+    """As the command line does, which knows whose config counts."""
+    found = json.loads(person.cli("run", "--json", "-c", command).stdout)
+    return {change["path"]: change["state"] for change in found["changes"]}
+
+
+def test_the_person_s_own_config(person: Person, checkout: Path) -> None:
+    git(person, "config", "--global", "core.hooksPath", "tools/hooks")
+    attack = f"echo x >>{HOOK}; echo x >>tools/build"
+    assert states_of(person, attack) == {HOOK: "pending", "tools/build": "applied"}
+
+
+def test_the_person_s_own_config_is_a_part_of_the_project(person: Person, checkout: Path) -> None:
+    write(checkout / "dot" / "gitconfig", "[alias]\nx = log\n")
+    (person.home / ".config" / "git").mkdir(parents=True)
+    (person.home / ".config" / "git" / "config").symlink_to(checkout / "dot" / "gitconfig")
+    attack = "echo '[core]\nhooksPath = /tmp' >>dot/gitconfig; echo x >dot/other"
+    assert states_of(person, attack) == {"dot/gitconfig": "pending", "dot/other": "applied"}
+
+
+def test_the_person_s_own_config_counts_for_each_repository(person: Person, checkout: Path) -> None:
+    git(person, "config", "--global", "core.hooksPath", "my/hooks")
+    git(person, "init", "-q", "inner")
+    for folder in (checkout, checkout / "inner"):
+        write(folder / "my" / "hooks" / "pre-commit")
+    hooks = [f"{folder}my/hooks/pre-commit" for folder in ("", "inner/")]
+    attack = "for f in my inner/my; do echo x >>$f/hooks/pre-commit; done"
+    assert states_of(person, attack) == dict.fromkeys(hooks, "pending")

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a command leaves in the project and something else acts on later: marked, and what git would
+run by itself waits for a yes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.cli_inline import cli_here
+from support.person import Person
+
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+
+
+def changed(
+    person: Person, command: str, mode: Mode = Mode.AUTO
+) -> dict[str, tuple[set[str], str]]:
+    """Flags and state of each change."""
+    recorder = Recorder(str(person.project), person.paths, mode=mode, command=command)
+    person.run(command, keeper=recorder)
+    report = recorder.report
+    if report is None:
+        return {}
+    assert not report.errors, report.errors
+    return {
+        item.change.path: ({flag.value for flag in item.change.flags}, item.state.value)
+        for item in report.changes
+    }
+
+
+def held(person: Person, command: str) -> set[str]:
+    """What a command changed and waits for a yes. All of that is marked as what acts later."""
+    found = changed(person, command)
+    for path, (flags, state) in found.items():
+        assert ("held" in flags) == (state == "pending"), path
+        assert "held" not in flags or "runs-later" in flags or path.endswith(".git"), path
+    return {path for path, (_, state) in found.items() if state == "pending"}
+
+
+@pytest.fixture
+def checkout(person: Person) -> Path:
+    """The project, with a repository in it. What a hook does shows in the home folder."""
+    subprocess.run(
+        ["git", "init", "-q", "--template=/usr/share/git-core/templates", person.project],
+        env=person.environ,
+        check=True,
+    )
+    hooks = person.project / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "post-checkout.sample").write_text(f"#!/bin/sh\ntouch {person.home}/planted\n")
+    (hooks / "post-checkout.sample").chmod(0o755)
+    return person.project
+
+
+def use_git(person: Person, folder: Path | None = None) -> bool:
+    """What a person does without a thought. True if something planted was run."""
+    mark = person.home / "planted"
+    mark.unlink(missing_ok=True)
+    identity = "-c user.name=a -c user.email=a@b"
+    subprocess.run(
+        ["sh", "-c", f"git {identity} status; git {identity} commit -q --allow-empty -m x;"
+         f"git {identity} checkout -q -B other; git stash list"],
+        cwd=folder or person.project, env=person.environ, capture_output=True, check=False,
+    )  # fmt: skip
+    return mark.exists()
+
+
+HOOK = "printf '#!/bin/sh\\ntouch ~/planted\\n'"
+
+PLANTS = {
+    "a hook": f"{HOOK} >.git/hooks/post-commit; chmod +x .git/hooks/post-commit",
+    "a renamed sample": "mv .git/hooks/post-checkout.sample .git/hooks/post-checkout",
+    "a copied sample": "cp -p .git/hooks/post-checkout.sample .git/hooks/post-checkout",
+    "a hard link": "ln .git/hooks/post-checkout.sample .git/hooks/post-checkout",
+    "a link": "ln -s post-checkout.sample .git/hooks/post-checkout",
+    "a folder of hooks that was prepared elsewhere":
+        f"mkdir h; {HOOK} >h/post-commit; chmod +x h/post-commit; rm -r .git/hooks;"
+        "mv h .git/hooks",
+    "hooks as a link": f"mkdir h; {HOOK} >h/post-commit; chmod +x h/post-commit; rm -r .git/hooks;"
+        "ln -s ../h .git/hooks",
+    "a repository that was prepared elsewhere":
+        f"cp -r .git g; {HOOK} >g/hooks/post-commit; chmod +x g/hooks/*; rm -r .git; mv g .git",
+    "a repository as a link": f"cp -r .git g; {HOOK} >g/hooks/post-commit; chmod +x g/hooks/*;"
+        "rm -r .git; ln -s g .git",
+    "a file in place of the repository": f"cp -r .git g; {HOOK} >g/hooks/post-commit;"
+        "chmod +x g/hooks/*; rm -r .git; echo 'gitdir: g' >.git",
+    "a program in the config": "git config core.fsmonitor 'touch ~/planted; false'",
+    "a folder for hooks in the config": f"mkdir h; {HOOK} >h/post-commit; chmod +x h/*;"
+        "git config core.hooksPath h",
+    "a config that takes in another": "printf '[core]\\nfsmonitor = touch ~/planted; false' >c;"
+        "printf '[include]\\npath = ../c' >>.git/config",
+    "a config for the worktree": "git config extensions.worktreeConfig true;"
+        "git config --worktree core.fsmonitor 'touch ~/planted; false'",
+    "another folder's config": "cp -r .git g; git --git-dir=g config core.fsmonitor"
+        " 'touch ~/planted; false'; echo ../g >.git/commondir",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str) -> None:
+    waiting = held(person, PLANTS[plant])
+    assert waiting
+    assert not use_git(person)
+    # The next command has it all the same.
+    shown = person.run(f"ls -d {' '.join(waiting)} 2>&1").stdout.text
+    assert shown.split() == sorted(waiting) or ".git/hooks" not in " ".join(waiting)
+    assert cli_here(person, "discard").returncode == 0
+    assert not use_git(person)
+    # What was discarded does not come back with the rest.
+    assert "Traceback" not in cli_here(person, "apply").stderr
+    assert not use_git(person)
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_git_would_run_it_once_the_person_said_yes(
+    person: Person, checkout: Path, plant: str
+) -> None:
+    # Else the test above would prove nothing.
+    assert held(person, PLANTS[plant])
+    done = cli_here(person, "apply")
+    assert done.returncode == 0, done.stdout
+    assert use_git(person)
+
+
+def write(place: str) -> str:
+    return f"mkdir -p '{os.path.dirname(place) or '.'}'; echo evil >'{place}'"
+
+
+def test_hooks_of_modules_and_worktrees(person: Person, checkout: Path) -> None:
+    places = [
+        ".git/modules/m/hooks/post-commit", ".git/modules/m/config", ".git/modules/a/b/c/config",
+        ".git/modules/a/b/hooks/x", ".git/modules/m/modules/n/o/config", ".git/worktrees/w/gitdir",
+        ".git/worktrees/w/config.worktree", ".git/worktrees/w/commondir", "sub/.git",
+        "deep/er/.git/hooks/pre-push", "x.git/hooks/update", "x.git/config", "x.git/y/.git/config",
+        ".git/remotes/origin", ".git/rebase-merge/git-rebase-todo", ".hg/hgrc", "s/.hg/sharedpath",
+        ".Git/hooks/x", ".git./config", ".g\u200cit/config", "GIT~1/config", ".git/hooks/a/b",
+    ]  # fmt: skip
+    assert held(person, "; ".join(map(write, places))) == set(places)
+    assert not any((checkout / place).exists() for place in places)
+    harmless = [".git/index", ".git/refs/heads/x", ".git/logs/HEAD", ".git/hooks/x.sample",
+                "config", "hooks/x", "src/config", "modules/m/config", ".git/objects/aa/bb",
+                ".gitignore", "a.github", ".git/modules/m/HEAD"]  # fmt: skip
+    assert held(person, "; ".join(map(write, harmless))) == set()
+    assert all((checkout / place).read_text() == "evil\n" for place in harmless)
+
+
+@pytest.mark.parametrize(
+    "link", [".git/hooks", ".git/modules", ".git/modules/a/b", ".git/info", ".git", "x/.git", ".hg"]
+)
+def test_links_inside_a_repository(person: Person, link: str) -> None:
+    assert held(person, f'mkdir -p "$(dirname {link})" h; ln -s "$PWD/h" {link}') == {link}
+    assert not os.path.lexists(person.project / link)
+
+
+def test_a_worktree_made_by_git_itself(person: Person, checkout: Path) -> None:
+    commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
+    waiting = held(person, f"{commit}; git worktree add -q wt; {HOOK} >.git/hooks/post-commit")
+    assert {"wt/.git", ".git/worktrees/wt/gitdir", ".git/hooks/post-commit"} <= waiting
+    assert person.run("git -C wt status --short").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["evil", "docs/evil", "x.git", "logs"])
+def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
+    # git takes every folder with a HEAD, objects and refs for a repository.
+    plant = (
+        f"git init -q --bare {name}; git -C {name} config core.fsmonitor 'touch ~/planted;false'"
+    )
+    plant += f"; git -C {name} config core.bare false; git -C {name} config core.worktree ."
+    assert f"{name}/HEAD" in held(person, plant)
+    assert not use_git(person, person.project / name)
+    assert cli_here(person, "apply").returncode == 0
+    assert use_git(person, person.project / name)
+    # Now it is one, and what leads git in it waits.
+    attack = f"echo x >>{name}/config; {HOOK} >{name}/hooks/post-commit; echo x >{name}/note"
+    assert held(person, attack) == {f"{name}/config", f"{name}/hooks/post-commit"}
+    attack = f"cd {name}; git update-ref refs/heads/x HEAD; echo ref: refs/heads/y >HEAD"
+    assert held(person, attack) == set()
+
+
+def test_a_repository_is_deleted(person: Person, checkout: Path) -> None:
+    found = changed(person, "rm -rf .git; touch file")
+    assert found["file"][1] == "applied"
+    assert found[".git/config"][1] == found[".git"][1] == "pending"
+    assert "conflict" not in {state for _, state in found.values()}
+    assert cli_here(person, "apply").returncode == 0
+    assert not (checkout / ".git").exists()
+    assert cli_here(person, "undo").returncode == 0
+    assert (checkout / ".git" / "config").exists()
+
+
+ACTED_ON = (
+    ".envrc", ".vscode/tasks.json", ".idea/workspace.xml", ".github/workflows/ci.yml",
+    ".gitlab-ci.yml", "sub/.bashrc", ".profile", ".zshenv", ".husky/pre-commit", ".npmrc",
+    ".claude/settings.json", ".cursor/mcp.json", ".mcp.json", ".VSCODE/settings.json",
+    ".gitattributes", "a/b/.envrc", ".devcontainer/devcontainer.json", "other/.vscode",
+)  # fmt: skip
+
+
+def test_files_that_other_programs_act_on_are_marked(person: Person) -> None:
+    made = [f"mkdir -p \"$(dirname '{path}')\"; echo x >'{path}'" for path in ACTED_ON]
+    found = changed(person, "; ".join([*made, "touch plain"]))
+    for path in ACTED_ON:
+        assert found[path] == ({"runs-later"}, "applied"), path
+    assert found["plain"] == (set(), "applied")
+
+
+@pytest.mark.parametrize("path", [".envrc", ".vscode/tasks.json"])
+def test_a_person_is_told_of_what_acts_later(person: Person, path: str) -> None:
+    (person.project / path).parent.mkdir(exist_ok=True)
+    (person.project / path).write_text("x\n")
+    done = person.cli("run", "-c", f"echo y >'{path}'")
+    assert "acts later, outside the sandbox" in done.stderr
+
+
+def test_what_can_be_run_is_marked(person: Person) -> None:
+    for name in ("tool", "was"):
+        (person.project / name).write_text("old\n")
+    (person.project / "was").chmod(0o755)
+    found = changed(person, "echo x >new; chmod +x new tool; echo x >was; mv tool moved; touch no")
+    marked = {path for path, (flags, _) in found.items() if "executable" in flags}
+    assert marked == {"new", "moved"}
+    assert "can be run" in cli_here(person, "changes").stdout
+
+
+OUTSIDE = (
+    *("~", "~/other", "/etc", "..", "../other", "a/../../other", "sub/../../x"),
+    "/proc/self/cwd/..",
+)
+
+
+def test_links_that_lead_outside_are_marked(person: Person) -> None:
+    made = [f"ln -s {target} sub/../link{n}" for n, target in enumerate(OUTSIDE)]
+    found = changed(person, f"mkdir sub; ln -s sub/x fine; {'; '.join(made)}")
+    for number, target in enumerate(OUTSIDE):
+        assert found[f"link{number}"] == ({"leaves-project"}, "applied"), target
+    assert found["fine"] == (set(), "applied")
+    shown = cli_here(person, "changes").stdout
+    assert shown.count("leads out of the project") == len(OUTSIDE)
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW], ids=lambda mode: str(mode.value))
+def test_a_link_made_by_a_command_opens_nothing_to_the_next(person: Person, mode: Mode) -> None:
+    other = person.home / "other"
+    other.mkdir()
+    (other / "file").write_text("mine\n")
+    changed(person, f"ln -s {other} link; ln -s {person.home} home", mode)
+    for _ in range(2):
+        attack = "echo evil >link/file; echo evil >link/new; echo evil >home/new; rm -r link/file"
+        assert changed(person, attack, mode) == {}
+        assert [path.name for path in other.iterdir()] == ["file"]
+    assert (other / "file").read_text() == "mine\n"
+    assert not (person.home / "new").exists()
+
+
+def test_an_agreed_folder_that_became_a_link(person: Person) -> None:
+    # What was agreed to is that folder, not where its name leads later.
+    for name in ("agreed", "precious"):
+        (person.home / name).mkdir()
+    (person.project / "link").symlink_to(person.home / "agreed")
+    done = person.cli("roots", "add", str(person.home / "agreed"))
+    assert done.returncode == 0, done.stderr
+    assert changed(person, "echo fine >link/file")
+    assert (person.home / "agreed" / "file").read_text() == "fine\n"
+    shutil.rmtree(person.home / "agreed")
+    (person.home / "agreed").symlink_to(person.home / "precious")
+    assert changed(person, "echo evil >link/file") == {}
+    assert "Traceback" not in cli_here(person, "undo").stderr
+    assert list((person.home / "precious").iterdir()) == []

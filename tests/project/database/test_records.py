@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the database knows: projects, agreements, records of files, runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.errors import OllmSandboxError, ProjectError
+from ollmsandbox.project.database.models import Change, FileRecord, Project, Run
+from ollmsandbox.project.manager import ProjectManager
+
+pytestmark = pytest.mark.anybody
+
+NOT_UTF_8 = os.fsdecode(b"/caf\xe9/\xff\n'\"")
+
+
+@pytest.fixture
+def manager(person: Person) -> Iterator[ProjectManager]:
+    manager = ProjectManager(person.paths)
+    yield manager
+    manager.close()
+
+
+def make(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def active(manager: ProjectManager) -> str | None:
+    project = manager.active_project
+    return None if project is None else project.path
+
+
+def make_run(project: Project, run_id: str, started_at: float = 0) -> Run:
+    return Run.create(
+        id=run_id, project=project, command="x", mode="auto", state="done", started_at=started_at
+    )
+
+
+# --- projects ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_opened_before_it_is_needed(person: Person) -> None:
+    ProjectManager(person.paths).close()
+    assert not person.paths.data.exists()
+
+
+def test_a_project_is_added_once(manager: ProjectManager, person: Person) -> None:
+    link = person.home / "link"
+    link.symlink_to(person.project)
+    first = manager.add_project(person.project)
+    second = manager.project_for(f"{link}/../project/")
+    assert (first.id, first.path, first.name) == (second.id, str(person.project), "project")
+    assert [project.id for project in manager.projects()] == [first.id]
+    found = manager.find_project(link)
+    assert found is not None
+    assert found.id == first.id
+    assert manager.find_project(person.home) is None
+
+
+def test_a_project_may_have_any_name(manager: ProjectManager, person: Person) -> None:
+    folder = os.path.join(person.home, os.fsdecode(b"caf\xe9\n"))
+    os.mkdir(folder)
+    project = manager.project_for(folder)
+    assert manager.projects()[0].path == folder
+    assert project.name.encode()
+    run = make_run(project, "1")
+    Run.update(command=f"ls {folder}").where(Run.id == run.id).execute()
+    assert manager.run("1").command.startswith("ls ")
+
+
+def test_only_a_folder_can_be_a_project(manager: ProjectManager, person: Person) -> None:
+    with pytest.raises(ProjectError, match="does not exist"):
+        manager.add_project(person.home / "nothing")
+    (person.home / "file").touch()
+    with pytest.raises(ProjectError, match="not a folder"):
+        manager.project_for(person.home / "file")
+    assert manager.projects() == []
+
+
+def test_the_project_used_last_comes_first(manager: ProjectManager, person: Person) -> None:
+    folders = [person.home / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+    a, b, c = [manager.add_project(folder) for folder in folders]
+    assert [project.name for project in manager.projects()] == ["c", "b", "a"]
+    manager.active_project = a
+    manager.project_for(b.path)
+    assert [project.id for project in manager.projects()] == [b.id, a.id, c.id]
+
+
+def test_the_active_project_is_remembered(person: Person) -> None:
+    with closing(ProjectManager(person.paths)) as manager:
+        assert active(manager) is None
+        manager.active_project = manager.add_project(person.project)
+    with closing(ProjectManager(person.paths)) as manager:
+        assert active(manager) == str(person.project)
+        manager.active_project = None
+        assert active(manager) is None
+
+
+def test_a_project_whose_folder_is_gone_is_not_active(
+    manager: ProjectManager, person: Person
+) -> None:
+    project = manager.add_project(person.project)
+    manager.active_project = project
+    person.project.rmdir()
+    assert active(manager) is None
+    assert manager.missing(project)
+    person.project.mkdir()
+    assert active(manager) == str(person.project)
+    assert not manager.missing(project)
+
+
+def test_a_removed_project_is_back_with_all_that_is_known_when_it_is_opened_again(
+    manager: ProjectManager, person: Person
+) -> None:
+    project = manager.add_project(person.project)
+    manager.active_project = project
+    manager.agree(project, make(person.home / "linked"))
+    manager.records_for(project, ["/a"])
+    run = make_run(project, "1")
+    Change.create(run=run, number=1, root="/", path="a", kind="added", type="file", state="applied")
+    manager.remove_project(project)
+    assert active(manager) is None
+    assert manager.projects() == []
+    assert manager.projects(with_removed=True) == [project]
+    assert manager.add_project(person.project) == project
+    assert manager.projects() == [project]
+    assert len(manager.agreed_roots(project)) == 1
+    assert [change.path for change in manager.changes(run)] == ["a"]
+
+
+def test_an_agreement_is_kept_until_it_is_revoked(manager: ProjectManager, person: Person) -> None:
+    project = manager.add_project(person.project)
+    outside = make(person.home / "outside")
+    (person.project / "link").symlink_to(outside)
+    manager.agree(project, person.project / "link")
+    manager.agree(project, outside)
+    assert manager.agreed_roots(project) == [str(outside)]
+    manager.revoke(project, person.project / "link")
+    assert manager.agreed_roots(project) == []
+
+
+def test_an_agreement_can_be_revoked_when_the_folder_is_gone_or_a_link(
+    manager: ProjectManager, person: Person
+) -> None:
+    project = manager.add_project(person.project)
+    gone, swapped = make(person.home / "gone"), make(person.home / "swapped")
+    manager.agree(project, gone)
+    manager.agree(project, swapped)
+    gone.rmdir()
+    swapped.rmdir()
+    swapped.symlink_to("/usr")
+    manager.revoke(project, gone)
+    manager.revoke(project, swapped)
+    assert manager.agreed_roots(project) == []
+
+
+@pytest.mark.parametrize("folder", ["/", "..", ".", "../.local/share", "../.cache/ollmchat/in"])
+def test_what_is_too_wide_cannot_be_agreed_to(
+    manager: ProjectManager, person: Person, folder: str
+) -> None:
+    project = manager.add_project(person.project)
+    make(person.paths.cache / "in")
+    with pytest.raises(ProjectError, match="cannot be opened to commands"):
+        manager.agree(project, person.project / folder)
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+def test_records_are_made_once_and_any_path_is_kept(
+    manager: ProjectManager, person: Person
+) -> None:
+    project = manager.add_project(person.project)
+    first = manager.records_for(project, ["/a", NOT_UTF_8, "/a"])
+    assert set(first) == {"/a", NOT_UTF_8}
+    assert all(number > 0 for number in first.values())
+    second = manager.records_for(project, [NOT_UTF_8, "/b"])
+    assert second[NOT_UTF_8] == first[NOT_UTF_8]
+    assert {record.path for record in FileRecord.select()} == {"/a", "/b", NOT_UTF_8}
+    assert manager.records_for(project, []) == {}
+
+
+def test_projects_have_records_of_their_own(manager: ProjectManager, person: Person) -> None:
+    one, two = manager.add_project(person.project), manager.add_project(person.home)
+    assert manager.records_for(one, ["/a"]) != manager.records_for(two, ["/a"])
+
+
+def test_many_records_take_little_time(manager: ProjectManager, person: Person) -> None:
+    project = manager.add_project(person.project)
+    paths = [f"{person.project}/some/folder/{number % 100}/{number}" for number in range(10_000)]
+    together, alone = [], []
+    for _ in range(3):
+        start = time.process_time()
+        ids = manager.records_for(project, paths)
+        together.append(time.process_time() - start)
+        start = time.process_time()
+        for path in paths[:100]:
+            manager.records_for(project, [path])
+        alone.append(time.process_time() - start)
+    assert len(set(ids.values())) == 10_000
+    # Far below what a query for each would take.
+    assert min(together) / 10_000 < max(alone) / 100 / 2
+
+
+def test_a_number_is_known_before_its_record_is_made(
+    manager: ProjectManager, person: Person
+) -> None:
+    project = manager.add_project(person.project)
+    old = manager.records_for(project, ["/old"])["/old"]
+    with manager.store.transaction():
+        numbers, last = manager.numbers_for(project, ["/old", "/new", NOT_UTF_8])
+        manager.note_backups(
+            project, [(number, path, f"/copy{path}", True) for path, number in numbers.items()]
+        )
+    assert numbers["/old"] == last == old
+    assert manager.records_for(project, ["/old", "/new", NOT_UTF_8]) == numbers
+    assert all(record.is_deleted for record in FileRecord.select())
+    assert manager.records_for(project, ["/next"])["/next"] > max(numbers.values())
+
+
+def test_deletion_and_copies_are_noted_in_bulk(manager: ProjectManager, person: Person) -> None:
+    project, other = manager.add_project(person.project), manager.add_project(person.home)
+    paths = [f"/{number}" for number in range(1500)]
+    ids = manager.records_for(project, paths)
+    manager.records_for(other, paths)
+    manager.mark_deleted(project, paths[:1200], deleted=True)
+    manager.mark_deleted(project, paths[:100], deleted=False)
+    deleted = FileRecord.select().where(FileRecord.is_deleted)
+    assert {record.path for record in deleted} == set(paths[100:1200])
+    assert {record.project_id for record in deleted} == {project.id}
+
+    copies = [(ids[path], f"/copy{NOT_UTF_8}{path}") for path in paths]
+    rows = list(zip(paths, copies, strict=True))
+    manager.note_backups(project, [(number, path, copy, False) for path, (number, copy) in rows])
+    # A file without a new backup keeps the one it has.
+    manager.note_backups(project, [(number, path, None, False) for path, (number, _) in rows])
+    manager.forget_copies([*copies[:1499], (copies[1499][0], "/unknown")])
+    kept = FileRecord.select().where(FileRecord.last_approved_copy_path.is_null(False))
+    assert [(record.id, record.last_approved_copy_path) for record in kept] == copies[1499:]
+
+
+# --- runs --------------------------------------------------------------------------------------
+
+
+def test_runs_come_newest_first(manager: ProjectManager, person: Person) -> None:
+    one, two = manager.add_project(person.project), manager.add_project(person.home)
+    assert manager.last_run(one) is None
+    for number, project in enumerate([one, two, one, one]):
+        make_run(project, f"run-{number}", started_at=number)
+    assert [run.id for run in manager.runs(one, 10)] == ["run-3", "run-2", "run-0"]
+    assert [run.id for run in manager.runs(None, 2)] == ["run-3", "run-2"]
+    last = manager.last_run(two)
+    assert last is not None
+    assert last.id == "run-1"
+
+
+def test_a_run_is_found_by_its_beginning(manager: ProjectManager, person: Person) -> None:
+    project = manager.add_project(person.project)
+    for run_id in ("20240101-abc", "20240101-abd", "20240102-abc", "20240102", "a%b"):
+        make_run(project, run_id)
+    assert manager.run("20240101-abc").id == "20240101-abc"
+    assert manager.run("20240101-abd"[:-1] + "d").id == "20240101-abd"
+    assert manager.run("20240102").id == "20240102"
+    assert manager.run("a").id == "a%b"
+    with pytest.raises(OllmSandboxError, match="Several runs begin with 2024") as told:
+        manager.run("20240101")
+    assert "20240101-abc" in told.value.remedy
+    for unknown in ("2025", "%", "", "20240101-abcd", "\udcff"):
+        with pytest.raises(OllmSandboxError, match="no run") as told:
+            manager.run(unknown)
+        assert "history" in told.value.remedy
+
+
+def test_changes_come_in_their_order(manager: ProjectManager, person: Person) -> None:
+    run = make_run(manager.add_project(person.project), "1")
+    for number in (3, 1, 2):
+        Change.create(
+            run=run,
+            number=number,
+            root=NOT_UTF_8,
+            path=f"{NOT_UTF_8}{number}",
+            kind="added",
+            type="file",
+            state="applied",
+            note="\udcff",
+        )
+    changes = manager.changes(run)
+    assert [change.number for change in changes] == [1, 2, 3]
+    assert changes[0].root == NOT_UTF_8
+    assert changes[0].path == f"{NOT_UTF_8}1"
+    assert (changes[0].target, changes[0].mode, changes[0].note, changes[0].flags) == (
+        None,
+        None,
+        "?",
+        "",
+    )

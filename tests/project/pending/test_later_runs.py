@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Several runs at the same paths: what waits belongs to the last one, and nobody takes it unseen.
+And what is done in several steps is finished after a kill."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.project.apply.recorder import Mode, Recorder, Report
+from ollmsandbox.project.changes import view as present
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review.review import Review
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def review(person: Person) -> Iterator[Review]:
+    review = Review(person.paths)
+    yield review
+    review.close()
+
+
+def write(person: Person, review: Review, mode: Mode, **texts: str) -> Run:
+    """One run for each file; returns the last."""
+    for name, text in texts.items():
+        path = f"{person.project}/{name}"
+        report = write_file.write_file(
+            person.paths, str(person.project), path, text.encode(), how=mode
+        )
+    return review.manager.run(report.run_id)
+
+
+def states(report: Report) -> dict[str, State]:
+    return {item.change.path: item.state for item in report.changes}
+
+
+def states_of(review: Review, run: Run) -> list[State]:
+    return [item.state for item in read_changes(review.manager, run)]
+
+
+@pytest.mark.parametrize("act", ["apply", "discard"])
+def test_a_run_does_not_take_what_a_later_one_made_of_it(
+    person: Person, review: Review, act: str
+) -> None:
+    first = write(person, review, Mode.REVIEW, file="first")
+    second = write(person, review, Mode.REVIEW, file="second")
+    report = review.apply(first) if act == "apply" else review.discard(first)
+    [item] = report.changes
+    assert (item.state, item.note) == (
+        State.PENDING,
+        f"A later run changed it, too: {second.id}.",
+    )
+    assert os.listdir(person.project) == []
+    assert states_of(review, first) == states_of(review, second) == [State.PENDING]
+    done = person.cli(act, first.id)
+    assert done.returncode == 1
+    assert second.id in done.stdout
+
+    report = review.apply(second) if act == "apply" else review.discard(second)
+    wanted = State.APPLIED if act == "apply" else State.DISCARDED
+    assert states(report) == {"file": wanted}
+    left = State.DISCARDED if act == "apply" else State.PENDING
+    assert states_of(review, first) == [left]
+    assert os.listdir(person.project) == (["file"] if act == "apply" else [])
+
+
+def test_a_hook_that_a_later_run_changed_is_not_applied_unseen(
+    person: Person, review: Review
+) -> None:
+    (person.project / ".git/hooks").mkdir(parents=True)
+    (person.project / ".git/HEAD").touch()
+    hook = person.project / ".git/hooks/pre-commit"
+    seen = write(person, review, Mode.AUTO, **{".git/hooks/pre-commit": "good"})
+    write(person, review, Mode.AUTO, **{".git/hooks/pre-commit": "evil"})
+    assert states(review.apply(seen, [str(hook)])) == {".git/hooks/pre-commit": State.PENDING}
+    assert not hook.exists()
+
+
+def test_of_everything_each_path_goes_with_its_last_run(person: Person, review: Review) -> None:
+    first = write(person, review, Mode.REVIEW, one="1", both="1")
+    second = write(person, review, Mode.REVIEW, both="2")
+    project = review.manager.project_for(person.project)
+    reports = {report.run_id: states(report) for report in review.apply_all(project)}
+    assert reports[second.id] == {"both": State.APPLIED}
+    assert first.id not in reports
+    assert (person.project / "both").read_text() == "2"
+    assert states(review.undo(second)) == {"both": State.UNDONE}
+    assert os.listdir(person.project) == ["one"]
+
+
+def test_what_is_neither_in_the_layer_nor_on_disk_is_not_said_to_be_applied(
+    person: Person, review: Review
+) -> None:
+    (person.project / "file").write_text("old")
+    run = write(person, review, Mode.REVIEW, file="new")
+    [layer] = person.paths.data.glob("pending/*/overlay1")
+    (layer / "file").unlink()
+    for reports in ([review.apply(run)], review.apply_all(run.project)):
+        [item] = [item for report in reports for item in report.changes]
+        assert (item.state, item.note) == (State.FAILED, "This version is no longer kept.")
+        assert states_of(review, run) == [State.FAILED]
+    assert (person.project / "file").read_text() == "old"
+    assert states(review.discard(run)) == {"file": State.DISCARDED}
+    assert review.waiting(run.project) == []
+
+
+def test_who_cannot_apply_what_is_lost_is_told_how_to_be_rid_of_it(
+    person: Person, review: Review
+) -> None:
+    run = write(person, review, Mode.REVIEW, file="new")
+    [layer] = person.paths.data.glob("pending/*/overlay1")
+    (layer / "file").unlink()
+    for words in (("apply", "--all"), ("apply", run.id), ("apply", run.id, "file")):
+        done = person.cli(*words)
+        assert done.returncode == 1
+        assert f"`ollmsandbox discard {run.id} PATH`" in done.stdout
+        assert "try again" not in done.stdout
+    assert "try again" not in person.cli("changes", "--all").stdout
+    assert person.cli("discard", run.id, "file").returncode == 0
+    assert person.cli("apply", "--all").returncode == 0
+
+
+def test_what_somebody_else_put_in_its_place_is_applied(person: Person, review: Review) -> None:
+    (person.project / "file").write_text("old")
+    run = write(person, review, Mode.REVIEW, file="new")
+    (person.project / "file").write_text("new")
+    # The next run finds that the layer changes nothing there any more.
+    write(person, review, Mode.REVIEW, other="other")
+    assert states_of(review, run) == [State.APPLIED]
+    # And what becomes of it later is theirs.
+    (person.project / "file").write_text("theirs")
+    assert states(review.apply(run)) == {}
+    assert states(review.undo(run)) == {"file": State.CONFLICT}
+    assert (person.project / "file").read_text() == "theirs"
+
+
+def test_what_is_there_already_needs_no_other_run_to_be_applied(
+    person: Person, review: Review
+) -> None:
+    run = write(person, review, Mode.REVIEW, file="new")
+    (person.project / "file").write_text("new")
+    assert states(review.apply(run)) == {"file": State.APPLIED}
+    assert review.waiting(run.project) == []
+
+
+@pytest.mark.parametrize("what", ["file", "link", "folder"])
+def test_what_somebody_else_has_there_is_not_taken_for_it(
+    person: Person, review: Review, what: str
+) -> None:
+    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    makes = {"file": "echo new >it", "link": "ln -s new it", "folder": "mkdir -m 700 it"}
+    person.run(makes[what], keeper=keeper)
+    [run] = review.manager.runs()
+    [layer] = person.paths.data.glob("pending/*/overlay1")
+    (layer / "it").rename(layer.parent / "away")
+    if what == "file":
+        (person.project / "it").write_text("theirs")
+    elif what == "folder":
+        (person.project / "it").mkdir()
+        (person.project / "it").chmod(0o755)
+    else:
+        (person.project / "it").symlink_to("theirs")
+    [item] = review.apply(run).changes
+    assert (item.state, item.note) == (State.FAILED, "This version is no longer kept.")
+
+
+def test_an_added_folder_behind_a_link_is_not_said_to_be_undone(
+    person: Person, review: Review
+) -> None:
+    person.run("mkdir -p around/made/inner")
+    run = review.manager.runs()[0]
+    elsewhere = person.home / "elsewhere"
+    (person.project / "around").rename(elsewhere)
+    (person.project / "around").symlink_to(elsewhere)
+    report = review.undo(run)
+    found = states(report)
+    assert found["around/made"] is State.CONFLICT
+    assert found["around/made/inner"] is State.CONFLICT
+    assert (elsewhere / "made/inner").is_dir()
+    assert "none any more" in next(i.note for i in report.changes if i.change.path == "around/made")
+
+
+def test_a_kill_between_what_comes_back_and_what_is_taken_finishes_both(person: Person) -> None:
+    """One `apply` brings back what was undone and takes what waits."""
+    command = "mkdir folder; echo 1 > folder/one; echo 2 > folder/two; echo 3 > three"
+    steps = 0
+    while True:
+        steps += 1
+        folder = person.home / f"project{steps}"
+        folder.mkdir()
+        one = Person(person.home, folder, person.environ)
+        one.run(command)
+        review = Review(person.paths)
+        project = review.manager.project_for(folder)
+        run = review.manager.last_run(project)
+        assert run is not None
+        review.undo(run)
+        # One of them waits again, as after a failure.
+        review.close()
+        _let_wait(one, run, "three")
+        left = steps
+
+        def step() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+
+        review = Review(person.paths, step)
+        try:
+            review.apply(review.manager.run(run.id))
+            break
+        except Killed:
+            review.close()
+            assert [report.errors for report in recover(person.paths)] in ([], [()])
+            made = sorted(path.name for path in folder.rglob("*"))
+            assert made == ["folder", "one", "three", "two"], steps
+    review.close()
+    assert steps > 5
+
+
+def _let_wait(person: Person, run: Run, name: str) -> None:
+    """Into the layer, as overlayfs keeps it."""
+    kept = person.paths.versions / run.id
+    layer = person.paths.pending(str(person.project)) / "overlay1"
+    layer.mkdir(parents=True)
+    layer.chmod(person.project.stat().st_mode)
+    (layer.parent / "map.json").write_text(f'{{"overlay1": "{person.project}"}}')
+    with Review(person.paths).manager.store.transaction() as connection:
+        [(number,)] = connection.execute(
+            "SELECT number FROM change WHERE run_id = ? AND path = ?", (run.id, name.encode())
+        ).fetchall()
+        connection.execute(
+            "UPDATE change SET state = 'failed' WHERE run_id = ? AND number = ?", (run.id, number)
+        )
+    (kept / f"new-{number}").rename(layer / name)
+
+
+def test_a_kill_while_one_deletion_is_taken_back_keeps_the_others(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder was deleted, and one file in it shall not be: the others stay deleted."""
+    names = ("a", "b", "deep/c", "deep/d")
+    calls = ("mkdir", "mknod", "chmod", "unlink", "rename")
+    number = 0
+    while True:
+        number += 1
+        project = person.home / f"project{number}"
+        (project / "folder/deep").mkdir(parents=True)
+        (project / "folder/deep").chmod(0o750)
+        for name in names:
+            (project / "folder" / name).write_text(name)
+        one = Person(person.home, project, person.environ)
+        layer = person.paths.pending(str(project)) / "overlay1"
+        report = _deleted(one)
+        chosen = [f"{project}/folder/deep/c"]
+        left = number
+
+        def counted(real: object) -> object:
+            def call(*arguments: object, **options: object) -> object:
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise Killed
+                return real(*arguments, **options)  # type: ignore[operator]
+
+            return call
+
+        review = Review(person.paths)
+        was_killed = False
+        with monkeypatch.context() as patch:
+            for name in calls:
+                patch.setattr(os, name, counted(getattr(os, name)))
+            try:
+                review.discard(review.manager.run(report.run_id), chosen)
+            except Killed:
+                was_killed = True
+        review.close()
+        if was_killed:
+            recover(person.paths)
+            review = Review(person.paths)
+            review.discard(review.manager.run(report.run_id), chosen)
+            review.close()
+        layers = present.layers_of(person.paths, str(project), str(project))
+        assert present.names_in_layers(layers, "folder") == ["deep"], number
+        assert present.names_in_layers(layers, "folder/deep") == ["c"], number
+        deep = present.find_in_layers(layers, "folder/deep")
+        assert deep is not None
+        assert stat.S_IMODE(deep.found.st_mode) == 0o750
+        assert not list(layer.parent.glob(".stand-in*")), number
+        if not was_killed:
+            break
+    assert number > 10
+
+
+def _deleted(person: Person) -> Report:
+    from ollmsandbox import loop
+    from ollmsandbox.project.apply.recorder import Recorder
+
+    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    loop.run(person.bubble(keeper=keeper).exec("rm -r folder"))
+    assert keeper.report is not None
+    return keeper.report

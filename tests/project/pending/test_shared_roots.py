@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two projects with a link to the same folder, which both may change: what waits for one is not the
+other's to apply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli_inline import cli_here
+from support.person import Person
+
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.view import layers_of
+
+
+@pytest.fixture
+def both(person: Person) -> tuple[Person, Person, Path]:
+    """Each waits for the same file."""
+    shared = person.home / "shared"
+    shared.mkdir()
+    (shared / "file").write_text("old\n")
+    people = [person, Person(person.home, person.home / "another", person.environ)]
+    for number, one in enumerate(people, 1):
+        one.project.mkdir(exist_ok=True)
+        (one.project / "link").symlink_to(shared)
+        assert cli_here(one, "roots", "add", str(shared)).returncode == 0
+        command = f"echo {number} >link/file; echo {number} >own"
+        assert one.cli("run", "--apply", "review", "-c", command).returncode == 0
+    return people[0], people[1], shared / "file"
+
+
+def states(person: Person) -> dict[str, str]:
+    found = json.loads(cli_here(person, "changes", "--json").stdout)
+    return {Path(change["path"]).name: change["state"] for change in found["changes"]}
+
+
+def test_each_project_applies_its_own(both: tuple[Person, Person, Path]) -> None:
+    first, second, file = both
+    assert cli_here(first, "apply", "--all").returncode == 0
+    assert file.read_text() == "1\n"
+    assert states(first) == {"file": "applied", "own": "applied"}
+    assert states(second) == {"file": "pending", "own": "pending"}
+    # Changed by somebody else, as far as this one knows.
+    assert cli_here(second, "apply", "--all").returncode == 1
+    assert file.read_text() == "1\n"
+    assert states(second) == {"file": "conflict", "own": "applied"}
+    run = json.loads(cli_here(second, "changes", "--json").stdout)["run_id"]
+    assert cli_here(second, "apply", run, str(file)).returncode == 0
+    assert file.read_text() == "2\n"
+
+
+def test_each_project_discards_its_own(both: tuple[Person, Person, Path]) -> None:
+    first, second, file = both
+    assert cli_here(second, "discard", "--all").returncode == 0
+    assert states(first) == {"file": "pending", "own": "pending"}
+    assert cli_here(first, "apply", "--all").returncode == 0
+    assert file.read_text() == "1\n"
+
+
+def test_who_only_looks_gives_no_layer_to_a_root(both: tuple[Person, Person, Path]) -> None:
+    """That is for who holds the project's lock: two at once would give one number to two."""
+    first, _, shared = both
+    project = str(first.project)
+    file = first.paths.pending(project) / "map.json"
+    other = first.home / "other"
+    other.mkdir()
+    (first.project / "other").symlink_to(other)
+    assert cli_here(first, "roots", "add", str(other)).returncode == 0
+    before = file.read_bytes()
+    roots = Recorder(project, first.paths).roots()
+    waits = {root.path: bool(root.pending) for root in roots}
+    assert waits == {project: True, str(shared.parent): True, str(other): False}
+    assert layers_of(first.paths, project, str(other)) == (str(other),)
+    assert file.read_bytes() == before

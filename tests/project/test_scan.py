@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A project's folder: what a scan records."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import tracemalloc
+
+import pytest
+from support.folder import make, project_of, recorded, scan, write
+from support.person import Person
+
+from ollmsandbox import loop
+from ollmsandbox.errors import ProjectError
+from ollmsandbox.project import ignore
+from ollmsandbox.project import scan as scan_module
+from ollmsandbox.project.database.models import FileRecord, Project
+from ollmsandbox.project.folder import Folder
+from ollmsandbox.project.scan import Progress, Scan
+
+
+def record(folder: Folder, name: str) -> FileRecord:
+    return FileRecord.get(FileRecord.path == os.path.join(folder.path, name))
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+def test_a_scan_records_files_with_any_name(folder: Folder, person: Person) -> None:
+    odd = os.fsdecode(b"caf\xe9\n 'x'")
+    write(person.project, "a", "b/c", "b/d/e", odd)
+    os.mkfifo(person.project / "pipe")
+    found = scan(folder)
+    assert recorded(folder) == {"a", "b/c", "b/d/e", odd}
+    assert (found.files, found.folders, found.unreadable, found.is_cancelled) == (4, 3, 0, False)
+    ids = {one.path: one.id for one in FileRecord.select()}
+    scan(folder)
+    assert {one.path: one.id for one in FileRecord.select()} == ids
+    assert folder.manager.records_for(project_of(folder), list(ids)) == ids
+
+
+def test_a_record_goes_with_its_file(folder: Folder, person: Person) -> None:
+    write(person.project, "gone", "folder/gone", "now-a-folder", "behind/file", "kept")
+    scan(folder)
+    for name in ("gone", "folder/gone", "now-a-folder", "behind/file"):
+        (person.project / name).unlink()
+    (person.project / "folder").rmdir()
+    (person.project / "now-a-folder").mkdir()
+    (person.project / "behind").rmdir()
+    write(person.home, "elsewhere/file")
+    (person.project / "behind").symlink_to(person.home / "elsewhere")
+    found = scan(folder)
+    assert recorded(folder) == {"kept", "behind"}
+    assert found.removed == 4
+
+
+def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
+    folder: Folder, person: Person
+) -> None:
+    write(person.project, "deleted", "copied", "both", "neither")
+    scan(folder)
+    absolute = [os.path.join(folder.path, name) for name in ("deleted", "both")]
+    folder.manager.mark_deleted(project_of(folder), absolute, deleted=True)
+    copied = [("copied", False), ("both", True)]
+    folder.manager.note_backups(
+        project_of(folder),
+        [
+            (record(folder, name).id, os.path.join(folder.path, name), "/copy", gone)
+            for name, gone in copied
+        ],
+    )
+    for name in ("deleted", "copied", "both", "neither"):
+        (person.project / name).unlink()
+    for _ in range(2):
+        scan(folder)
+        assert recorded(folder) == {"deleted", "copied", "both"}
+    assert record(folder, "deleted").is_deleted
+    folder.manager.forget_copies([(record(folder, "copied").id, "/copy")])
+    folder.manager.forget_copies([(record(folder, "both").id, "/copy")])
+    scan(folder)
+    assert recorded(folder) == {"deleted", "both"}
+
+
+def test_a_deleted_file_that_is_there_again_is_no_longer_deleted(
+    folder: Folder, person: Person
+) -> None:
+    write(person.project, "back", "ignored", "gone", "now-a-folder")
+    scan(folder)
+    names = ["back", "ignored", "gone", "now-a-folder"]
+    absolute = [os.path.join(folder.path, name) for name in names]
+    folder.manager.mark_deleted(project_of(folder), absolute, deleted=True)
+    for name in names[2:]:
+        (person.project / name).unlink()
+    (person.project / "now-a-folder").mkdir()
+    write(person.project, ".gitignore", text="ignored")
+    scan(folder)
+    assert [record(folder, name).is_deleted for name in names] == [False, False, True, True]
+
+
+def test_records_of_ignored_files_stay_and_none_are_made(folder: Folder, person: Person) -> None:
+    write(person.project, "build/old", "old.o", ".git/config")
+    scan(folder)
+    assert recorded(folder) == {"build/old", "old.o"}
+    hook = os.path.join(folder.path, ".git/config")
+    folder.manager.records_for(project_of(folder), [hook])
+    write(person.project, "build/new", "new.o")
+    write(person.project, ".gitignore", text="build/\n*.o\n")
+    found = scan(folder)
+    assert recorded(folder) == {"build/old", "old.o", ".git/config", ".gitignore"}
+    assert found.ignored == 3
+    (person.project / "build/old").unlink()
+    scan(folder)
+    assert recorded(folder) == {"old.o", ".git/config", ".gitignore"}
+
+
+def test_a_record_that_was_just_asked_for_is_not_removed(folder: Folder, person: Person) -> None:
+    write(person.project, *(str(number) for number in range(5)))
+    about_to_be_made = os.path.join(folder.path, "new")
+
+    def ask(_progress: Progress) -> None:
+        folder.manager.records_for(project_of(folder), [about_to_be_made])
+
+    loop.run(folder.scan(ask))
+    assert "new" in recorded(folder)
+    scan(folder)
+    assert "new" not in recorded(folder)
+
+
+def test_records_of_another_project_are_not_touched(folder: Folder, person: Person) -> None:
+    other = folder.manager.add_project(person.home)
+    mine = os.path.join(folder.path, "gone")
+    folder.manager.records_for(other, [mine])
+    scan(folder)
+    assert [one.project_id for one in FileRecord.select()] == [other.id]
+
+
+@pytest.mark.parametrize("why", ["closed", "too deep"])
+def test_what_cannot_be_read_is_counted_and_its_records_stay(
+    folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    write(person.project, "a/b/c/file", "a/file")
+    scan(folder)
+    if why == "too deep":
+        monkeypatch.setattr(scan_module, "_DEEPEST", 3)
+        assert scan(folder).unreadable == 1
+    else:
+        closed = person.project / "a/b"
+        closed.chmod(0)
+        try:
+            assert scan(folder).unreadable == (os.getuid() != 0)
+        finally:
+            closed.chmod(0o700)
+    assert recorded(folder) == {"a/b/c/file", "a/file"}
+
+
+def test_a_folder_deeper_than_any_path_ends_the_walk_and_not_the_scan(
+    folder: Folder, person: Person
+) -> None:
+    write(person.project, "file")
+    around = os.open(person.project, os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d" * 20, dir_fd=around)
+        inner = os.open("d" * 20, os.O_RDONLY, dir_fd=around)
+        os.close(around)
+        around = inner
+    os.close(around)
+    found = scan(folder)
+    assert (found.unreadable, found.files) == (1, 1)
+
+
+def test_a_project_that_is_gone_is_told_and_keeps_its_records(
+    folder: Folder, person: Person
+) -> None:
+    write(person.project, "file")
+    scan(folder)
+    person.project.rename(person.home / "away")
+    with pytest.raises(ProjectError):
+        scan(folder)
+    (person.home / "away").rename(person.project)
+    assert recorded(folder) == {"file"}
+
+
+def test_a_project_that_became_another_meanwhile_is_told(
+    folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "_BATCH", 1)
+    write(person.project, *(str(number) for number in range(50)))
+    project = project_of(folder)
+    read = ignore.read
+
+    def remove_and_read(name: str, around: int) -> ignore.Rules | None:
+        Project.delete().where(Project.id == project.id).execute()
+        return read(name, around)
+
+    monkeypatch.setattr(ignore, "read", remove_and_read)
+    with pytest.raises(ProjectError, match="no longer a project"):
+        scan(folder)
+    assert FileRecord.select().count() == 0
+
+
+# --- progress and cancelling -------------------------------------------------------------------
+
+
+@pytest.mark.anybody
+def test_progress_is_told_where_the_scan_is_awaited(folder: Folder, person: Person) -> None:
+    write(person.project, *(f"{number % 10}/{number}" for number in range(3000)))
+    told: list[tuple[Progress, int]] = []
+
+    async def work() -> float:
+        start = time.monotonic()
+        await folder.scan(lambda state: told.append((state, threading.get_ident())))
+        return time.monotonic() - start
+
+    took = loop.run(work())
+    assert {thread for _, thread in told} == {threading.get_ident()}
+    states = [state for state, _ in told]
+    assert states[-1] == Progress(folders=11, files=3000, is_done=True)
+    assert not any(state.is_done for state in states[:-1])
+    assert [state.files for state in states] == sorted(state.files for state in states)
+    assert len(states) <= took / 0.1 + 2
+
+
+def test_a_cancelled_scan_removes_nothing(folder: Folder, person: Person) -> None:
+    write(person.project, "a", "b", "folder/c")
+    (person.project / "link").symlink_to("/usr")
+    scan(folder)
+    (person.project / "a").unlink()
+    (person.project / "link").unlink()
+    cancel = threading.Event()
+    cancel.set()
+    told: list[Progress] = []
+    found = loop.run(folder.scan(told.append, cancel))
+    assert found.is_cancelled
+    assert told[-1].is_done
+    assert recorded(folder) == {"a", "b", "folder/c", "link"}
+    assert len(folder.linked_folders()) == 1
+
+
+def test_a_scan_that_nobody_awaits_any_more_ends(
+    folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(person.project, *(str(number) for number in range(100)))
+    entered, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    read = ignore.read
+
+    def slow(name: str, around: int) -> ignore.Rules | None:
+        entered.set()
+        go_on.wait(30)
+        return read(name, around)
+
+    monkeypatch.setattr(ignore, "read", slow)
+    run = scan_module.Scanner.run
+
+    def noted(scanner: scan_module.Scanner) -> Scan:
+        try:
+            return run(scanner)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(scan_module.Scanner, "run", noted)
+
+    async def work() -> None:
+        task = asyncio.ensure_future(folder.scan())
+        await asyncio.to_thread(entered.wait, 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+        assert await asyncio.to_thread(ended.wait, 30)
+
+    loop.run(work())
+    assert recorded(folder) == set()
+
+
+@pytest.mark.anybody
+def test_a_large_scan_needs_little_memory_and_lets_others_write(
+    folder: Folder, person: Person
+) -> None:
+    for number in range(8_000):
+        if number % 800 == 0:
+            around = make(person.project / str(number))
+        (around / f"some-file-with-a-name-{number}").touch()
+    project = project_of(folder)
+    waited: list[float] = []
+
+    def write_too(_state: Progress) -> None:
+        start = time.monotonic()
+        folder.manager.records_for(project, [f"/elsewhere/{len(waited)}"])
+        waited.append(time.monotonic() - start)
+
+    tracemalloc.start()
+    try:
+        found = loop.run(folder.scan(write_too))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.files == 8_000
+    assert peak < 1_000_000
+    assert waited
+    assert max(waited) < 20

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""In a Flatpak: commands in an inner sandbox that the Flatpak portal starts, where there is one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+from support.person import ROOT, Person, given_time
+from support.portal import Flatpak, children_of, hiding, portal, wait_until
+
+from ollmsandbox import loop
+from ollmsandbox.errors import DeniedError, WorkingDirError
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.sandbox.process import Sinks, Stop
+from ollmsandbox.sandbox.profile import file
+
+pytestmark = pytest.mark.anybody
+
+
+def test_what_is_allowed_runs(flatpak: Flatpak) -> None:
+    result = flatpak.run("echo out; echo err >&2; echo new >made; pwd; cat")
+    assert (result.exit_code, result.stderr.text) == (0, "err\n")
+    assert result.stdout.text == f"out\n{flatpak.person.project}\n"
+    assert (flatpak.person.project / "made").read_text() == "new\n"
+    whole = "echo out; echo err >&2; echo new >made; pwd; cat"
+    assert flatpak.questions == [f"Run command in the Flatpak's inner sandbox: {whole}?"]
+
+
+def test_what_is_denied_does_not_run_and_leaves_no_sandbox(flatpak: Flatpak) -> None:
+    flatpak.answer = False
+    with pytest.raises(DeniedError):
+        flatpak.run("touch ran")
+    assert os.listdir(flatpak.person.project) == []
+    wait_until(lambda: not children_of(flatpak.service.pid))
+
+
+def test_how_a_command_ends_is_told(flatpak: Flatpak) -> None:
+    (flatpak.person.project / "text").write_text("hello")
+    ends = {"true": 0, "exit 7": 7, "exit 255": 255, "kill -9 $$": 137, "kill -15 $$": 143}
+    assert {command: flatpak.run(command).exit_code for command in ends} == ends
+    assert flatpak.run(["no-such-command-here"]).exit_code == 127
+    assert flatpak.run(["./text"]).exit_code == 126
+
+
+def test_words_names_and_the_environment_may_hold_any_bytes(flatpak: Flatpak) -> None:
+    odd = os.fsdecode(b"\xff\n=$(x)")
+    project = flatpak.person.home / f"-we,ird:na\\me {odd}"
+    project.mkdir()
+    flatpak.person.project = project
+    flatpak.person.environ |= {"ODD": odd, "GITHUB_TOKEN": "s3cret"}
+    result = flatpak.run(
+        ["sh", "-c", 'printf %s "$ODD" >made; printf %s "$1" >>made; env', "x", odd]
+    )
+    assert result.exit_code == 0, result.stderr.text
+    assert (project / "made").read_bytes() == os.fsencode(odd) * 2
+    assert "s3cret" not in result.stdout.text
+
+
+def test_a_long_command_arrives_whole(flatpak: Flatpak) -> None:
+    flatpak.person.environ["LONG"] = "y" * 100_000
+    result = flatpak.run(["sh", "-c", 'echo "${#1} ${#LONG}"', "x", "x" * 120_000])
+    assert result.stdout.text == "120000 100000\n"
+
+
+# --- what it sees ------------------------------------------------------------------------------
+
+
+def test_it_sees_the_project_and_the_playground_and_nothing_else(flatpak: Flatpak) -> None:
+    person = flatpak.person
+    (person.home / "secret").write_text("s3cret")
+    command = f"echo x >>{person.playground}/made; echo x >>made; cat ~/secret; ls -A ~; "
+    # Of the first process, Flatpak's own, it is hidden already.
+    command += "for pid in $$ $PPID; do cat /proc/$pid/environ; done"
+    result = flatpak.run(command)
+    assert "s3cret" not in result.stdout.text
+    assert "project" in result.stdout.text
+    assert (
+        (person.playground / "made").read_text() == (person.project / "made").read_text() == "x\n"
+    )
+    assert not (person.home / "made").exists()
+
+
+def test_the_network_is_cut_off_unless_it_was_asked_for(flatpak: Flatpak) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = ["bash", "-c", f"exec 7<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}"]
+        assert flatpak.run(command).exit_code == 1
+        assert flatpak.run(command, network=True).exit_code == 0
+
+
+def test_it_starts_where_it_is_told_if_that_is_there(flatpak: Flatpak) -> None:
+    person = flatpak.person
+    (person.project / "src").mkdir()
+    (person.home / "elsewhere").mkdir()
+    places = {"src": person.project / "src", "playground": person.playground, "/usr": "/usr"}
+    for given, place in places.items():
+        assert flatpak.run("pwd", working_dir=given).stdout.text == f"{place}\n"
+    asked = len(flatpak.questions)
+    with pytest.raises(WorkingDirError):
+        flatpak.run("pwd", working_dir=str(person.home / "elsewhere"))
+    assert len(flatpak.questions) == asked
+
+
+# --- its end -----------------------------------------------------------------------------------
+
+
+def test_a_time_out_keeps_the_output_and_ends_the_whole_tree(flatpak: Flatpak) -> None:
+    command = hiding(flatpak, "sleep 60")
+    result = given_time(lambda s: flatpak.run(command, timeout=s), lambda r: r.stdout.text)
+    assert (result.exit_code, result.stop) == (124, Stop.TIME)
+    assert result.stdout.text == "begun\n"
+    assert not flatpak.sleeping()
+
+
+def test_what_a_command_leaves_running_ends_with_it(flatpak: Flatpak) -> None:
+    assert flatpak.run(hiding(flatpak, "exit 3")).exit_code == 3
+    assert not flatpak.sleeping()
+
+
+def test_a_command_that_ends_who_watches_over_it_leaves_nothing_either(flatpak: Flatpak) -> None:
+    result = flatpak.run(hiding(flatpak, "kill -9 $PPID; sleep 60"))
+    assert result.exit_code == 137
+    assert not flatpak.sleeping()
+
+
+def test_a_command_can_be_stopped(flatpak: Flatpak) -> None:
+    runner = flatpak.runner()
+
+    async def stop_at_the_first_word(_data: bytes) -> None:
+        runner.stop()
+
+    sinks = Sinks(stdout=stop_at_the_first_word)
+    result = loop.run(runner.exec(hiding(flatpak, "sleep 60"), sinks=sinks))
+    assert (result.exit_code, result.stop) == (137, Stop.PERSON)
+    assert not flatpak.sleeping()
+
+
+def test_output_is_bounded(flatpak: Flatpak) -> None:
+    result = flatpak.run("seq 1000000", capture=100)
+    assert (result.truncated, result.stdout.total) == (True, 6888896)
+    assert result.stdout.text.endswith("\n999999\n1000000\n")
+    assert len(result.stdout.text) < 300
+
+
+def test_processes_are_counted_in_there(flatpak: Flatpak) -> None:
+    profiles = flatpak.person.paths.profiles
+    profiles.mkdir(parents=True)
+    (profiles / "mine.yaml").write_text("limits: {processes: 20}")
+    profile = file.load("mine", profiles)
+    command = f"for i in $(seq 40); do sleep {flatpak.mark} & done; wait"
+    assert flatpak.run(command, profile=profile).stop is Stop.PROCESSES
+    assert not flatpak.sleeping()
+
+
+def test_a_command_does_not_outlive_the_program(flatpak: Flatpak) -> None:
+    program = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from ollmsandbox import loop
+from ollmsandbox.sandbox import profile_file
+from ollmsandbox.sandbox.flatpak.runner import InnerRunner
+async def yes(question): return True
+loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
+"""
+    argv = [
+        sys.executable,
+        "-c",
+        program,
+        str(flatpak.person.project),
+        f"exec sleep {flatpak.mark}",
+    ]
+    with subprocess.Popen(argv, env={**flatpak.person.environ, **flatpak.environ}) as ours:
+        wait_until(flatpak.sleeping)
+        ours.kill()
+    wait_until(lambda: not flatpak.sleeping())
+
+
+# --- what the person is told -------------------------------------------------------------------
+
+
+def test_the_card_tells_of_the_inner_sandbox(flatpak: Flatpak) -> None:
+    agent = flatpak.agent(Answer.DENY)
+    assert "denied" in agent.run("touch ran").text
+    assert "denied" in agent.run("touch ran", network=True).text
+    without, with_network = agent.asked
+    assert without.question == "Run command in the Flatpak's inner sandbox?"
+    assert (without.sandboxed, without.network, without.one_time_only) == (True, False, True)
+    facts = {fact.label: fact.value for fact in without.facts}
+    assert facts["network"] == "off"
+    assert facts["writes"] == "~/project, playground: at once, and not recorded"
+    assert without.sees[0] == "The network is cut off."
+    assert "Flatpak portal" in without.sees[1]
+    assert with_network.question.endswith("inner sandbox, with network access?")
+    assert (with_network.network, with_network.one_time_only) == (True, True)
+    assert ("network", "ON for this command") in [(f.label, f.value) for f in with_network.facts]
+    assert with_network.sees[0] == "The network is open."
+    assert os.listdir(flatpak.person.project) == []
+
+
+def test_what_the_person_allows_runs_in_the_inner_sandbox(flatpak: Flatpak) -> None:
+    (flatpak.person.home / "secret").write_text("s3cret")
+    agent = flatpak.agent()
+    outcome = agent.run("cat ~/secret; echo done >made; cat made")
+    assert outcome.text.startswith("done")
+    assert "s3cret" not in outcome.text
+    assert len(agent.asked) == 1
+
+
+def test_where_the_project_cannot_be_handed_on_the_network_is_cut_off_all_the_same(
+    person: Person,
+) -> None:
+    (person.home / "file").write_text("seen\n")
+    with portal(person, "forget-folders") as flatpak, socket.create_server(("", 0)) as server:
+        agent = flatpak.agent()
+        connect = f"bash -c 'exec 7<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}' 2>/dev/null"
+        command = f"cat ~/file; {connect} || echo cut off"
+        assert agent.run(command).text == "seen\ncut off"
+        assert agent.run(command, network=True).text == "seen"
+        offline, open_ = agent.asked
+    assert offline.question == "Run command without a sandbox, but with the network cut off?"
+    assert (offline.sandboxed, offline.network, offline.one_time_only) == (False, False, True)
+    assert ("network", "off") in [(fact.label, fact.value) for fact in offline.facts]
+    assert "but for the network" in offline.sees[0]
+    assert "cannot be written in it" in offline.sees[-1]
+    assert open_.question == "Run command without a sandbox?"
+    assert open_.network
+
+
+def test_where_no_network_can_be_cut_off_the_card_says_so(person: Person) -> None:
+    with portal(person, "forget-folders", "leave-network") as flatpak:
+        agent = flatpak.agent(Answer.DENY)
+        agent.run("true")
+        [request] = agent.asked
+    assert request.question == "Run command without a sandbox?"
+    assert request.network
+
+
+def test_where_the_portal_refuses_the_card_says_that_nothing_holds_the_command_back(
+    person: Person,
+) -> None:
+    with portal(person, "refuse") as flatpak:
+        agent = flatpak.agent()
+        assert agent.run("echo done").text == "done"
+        [request] = agent.asked
+    assert request.question == "Run command without a sandbox?"
+    assert not request.sandboxed
+    assert ("network", "on: it cannot be cut off here") in [
+        (fact.label, fact.value) for fact in request.facts
+    ]
+    assert request.sees[-1] == "The Flatpak portal refuses: Not for you."

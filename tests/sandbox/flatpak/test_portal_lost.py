@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""In a Flatpak: where no portal is to be relied on, and where it goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+from support.person import Person
+from support.portal import Flatpak, children_of, hiding, portal, wait_until
+from support.servers.bus import private_bus
+from support.tools import Agent
+
+from ollmsandbox import loop
+from ollmsandbox.errors import SandboxError
+from ollmsandbox.sandbox.flatpak.portal import PortalError
+from ollmsandbox.sandbox.process import Sinks
+
+pytestmark = pytest.mark.anybody
+
+FAULTS = {
+    "refuse": "refuses: Not for you.",
+    "old": "too old",
+    "blind": "cannot let the processes",
+    "broken": "did not begin: cannot make a sandbox",
+    "forget-folders": "The project cannot be written in it.",
+    "leave-network": "The network would be open in it.",
+    "show-home": "The program's own files would be open in it.",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_portal_that_cannot_be_relied_on_is_not_used(person: Person, fault: str) -> None:
+    with portal(person, fault) as flatpak:
+        with pytest.raises(PortalError) as caught:
+            flatpak.run("touch ran")
+        assert FAULTS[fault] in str(caught.value)
+        assert flatpak.questions == []
+        wait_until(lambda: not children_of(flatpak.service.pid))
+    assert os.listdir(person.project) == []
+
+
+def test_without_a_portal_or_a_bus_it_is_said(person: Person) -> None:
+    with private_bus() as bus:
+        agent = Agent(person, environ={"FLATPAK_ID": "x", "DBUS_SESSION_BUS_ADDRESS": bus.address})
+        agent.run("touch ran")
+    agent.run("touch ran")
+    agent.bench.environ = {**agent.bench.environ, "DBUS_SESSION_BUS_ADDRESS": ""}
+    agent.run("touch ran")
+    told = [request.sees[-1] for request in agent.asked]
+    assert "The Flatpak portal refuses: " in told[0]
+    assert "The session bus cannot be reached: " in told[1]
+    assert told[2] == "There is no session bus, and so no Flatpak portal."
+    assert os.listdir(person.project) == []
+
+
+@pytest.mark.parametrize("what", ["bus", "portal"])
+def test_a_portal_that_goes_away_ends_the_command(flatpak: Flatpak, what: str) -> None:
+    async def lose(_data: bytes) -> None:
+        flatpak.lose(what)
+
+    command = flatpak.runner().exec(hiding(flatpak, "sleep 60"), sinks=Sinks(stdout=lose))
+    with pytest.raises(SandboxError, match="was lost, and the command was ended"):
+        loop.run(command)
+    assert not flatpak.sleeping()
+
+
+@pytest.mark.parametrize("what", ["bus", "portal", "sandbox"])
+def test_nothing_runs_if_the_sandbox_is_gone_by_the_time_of_the_answer(
+    flatpak: Flatpak, what: str
+) -> None:
+    async def answer_late(_question: str) -> bool:
+        flatpak.lose(what)
+        sandbox = runner._sandbox
+        assert sandbox is not None
+        if what != "sandbox":
+            assert await sandbox._portal.exit_status() is None
+        return True
+
+    runner = flatpak.runner(ask=answer_late)
+    with pytest.raises(SandboxError, match="did not run"):
+        loop.run(runner.exec("touch ran"))
+    assert os.listdir(flatpak.person.project) == []
+
+
+def test_a_question_that_is_taken_back_leaves_no_sandbox(flatpak: Flatpak) -> None:
+    asked = asyncio.Event()
+
+    async def never(_question: str) -> bool:
+        asked.set()
+        await asyncio.sleep(1000)
+        return True
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(flatpak.runner(ask=never).exec("touch ran"))
+        await asked.wait()
+        assert children_of(flatpak.service.pid)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    loop.run(cancelled())
+    wait_until(lambda: not children_of(flatpak.service.pid))
+    assert os.listdir(flatpak.person.project) == []

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a run: which mounts in which order, what a person is told of it, homes and masks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.person import Person, make_person
+from support.plan import cannot_be_a_project, plan_of, starts_in
+
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.sandbox.plan.mounts import (
+    Hidden,
+    Kernel,
+    Layered,
+    Mount,
+    Overlaid,
+    OverlayWay,
+    Pieced,
+    Scratch,
+    Sealed,
+    System,
+    Unrecorded,
+    Writable,
+)
+from ollmsandbox.sandbox.plan.plan import Plan
+
+WEIRD = "we,ird:na\\me \"q\" 'ü'"
+
+
+def places(plan: Plan) -> list[str]:
+    """Where the mounts are, in their order."""
+    return [getattr(mount, "folder", getattr(mount, "path", "")) for mount in plan.mounts]
+
+
+def only(plan: Plan, kind: type[Mount]) -> list[int]:
+    return [number for number, mount in enumerate(plan.mounts) if isinstance(mount, kind)]
+
+
+# --- the order of mounts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", OverlayWay)
+def test_a_later_mount_does_not_hide_an_earlier_one_that_is_needed(
+    person: Person, way: OverlayWay
+) -> None:
+    plan = plan_of(person, way)
+    home = [
+        number
+        for number, mount in enumerate(plan.mounts)
+        if (isinstance(mount, Layered) and mount.spec.folder == str(person.home))
+        or (isinstance(mount, Pieced) and mount.folder == str(person.home))
+    ]
+    (playground,) = only(plan, Writable)
+    (project,) = only(plan, Unrecorded if way is OverlayWay.NONE else Overlaid)
+    assert only(plan, System) == [0]
+    assert only(plan, Kernel) == [1]
+    assert len(home) == 1
+    assert max(only(plan, Scratch)) < home[0] < playground < project
+    assert places(plan)[playground] == f"{person.home}/playground"
+    assert places(plan)[project] == str(person.project)
+
+
+@pytest.mark.parametrize("way", OverlayWay)
+def test_scratch_folders_are_sealed_after_everything_is_in_them(
+    person: Person, way: OverlayWay
+) -> None:
+    seals = only(plan := plan_of(person, way), Sealed)
+    assert seals == list(range(len(plan.mounts) - len(seals), len(plan.mounts)))
+    sealed = {places(plan)[number] for number in seals}
+    assert "/dev" in sealed
+    assert (str(person.home) in sealed) == (way is OverlayWay.NONE)
+
+
+def test_temporary_folders_are_the_sandboxes_own(person: Person) -> None:
+    plan = plan_of(person)
+    scratch = {places(plan)[number] for number in only(plan, Scratch)}
+    assert {"/tmp", "/var/tmp", "/dev/shm", "/run"} <= scratch
+
+
+def test_the_playground_that_is_mounted_is_the_one_of_the_data_folder(person: Person) -> None:
+    plan = plan_of(person)
+    mount = plan.mounts[only(plan, Writable)[0]]
+    assert mount.args() == ("--bind", str(person.playground), f"{person.home}/playground")
+    assert person.playground.is_dir()
+    assert person.playground.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_bwrap_is_told_to_take_everything_away(person: Person, network: bool) -> None:
+    arguments = plan_of(person, network=network).args()
+    for option in ("user", "pid", "ipc", "uts", "cgroup-try"):
+        assert f"--unshare-{option}" in arguments
+    assert ("--unshare-net" in arguments) == (not network)
+    assert "--die-with-parent" in arguments
+    assert "--new-session" in arguments
+    assert arguments[arguments.index("--cap-drop") + 1] == "ALL"
+    assert arguments[:3] == ["--ro-bind", "/", "/"]
+
+
+# --- what a person is asked about --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", OverlayWay)
+def test_the_description_names_project_playground_network_and_secrets(
+    person: Person, way: OverlayWay
+) -> None:
+    (person.home / ".ssh").mkdir()
+    (person.home / ".netrc").write_text("secret")
+    told = plan_of(person, way).describe()
+    assert "The network cannot be reached." in told
+    assert "The system can be read, not written." in told
+    written = [line for line in told if line.startswith(f"{person.project} (the project) can be ")]
+    assert written == [
+        f"{person.project} (the project) can be read, not written: changes cannot be recorded here."
+        if way is OverlayWay.NONE
+        else f"{person.project} (the project) can be written; what changes is recorded."
+    ]
+    assert f"{person.home}/playground (the playground) can be written." in told
+    assert any("/tmp" in sentence and "forgotten" in sentence for sentence in told)
+    hidden = "\n".join(sentence for sentence in told if sentence.startswith("Hidden:"))
+    assert f"{person.home}/.ssh" in hidden
+    assert f"{person.home}/.netrc" in hidden
+    assert all(sentence.endswith(".") for sentence in told)
+
+
+def test_the_description_says_when_the_network_can_be_reached(person: Person) -> None:
+    told = plan_of(person, network=True).describe()
+    assert "The network can be reached." in told
+    assert "The network cannot be reached." not in told
+
+
+def test_the_description_names_no_secret_that_the_person_does_not_have(person: Person) -> None:
+    (person.home / ".ssh").mkdir()
+    assert ".gnupg" not in "\n".join(plan_of(person).describe())
+
+
+def test_the_description_names_what_is_hidden_in_the_project(person: Person) -> None:
+    (person.paths.profiles).mkdir(parents=True)
+    (person.paths.profiles / "mine.yaml").write_text("masks: [~/project/.env]")
+    (person.project / ".env").write_text("secret")
+    assert f"{person.project}/.env is hidden." in plan_of(person, profile="mine").describe()
+
+
+# --- homes -------------------------------------------------------------------------------------
+
+WHOLE = 'cd "$HOME" && pwd -P && ls -A && touch "$HOME/playground/new" && cat .ssh/key'
+
+
+def works_at_home(person: Person) -> None:
+    (person.home / ".ssh").mkdir()
+    (person.home / ".ssh/key").write_text("secret")
+    (person.home / "notes").write_text("seen")
+    before = set(os.listdir(person.home))
+    result = person.run(WHOLE)
+    home = os.path.realpath(person.home)
+    assert result.stdout.text.startswith(home.encode("utf-8", "replace").decode() + "\n")
+    assert "secret" not in result.stdout.text
+    assert {"notes", "playground", "project"} <= set(result.stdout.text.split("\n"))
+    assert (person.playground / "new").exists()
+    assert set(os.listdir(person.home)) == before | {".local", ".cache"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [WEIRD, "new\nline", "end\n", "-dash", "$(x)", "`x`", "[a]*?", "x" * 200, "~", " ", "%s", "#"],
+)
+def test_a_home_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    works_at_home(make_person(tmp_path / name))
+
+
+def test_a_home_folder_may_be_a_link(tmp_path: Path) -> None:
+    person = make_person(tmp_path / "real")
+    link = tmp_path / "link"
+    link.symlink_to(person.home)
+    through = Person(link, link / "project", {**person.environ, "HOME": str(link)})
+    works_at_home(through)
+    assert starts_in(through, None) == str(person.project)
+    assert starts_in(through, "playground") == f"{person.home}/playground"
+    for folder in (link, person.home):
+        assert "your whole home folder" in cannot_be_a_project(through, folder)
+
+
+@pytest.mark.parametrize("home", ["missing", "/", "relative/home", "file"])
+def test_a_home_folder_that_is_none_is_told(person: Person, home: str) -> None:
+    (person.home / "file").write_text("")
+    given = home if home in ("/", "relative/home") else f"{person.home}/{home}"
+    person.environ["HOME"] = given
+    person.environ["XDG_DATA_HOME"] = f"{person.home}/data"
+    person.environ["XDG_CACHE_HOME"] = f"{person.home}/cache"
+    with pytest.raises(OllmSandboxError, match=r"HOME|home folder"):
+        person.run("touch ran")
+    assert not (person.project / "ran").exists()
+
+
+# --- masks -------------------------------------------------------------------------------------
+
+
+def with_masks(person: Person, *masks: str) -> None:
+    person.paths.profiles.mkdir(parents=True)
+    listed = "\n".join(f"  - {mask}" for mask in masks)
+    (person.paths.profiles / "mine.yaml").write_text(f"masks:\n{listed}\n")
+
+
+@pytest.mark.parametrize("folder", ["plain", "[a]*?", WEIRD])
+@pytest.mark.parametrize("way", [None, OverlayWay.NONE])
+def test_a_star_in_a_mask_stands_for_any_part_of_a_name(
+    tmp_path: Path, folder: str, way: OverlayWay | None
+) -> None:
+    person = make_person(tmp_path / folder)
+    with_masks(person, "~/letters-*", "~/*/private.*")
+    for name in ("letters-1", "letters-2", "letter"):
+        (person.home / name).write_text(name)
+    for name in ("project/private.key", "project/public.key"):
+        (person.home / name).write_text(name)
+    found = person.capabilities()
+    found = found if way is None else replace(found, overlay=way)
+    result = person.run(
+        "cat ~/letter ~/letters-* public.key private.key", profile="mine", capabilities=found
+    )
+    assert result.stdout.text == "letterproject/public.key"
+
+
+def test_a_mask_hides_a_link_and_what_it_leads_to(person: Person) -> None:
+    (person.home / "keys").mkdir()
+    (person.home / "keys/id").write_text("secret")
+    (person.home / ".ssh").symlink_to("keys")
+    result = person.run("cat ~/.ssh/id ~/keys/id; ls -A ~")
+    assert "secret" not in result.stdout.text
+    assert not {".ssh", "keys"} & set(result.stdout.text.split())
+
+
+def test_a_mask_is_found_behind_a_linked_folder(person: Person) -> None:
+    (person.home / "dotfiles/gh").mkdir(parents=True)
+    (person.home / "dotfiles/gh/hosts").write_text("secret")
+    (person.home / ".config").symlink_to("dotfiles")
+    result = person.run("cat ~/.config/gh/hosts ~/dotfiles/gh/hosts")
+    assert result.stdout.text == ""
+
+
+def test_what_is_hidden_in_the_project_is_hidden_and_untouched(person: Person) -> None:
+    with_masks(person, "~/project/.env", "~/project/keys")
+    (person.project / ".env").write_text("secret")
+    (person.project / "keys").mkdir()
+    (person.project / "keys/id").write_text("secret")
+    result = person.run(
+        "cat .env keys/id; echo changed >.env; touch keys/new; rm -rf .env keys", profile="mine"
+    )
+    assert result.stdout.text == ""
+    assert (person.project / ".env").read_text() == "secret"
+    assert os.listdir(person.project / "keys") == ["id"]
+
+
+def test_a_mask_of_something_that_is_not_there_makes_nothing(person: Person) -> None:
+    with_masks(person, "~/project/.env", "~/not/there", "/not/there")
+    assert person.run("true", profile="mine").exit_code == 0
+    assert os.listdir(person.project) == []
+    assert not (person.home / "not").exists()
+
+
+def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
+    with_masks(person, "/etc/hostname", "/usr/share/doc")
+    for way in (None, OverlayWay.NONE):
+        found = person.capabilities()
+        found = found if way is None else replace(found, overlay=way)
+        result = person.run(
+            "cat /etc/hostname; ls /usr/share/doc", profile="mine", capabilities=found
+        )
+        assert result.stdout.text == ""
+    assert os.listdir("/usr/share/doc")
+
+
+def test_what_hides_a_folder_in_the_project_says_so_only_if_it_is_there(person: Person) -> None:
+    with_masks(person, "~/project/.env")
+    assert only(plan_of(person, OverlayWay.UNSHARE, profile="mine"), Hidden) == []
+
+
+def test_a_folder_that_somebody_else_made_is_not_used(person: Person, tmp_path: Path) -> None:
+    """In a folder for all, anybody can be first to make a name that can be guessed."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / f"ollmchat-{os.getuid()}").symlink_to(person.project)
+    paths = replace(person.paths, runtime_candidates=(shared,))
+    folder = paths.runtime
+    assert folder.parent == shared
+    assert not folder.is_symlink()
+    assert folder == paths.runtime

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was found out of a machine is remembered, as long as it is the same."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.probe import REAL, VERSION, fake, first_in_path, look
+
+from ollmsandbox.sandbox.probe.probe import probe
+
+
+@pytest.fixture
+def programs(person: Person) -> Path:
+    return first_in_path(person)
+
+
+@pytest.fixture
+def counted(person: Person, programs: Path) -> Callable[[], int]:
+    """How often bwrap was started."""
+    calls = person.home / "calls"
+    fake(programs, f'echo >>"{calls}"\nexec {REAL} "$@"')
+    return lambda: len(calls.read_text().splitlines()) if calls.exists() else 0
+
+
+def test_a_second_look_tries_nothing(person: Person, counted: Callable[[], int]) -> None:
+    first = look(person)
+    tried = counted()
+    assert tried >= 4
+    assert look(person) == first
+    assert counted() == tried
+
+
+def test_a_second_run_starts_one_bwrap(person: Person, counted: Callable[[], int]) -> None:
+    person.run("true")
+    before = counted()
+    person.run("true")
+    assert person.cli("run", "--", "true").returncode == 0
+    assert counted() == before + 2
+
+
+def test_a_fresh_look_tries_all_again(person: Person, counted: Callable[[], int]) -> None:
+    look(person)
+    tried = counted()
+    probe(person.paths, person.environ, fresh=True)
+    assert counted() == 2 * tried
+
+
+def test_a_miss_is_not_remembered(person: Person, programs: Path) -> None:
+    broken = person.home / "broken"
+    broken.touch()
+    fake(programs, VERSION + f'test -e "{broken}" && exit 1\nexec {REAL} "$@"')
+    assert not look(person).can_wrap
+    broken.unlink()
+    assert look(person).can_wrap
+    assert person.run("touch ran").exit_code == 0
+
+
+def test_a_changed_bwrap_is_noticed(person: Person, programs: Path) -> None:
+    fake(programs, f'exec {REAL} "$@"')
+    assert look(person).can_wrap
+    fake(programs, "exit 1")
+    assert not look(person).can_wrap
+    fake(programs, f'exec  {REAL} "$@"')
+    assert look(person).can_wrap
+
+
+def test_another_bwrap_that_comes_first_is_noticed(person: Person) -> None:
+    assert look(person).bwrap == REAL
+    folder = person.home / "programs"
+    folder.mkdir()
+    file = fake(folder, f'exec {REAL} "$@"')
+    person.environ["PATH"] = f"{folder}:{person.environ['PATH']}"
+    assert look(person).bwrap == str(file)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", "{}", '{"findings": 1}', "\0", '"x"'], ids=repr
+)
+def test_a_memory_that_cannot_be_read_is_made_anew(person: Person, content: str) -> None:
+    first = look(person)
+    kept = [file for file in person.paths.cache.iterdir() if file.name.startswith("probe-")]
+    assert len(kept) == 1
+    kept[0].write_text(content)
+    assert look(person) == first
+    assert json.loads(kept[0].read_text())["bwrap"] == first.bwrap
+
+
+def test_a_memory_of_another_version_is_made_anew(person: Person) -> None:
+    first = look(person)
+    kept = next(person.paths.cache.glob("probe-*"))
+    document = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**document, "overlay": "magic"}))
+    assert look(person) == first
+    kept.write_text(json.dumps({**document, "something": "new"}))
+    assert look(person) == first
+
+
+def test_what_is_remembered_is_for_nobody_else(person: Person) -> None:
+    look(person)
+    assert stat.S_IMODE(person.paths.cache.stat().st_mode) == 0o700
+
+
+def test_another_home_folder_is_looked_at_by_itself(
+    person: Person, counted: Callable[[], int]
+) -> None:
+    look(person)
+    tried = counted()
+    other = person.home.parent / "other"
+    other.mkdir()
+    person.environ["XDG_CACHE_HOME"] = str(person.paths.cache.parent)
+    person.environ["HOME"] = str(other)
+    look(person)
+    assert counted() > tried

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a machine can do is found by trying; and where it can do nothing, nothing runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.probe import REAL, VERSION, fake, first_in_path, look
+
+from ollmsandbox.errors import SandboxError
+from ollmsandbox.sandbox.bubble import Bubble
+from ollmsandbox.sandbox.probe import probe as probe_module
+from ollmsandbox.sandbox.probe.environment import find_surroundings
+
+
+def missed(person: Person) -> set[str]:
+    return {finding.key for finding in look(person).misses}
+
+
+def nothing_runs(person: Person) -> str:
+    """Neither through the engine nor through the command line; gives what was said."""
+    assert not Bubble.can_wrap(person.environ)
+    with pytest.raises(SandboxError) as caught:
+        person.run("touch ran; touch ~/playground/ran")
+    assert "cannot be sandboxed here" in str(caught.value)
+    done = person.cli("run", "-c", "touch ran; touch ~/playground/ran")
+    assert done.returncode == 125
+    assert done.stdout == ""
+    assert "cannot be sandboxed here" in done.stderr
+    assert "doctor" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(person.project) == []
+    assert not (person.playground / "ran").exists()
+    return str(caught.value)
+
+
+@pytest.fixture
+def programs(person: Person) -> Path:
+    return first_in_path(person)
+
+
+# --- a machine that can ------------------------------------------------------------------------
+
+
+def test_this_machine_can(person: Person) -> None:
+    found = look(person)
+    assert found.can_wrap
+    assert found.misses == ()
+    assert os.path.isabs(found.bwrap)
+    told = {finding.key: finding for finding in found.findings}
+    assert "bubblewrap" in told["bwrap"].detail
+    assert found.bwrap in told["bwrap"].detail
+    for key in ("surroundings", "bwrap", "sandbox", "network", "seccomp"):
+        assert told[key].ok
+        assert told[key].needed
+    assert not any(f.needed for f in found.findings if f.key in ("overlay", "systemd"))
+    assert all(finding.title for finding in found.findings)
+
+
+def test_what_is_found_is_said_by_can_wrap(person: Person) -> None:
+    assert Bubble.can_wrap(person.environ)
+
+
+def test_what_is_missing_has_a_cause_and_a_remedy_and_what_is_there_has_none(
+    person: Person,
+) -> None:
+    for finding in look(person).findings:
+        assert bool(finding.cause) == bool(finding.remedy) == (not finding.ok)
+
+
+# --- machines that cannot ----------------------------------------------------------------------
+
+BROKEN = {
+    "refusing": (VERSION + 'echo "No permissions to create new namespace" >&2\nexit 1', "sandbox"),
+    "crashing": ("kill -SEGV $$", "bwrap"),
+    "crashing in every sandbox": (VERSION + "kill -SEGV $$", "sandbox"),
+    "silent": ("exit 0", "bwrap"),
+    "failing at once": ("exit 1", "bwrap"),
+    "of another format": ("\0\0\0\0", "bwrap"),
+    "without namespaces": (
+        f'case " $* " in *" --unshare-user "*) exit 1;; esac\nexec {REAL} "$@"',
+        "sandbox",
+    ),
+    "without network namespaces": (
+        f'case " $* " in *" --unshare-net "*) exit 1;; esac\nexec {REAL} "$@"',
+        "network",
+    ),
+    "without filters": (
+        f'case " $* " in *" --seccomp "*) exit 1;; esac\nexec {REAL} "$@"',
+        "seccomp",
+    ),
+}
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(("script", "key"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_bwrap_that_does_not_work_is_noticed_and_nothing_runs(
+    person: Person, programs: Path, script: str, key: str
+) -> None:
+    fake(programs, script)
+    found = look(person)
+    miss = found.misses[0]
+    assert miss.key == key
+    assert miss.cause
+    assert miss.remedy
+    said = nothing_runs(person)
+    assert miss.cause in said
+    assert miss.remedy in said
+
+
+@pytest.mark.anybody
+def test_without_a_bwrap_the_package_is_named_and_nothing_runs(person: Person) -> None:
+    person.environ["PATH"] = f"{person.home}/nowhere"
+    assert missed(person) == {"bwrap"}
+    said = nothing_runs(person)
+    assert "bubblewrap is not installed" in said
+    assert "nstall" in said.partition("bubblewrap is not installed")[2]
+
+
+@pytest.mark.anybody
+def test_without_a_path_the_usual_folders_are_searched(person: Person) -> None:
+    del person.environ["PATH"]
+    assert look(person).can_wrap
+
+
+@pytest.mark.parametrize("kind", ["folder", "not executable", "dangling link", "empty file"])
+def test_what_is_not_a_program_is_no_bwrap(person: Person, kind: str) -> None:
+    folder = person.home / "programs"
+    folder.mkdir()
+    person.environ["PATH"] = str(folder)
+    if kind == "folder":
+        (folder / "bwrap").mkdir()
+    elif kind == "not executable":
+        shutil.copyfile(REAL, folder / "bwrap")
+    elif kind == "dangling link":
+        (folder / "bwrap").symlink_to("nowhere")
+    else:
+        (folder / "bwrap").touch(mode=0o755)
+    assert missed(person) == {"bwrap"}
+    nothing_runs(person)
+
+
+def test_what_is_not_a_program_does_not_hide_one_further_on(person: Person, programs: Path) -> None:
+    (programs / "bwrap").mkdir()
+    assert look(person).bwrap == REAL
+
+
+HANGING = {
+    "at once": "exec sleep 100",
+    "in every sandbox": VERSION + "exec sleep 100",
+    "in a child that holds the pipe": "sleep 100 & wait",
+    "whatever it is told": VERSION + "trap '' TERM INT HUP\nwhile :; do sleep 100; done",
+}
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("script", HANGING.values(), ids=HANGING.keys())
+def test_a_bwrap_that_hangs_is_not_waited_for_long_and_nothing_runs(
+    person: Person, programs: Path, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(programs, script)
+    # Nobody has to wait for the whole time to see that there is an end to it.
+    monkeypatch.setattr(probe_module, "_PATIENCE", 0.3)
+    started = time.monotonic()
+    assert missed(person) <= {"bwrap", "sandbox"}
+    with pytest.raises(SandboxError, match="cannot be sandboxed here"):
+        person.run("touch ran")
+    assert time.monotonic() - started < 50
+    assert os.listdir(person.project) == []
+
+
+@pytest.mark.anybody
+def test_the_command_line_does_not_wait_long_for_a_bwrap_that_hangs(
+    person: Person, programs: Path
+) -> None:
+    fake(programs, "exec sleep 100")
+    started = time.monotonic()
+    done = person.cli("run", "--", "touch", "ran")
+    assert time.monotonic() - started < 80
+    assert done.returncode == 125
+    assert "does not answer" in done.stderr
+    assert os.listdir(person.project) == []
+
+
+def test_a_bwrap_that_says_yes_to_everything_and_runs_nothing_is_no_success(
+    person: Person, programs: Path
+) -> None:
+    fake(programs, VERSION + "exit 0")
+    with pytest.raises(SandboxError):
+        person.run("touch ran")
+    done = person.cli("run", "--", "touch", "ran")
+    assert done.returncode == 125
+    assert "did not run" in done.stderr or "cannot be sandboxed" in done.stderr
+    assert person.cli("doctor").returncode == 1
+    assert os.listdir(person.project) == []
+
+
+def test_a_bwrap_that_fails_after_it_was_tried_is_an_error_and_nothing_runs(
+    person: Person, programs: Path
+) -> None:
+    broken = person.home / "broken"
+    fake(programs, f'test -e "{broken}" && exit 3\nexec {REAL} "$@"')
+    assert look(person).can_wrap
+    broken.touch()
+    with pytest.raises(SandboxError, match="did not run"):
+        person.run("touch ran")
+    done = person.cli("run", "--", "touch", "ran")
+    assert done.returncode == 125
+    assert "did not run" in done.stderr
+    assert os.listdir(person.project) == []
+
+
+def test_a_bwrap_that_hangs_after_it_was_tried_is_given_up(
+    person: Person, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = person.home / "broken"
+    fake(programs, f'test -e "{broken}" && exec sleep 100\nexec {REAL} "$@"')
+    assert look(person).can_wrap
+    broken.touch()
+    monkeypatch.setattr("ollmsandbox.sandbox.bubble._PATIENCE", 0.5)
+    started = time.monotonic()
+    with pytest.raises(SandboxError, match="did not run"):
+        person.run("touch ran")
+    assert time.monotonic() - started < 50
+    assert os.listdir(person.project) == []
+
+
+def test_a_bwrap_that_is_removed_after_it_was_tried_is_missed(
+    person: Person, programs: Path
+) -> None:
+    person.environ["PATH"] = str(programs)
+    file = fake(programs, f'exec {REAL} "$@"')
+    assert look(person).can_wrap
+    file.unlink()
+    nothing_runs(person)
+
+
+# --- programs of the project -------------------------------------------------------------------
+
+
+def planted(person: Person, *folders: Path) -> Path:
+    """A bwrap that commands could have left in each of the folders; gives what tells of its use."""
+    marker = person.home / "used"
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        fake(folder, f'touch "{marker}"\nexec {REAL} "$@"')
+    return marker
+
+
+@pytest.mark.parametrize("entry", [".", "", "programs", "./", ".."])
+def test_a_bwrap_of_the_current_folder_is_not_used(
+    person: Person, entry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = planted(person, person.project, person.project / "programs", person.home)
+    monkeypatch.chdir(person.project)
+    person.environ["PATH"] = f"{entry}:{person.environ['PATH']}"
+    assert look(person).bwrap == REAL
+    assert person.cli("run", "--", "true").returncode == 0
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("entry", [".", "", "programs", ":"])
+def test_where_only_the_current_folder_has_a_bwrap_there_is_none(
+    person: Person, entry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = planted(person, person.project, person.project / "programs")
+    monkeypatch.chdir(person.project)
+    person.environ["PATH"] = entry
+    assert person.cli("run", "--", "true").returncode == 125
+    assert not marker.exists()
+    assert missed(person) == {"bwrap"}
+    assert not marker.exists()
+
+
+def test_a_bwrap_of_the_project_is_not_used(person: Person) -> None:
+    marker = planted(person, person.project / "bin")
+    others = person.environ["PATH"]
+    person.environ["PATH"] = f"{person.project}/bin:{others}"
+    assert person.run("true").exit_code == 0
+    assert person.cli("run", "--", "true").returncode == 0
+    person.environ["PATH"] = f"{person.project}/bin"
+    with pytest.raises(SandboxError, match="bubblewrap is not installed"):
+        person.run("true")
+    assert not marker.exists()
+
+
+def test_a_bwrap_of_the_playground_is_not_used(person: Person) -> None:
+    marker = planted(person, person.playground / "bin")
+    person.environ["PATH"] = f"{person.playground}/bin:{person.environ['PATH']}"
+    assert person.run("true").exit_code == 0
+    assert not marker.exists()
+
+
+def test_a_bwrap_of_the_playground_is_not_used_where_a_link_leads_there(person: Person) -> None:
+    real = person.home / "elsewhere"
+    marker = planted(person, real / "ollmchat/playground/bin")
+    (person.home / ".local").mkdir()
+    (person.home / ".local/share").symlink_to(real)
+    for folder in (person.playground, real / "ollmchat/playground"):
+        person.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
+        assert person.run("true").exit_code == 0
+        assert not marker.exists()
+
+
+@pytest.mark.parametrize("what", ["folder", "program"])
+def test_a_link_to_a_bwrap_of_the_project_is_not_used(person: Person, what: str) -> None:
+    marker = planted(person, person.project / "bin")
+    programs = person.home / "programs"
+    if what == "folder":
+        programs.symlink_to(person.project / "bin")
+    else:
+        programs.mkdir()
+        (programs / "bwrap").symlink_to(person.project / "bin/bwrap")
+    person.environ["PATH"] = f"{programs}:{person.environ['PATH']}"
+    assert person.run("true").exit_code == 0
+    assert not marker.exists()
+
+
+# --- surroundings ------------------------------------------------------------------------------
+
+
+@pytest.mark.anybody
+def test_in_a_flatpak_nothing_runs_and_the_way_out_is_told(person: Person) -> None:
+    person.environ["FLATPAK_ID"] = "org.example.App"
+    found = look(person)
+    assert found.surroundings == "flatpak"
+    assert [miss.key for miss in found.misses] == ["surroundings"]
+    said = nothing_runs(person)
+    assert "Flatpak" in said
+    assert "Use the program outside of Flatpak" in said
+
+
+@pytest.mark.anybody
+def test_in_a_flatpak_no_bwrap_is_even_tried(person: Person, programs: Path) -> None:
+    marker = person.home / "tried"
+    fake(programs, f'touch "{marker}"\nexec {REAL} "$@"')
+    person.environ["FLATPAK_ID"] = "org.example.App"
+    assert not look(person).can_wrap
+    assert not marker.exists()
+
+
+@pytest.mark.anybody
+def test_leaving_the_flatpak_is_noticed(person: Person) -> None:
+    person.environ["FLATPAK_ID"] = "org.example.App"
+    assert not look(person).can_wrap
+    del person.environ["FLATPAK_ID"]
+    assert look(person).can_wrap
+    person.environ["FLATPAK_ID"] = "org.example.App"
+    assert not look(person).can_wrap
+
+
+@pytest.mark.anybody
+def test_a_container_is_recognised_by_its_variable() -> None:
+    assert find_surroundings({"container": "podman"}) in ("container", "bubblewrap")
+    assert find_surroundings({"FLATPAK_ID": "x", "container": "flatpak"}) == "flatpak"
+
+
+# --- what is remembered ------------------------------------------------------------------------
+# --- what is not needed ------------------------------------------------------------------------
+
+
+def test_a_systemd_that_does_not_answer_is_not_needed(person: Person, programs: Path) -> None:
+    program = programs / "systemd-run"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    found = look(person)
+    assert found.can_wrap
+    assert found.systemd_run == ""
+    told = next(finding for finding in found.findings if finding.key == "systemd")
+    assert (told.ok, told.needed) == (False, False)
+    assert told.cause
+    assert told.remedy
+
+
+def test_a_memory_limit_is_held_by_systemd_where_it_answers(person: Person, programs: Path) -> None:
+    """The fake does what systemd-run does: it starts what follows its own options."""
+    calls = person.home / "calls"
+    program = programs / "systemd-run"
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >>"{calls}"\n'
+        'while :; do case "$1" in -p) shift 2;; --) shift; break;; -*) shift;; *) break;; esac\n'
+        'done\nexec "$@"\n'
+    )
+    program.chmod(0o755)
+    person.environ |= {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/x", "XDG_RUNTIME_DIR": ""}
+    assert look(person).systemd_run == str(program)
+    calls.unlink()
+    assert person.run("true").exit_code == 0
+    assert not calls.exists()
+    person.paths.profiles.mkdir(parents=True)
+    (person.paths.profiles / "mine.yaml").write_text("limits: {memory: 100 MiB}")
+    result = person.run("env; exit 3", profile="mine")
+    assert result.exit_code == 3
+    assert "DBUS" not in result.stdout.text
+    assert f"MemoryMax={100 << 20}" in calls.read_text()

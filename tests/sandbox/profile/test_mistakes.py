@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Mistakes in a profile: each is told with the file, the line and the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.profile import load, write
+
+from ollmsandbox.errors import ProfileError
+from ollmsandbox.sandbox.profile import file as profile_file
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "profiles"
+    made.mkdir()
+    return made
+
+
+def mistake(folder: Path, text: str, name: str = "mine") -> str:
+    """The message about it, without the file's name, which it must begin with."""
+    file = write(folder, name, text)
+    with pytest.raises(ProfileError) as caught:
+        profile_file.load(name, folder)
+    message = str(caught.value)
+    assert message.startswith(f"{file}, line ")
+    return message.removeprefix(f"{file}, ")
+
+
+MISTAKES = {
+    "an unknown key with one like it": (
+        "description: x\nmaks: []",
+        ("line 2, key maks: there is no such key", "did you mean 'masks'?"),
+    ),
+    "an unknown key with none like it": (
+        "colour: red",
+        ("line 1, key colour: there is no such key", "known are", "extends", "masks", "limits"),
+    ),
+    "an unknown limit": (
+        "limits:\n  time: 1\n  tiem: 1",
+        ("line 3, key limits.tiem", "did you mean 'time'?"),
+    ),
+    "an unknown key of the environment": (
+        "environment:\n  sett: {}",
+        ("line 2, key environment.sett", "did you mean 'set'?"),
+    ),
+    "a text in place of a list": ("masks: ~/x", ("line 1, key masks: expected a list",)),
+    "nothing in place of a list": ("masks:", ("line 1, key masks: expected a list",)),
+    "a list in place of a text": (
+        "description: [a]",
+        ("line 1, key description: expected a text",),
+    ),
+    "nothing in place of a text": (
+        "description:",
+        ("line 1, key description: expected a text",),
+    ),
+    "a list in a list": ("masks:\n  - [~/x]", ("line 2, key masks: expected a text",)),
+    "a list in place of keys": (
+        "limits:\n  - 5",
+        ("line 2, key limits: expected keys with values",),
+    ),
+    "a list in place of everything": ("- masks", ("line 1: expected keys with values",)),
+    "a text in place of everything": ("masks", ("line 1: expected keys with values",)),
+    "a key that is a list": ("? [a, b]\n: c", ("line 1: expected a text",)),
+    "a key that stands there twice": (
+        "masks: []\nshow: []\nmasks: []",
+        ("line 3", "'masks' stands here twice"),
+    ),
+    "a limit that stands there twice": (
+        "limits:\n  time: 1\n  time: 2",
+        ("line 3, key limits", "'time' stands here twice"),
+    ),
+    "a unit of something else": (
+        "limits:\n  time: 5 MiB",
+        ("line 2, key limits.time", "expected a number with s, min, h", "'5 MiB'"),
+    ),
+    "a unit that is not one": (
+        "limits:\n  disk: 5 GB",
+        ("line 2, key limits.disk", "kib, mib, gib, tib", "'5 GB'"),
+    ),
+    "percent of a disk": ("limits:\n  disk: 5%", ("line 2, key limits.disk", "'5%'")),
+    "a word in place of a number": ("limits: {time: soon}", ("key limits.time", "'soon'")),
+    "a limit of nothing": ("limits: {time: 0}", ("key limits.time", "'0'")),
+    "a negative limit": ("limits: {time: -5}", ("key limits.time", "'-5'")),
+    "a limit that is not a number": ("limits: {time: .nan}", ("key limits.time", "'.nan'")),
+    "a unit of processes": ("limits: {processes: 5 s}", ("key limits.processes", "'5 s'")),
+    "a list as a limit": ("limits: {time: [5]}", ("key limits.time: expected a text",)),
+    "a relative mask": (
+        "masks:\n  - ~/x\n  - secrets",
+        ("line 3, key masks", "'secrets' is not a full path"),
+    ),
+    "a mask with a step up": ("masks: [~/../x]", ("key masks", "'~/../x'")),
+    "a mask with a slash at its end": ("masks: [~/x/]", ("key masks", "'~/x/'")),
+    "a mask of another's home": ("masks: [~root/x]", ("key masks", "'~root/x'")),
+    "a mask of everything": ("masks: [/]", ("key masks", "'/'")),
+    "a mask of the whole home": ("masks: ['~']", ("key masks", "'~'")),
+    "a relative path to show": ("show: [x]", ("key show", "'x' is not a full path")),
+    "a path of run that lies elsewhere": (
+        "run: [/etc/x]",
+        ("key run", "'/etc/x' is not below /run"),
+    ),
+    "another word for sockets": (
+        "unix_sockets: maybe",
+        ("key unix_sockets", "expected allow or deny, found 'maybe'"),
+    ),
+    "a system call with a strange name": (
+        "deny_syscalls: [rm -rf]",
+        ("key deny_syscalls", "'rm -rf' is not a system call's name"),
+    ),
+    "a variable with a strange name": (
+        "environment:\n  set:\n    A-B: c",
+        ("line 3, key environment.set", "'A-B' is not a variable's name"),
+    ),
+    "a variable without a value": (
+        "environment:\n  set:\n    AB:",
+        ("line 3, key environment.set.AB", "expected a text"),
+    ),
+    "extending itself": (
+        "description: x\nextends: mine",
+        ("line 2, key extends: a profile cannot extend itself",),
+    ),
+    "extending what is not there": (
+        "extends: nothing",
+        ("line 1, key extends", "there is no built-in profile 'nothing'"),
+    ),
+    "extending a file elsewhere": (
+        "extends: ../../x",
+        ("line 1, key extends", "there is no built-in profile"),
+    ),
+    "a bracket that is not closed": ("masks: [~/x\nlimits: {}", ("line ",)),
+    "a tab": ("limits:\n\ttime: 5", ("line 2",)),
+    "an alias of nothing": ("masks: *nothing", ("line 1", "alias")),
+    "two documents": ("masks: []\n---\nmasks: []", ("line 2",)),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_told_with_file_line_and_key(
+    folder: Path, text: str, told: tuple[str, ...]
+) -> None:
+    message = mistake(folder, text)
+    for part in told:
+        assert part in message
+
+
+def test_a_suggestion_is_a_question_and_ends_as_one(folder: Path) -> None:
+    assert mistake(folder, "maks: []").endswith("did you mean 'masks'?")
+
+
+def test_standard_cannot_extend_strict_which_stands_on_it(folder: Path) -> None:
+    message = mistake(folder, "extends: strict", "standard")
+    assert "line 1, key extends" in message
+
+
+def test_a_built_in_name_cannot_extend_itself(folder: Path) -> None:
+    assert "cannot extend itself" in mistake(folder, "extends: strict", "strict")
+
+
+def test_a_mistake_in_the_file_it_stands_on_names_that_file(folder: Path) -> None:
+    broken = write(folder, "standard", "maks: []")
+    write(folder, "mine", "limits: {time: 1}")
+    with pytest.raises(ProfileError) as caught:
+        profile_file.load("mine", folder)
+    assert str(caught.value).startswith(f"{broken}, line 1, key maks")
+
+
+def test_nothing_in_a_file_is_executed(folder: Path, tmp_path: Path) -> None:
+    marker = tmp_path / "executed"
+    with pytest.raises(ProfileError):
+        load(folder, f"description: !!python/object/apply:os.mkdir ['{marker}']")
+    load(folder, f"description: !!python/name:os.mkdir {marker}")
+    assert not marker.exists()
+
+
+def unreadable(file: Path, content: bytes) -> str:
+    file.write_bytes(content)
+    with pytest.raises(ProfileError) as caught:
+        profile_file.load(file.stem, file.parent)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"description: caf\xe9\n", b"\xff\xfed\x00", b"description: \x00\n", b"masks: \x1b[0m\n"],
+    ids=["latin-1", "utf-16", "NUL", "escape"],
+)
+def test_a_file_that_is_not_text_is_a_mistake_that_names_it(folder: Path, content: bytes) -> None:
+    assert str(folder / "mine.yaml") in unreadable(folder / "mine.yaml", content)
+
+
+def test_a_folder_in_place_of_a_file_is_a_mistake_that_names_it(folder: Path) -> None:
+    (folder / "mine.yaml").mkdir()
+    with pytest.raises(ProfileError, match=r"mine\.yaml"):
+        profile_file.load("mine", folder)
+
+
+@pytest.mark.parametrize("depth", [500, 900, 3000])
+@pytest.mark.parametrize("form", ["{open}", "masks: {open}{close}"], ids=["open", "closed"])
+def test_a_file_of_endless_brackets_is_a_mistake_that_names_it(
+    folder: Path, form: str, depth: int
+) -> None:
+    text = form.format(open="[" * depth, close="]" * depth)
+    assert str(folder / "mine.yaml") in unreadable(folder / "mine.yaml", text.encode())
+
+
+def test_an_unknown_name_lists_the_choice(folder: Path) -> None:
+    write(folder, "mine", "")
+    with pytest.raises(ProfileError) as caught:
+        profile_file.load("other", folder)
+    assert "There is no profile 'other'." in str(caught.value)
+    assert "mine, standard, strict" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../x", "", ".", "a/b", "/etc/passwd", "Standard", "a b", "-x", "x\n", "x\0", "ü", "a" * 65],
+)
+def test_a_name_that_could_be_a_path_is_no_name(folder: Path, name: str) -> None:
+    (folder.parent / "x.yaml").write_text("")
+    with pytest.raises(ProfileError, match="is not a profile name"):
+        profile_file.load(name, folder)

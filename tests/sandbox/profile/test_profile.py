@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Profiles: what the files say, and what a person's own file changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.profile import load, write
+
+from ollmsandbox.errors import ProfileError
+from ollmsandbox.sandbox.profile import file as profile_file
+from ollmsandbox.sandbox.profile.profile import Profile
+
+pytestmark = pytest.mark.anybody
+
+MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "profiles"
+    made.mkdir()
+    return made
+
+
+# --- what comes with the program ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["standard", "strict"])
+def test_the_built_in_profiles_can_be_loaded_without_any_file_of_the_person(
+    name: str, tmp_path: Path
+) -> None:
+    found = profile_file.load(name, tmp_path / "nowhere")
+    assert found.name == name
+    assert found.description
+    assert {"~/.ssh", "~/.gnupg", "~/.aws", "/etc/shadow"} <= set(found.hidden)
+    assert None not in (found.limits.time, found.limits.processes, found.limits.disk)
+    assert not found.own_memory_limit
+
+
+def test_strict_hides_all_that_standard_hides_and_allows_less(folder: Path) -> None:
+    standard = profile_file.load("standard", folder)
+    strict = profile_file.load("strict", folder)
+    assert set(standard.hidden) <= set(strict.hidden)
+    assert set(standard.environment_drop) <= set(strict.environment_drop)
+    assert standard.unix_sockets
+    assert not strict.unix_sockets
+    assert "ptrace" in strict.deny_syscalls
+    assert (strict.limits.time, standard.limits.time) == (300, 600)
+    for name in ("processes", "disk", "memory", "tmp"):
+        assert getattr(strict.limits, name) < getattr(standard.limits, name)
+
+
+def test_the_choice_is_what_is_built_in_and_what_the_person_wrote(folder: Path) -> None:
+    write(folder, "zebra", "")
+    (folder / "notes.txt").write_text("not a profile")
+    assert profile_file.available(folder) == ["standard", "strict", "zebra"]
+    assert profile_file.available(folder / "missing") == ["standard", "strict"]
+
+
+# --- the person's own files --------------------------------------------------------------------
+
+
+def test_a_file_of_the_same_name_adds_to_the_built_in_one(folder: Path) -> None:
+    before = profile_file.load("standard", folder)
+    after = load(
+        folder,
+        """
+        description: Mine.
+        masks: [~/letters, ~/.ssh]
+        environment:
+          drop: [MY_*]
+          set: {EDITOR: cat}
+        limits: {time: 5 s}
+        deny_syscalls: [ptrace]
+        run: [/run/something]
+        """,
+        "standard",
+    )
+    assert after.name == "standard"
+    assert after.description == "Mine."
+    assert after.masks == (*before.masks, "~/letters")
+    assert after.environment_drop == (*before.environment_drop, "MY_*")
+    assert after.environment_set == (("EDITOR", "cat"),)
+    assert after.deny_syscalls == ("ptrace",)
+    assert after.run == (*before.run, "/run/something")
+    assert after.limits.time == 5
+    assert after.limits.disk == before.limits.disk
+
+
+def test_a_file_named_strict_adds_to_strict(folder: Path) -> None:
+    found = load(folder, "limits: {processes: 7}", "strict")
+    assert found.limits.processes == 7
+    assert not found.unix_sockets
+    assert found.limits.time == 300
+
+
+def test_a_change_of_standard_is_in_strict_too(folder: Path) -> None:
+    write(folder, "standard", "masks: [~/letters]")
+    assert "~/letters" in profile_file.load("strict", folder).hidden
+
+
+def test_a_profile_of_the_persons_own_stands_on_standard(folder: Path) -> None:
+    standard = profile_file.load("standard", folder)
+    found = load(folder, "limits: {time: 1 h}")
+    assert found.name == "mine"
+    assert found.hidden == standard.hidden
+    assert found.environment_drop == standard.environment_drop
+    assert found.limits.time == 3600
+
+
+@pytest.mark.parametrize("text", ["", "# only a remark\n", "---\n"])
+def test_an_empty_file_is_standard_under_another_name(folder: Path, text: str) -> None:
+    found = load(folder, text)
+    assert found.name == "mine"
+    assert found.hidden == profile_file.load("standard", folder).hidden
+
+
+def test_a_profile_can_extend_strict(folder: Path) -> None:
+    found = load(folder, "extends: strict\nlimits: {time: 10 min}")
+    assert not found.unix_sockets
+    assert found.limits.time == 600
+    assert found.limits.processes == 512
+
+
+def test_extends_counts_wherever_it_stands(folder: Path) -> None:
+    found = load(folder, "limits: {time: 7}\nunix_sockets: allow\nextends: strict")
+    assert found.unix_sockets
+    assert found.limits.time == 7
+    assert "ptrace" in found.deny_syscalls
+
+
+def test_what_is_named_under_show_is_seen_again_and_nothing_else(folder: Path) -> None:
+    standard = profile_file.load("standard", folder)
+    found = load(folder, "show: [~/.npmrc]")
+    assert set(standard.hidden) - set(found.hidden) == {"~/.npmrc"}
+
+
+def test_a_variable_set_twice_has_the_last_value(folder: Path) -> None:
+    write(folder, "standard", "environment: {set: {EDITOR: vi, PAGER: less}}")
+    found = load(folder, "environment: {set: {EDITOR: cat}}")
+    assert found.environment({}) == {"EDITOR": "cat", "PAGER": "less"}
+
+
+def test_unix_sockets_can_be_denied_and_allowed(folder: Path) -> None:
+    assert not load(folder, "unix_sockets: deny").unix_sockets
+    assert load(folder, "extends: strict\nunix_sockets: allow").unix_sockets
+
+
+# --- changes while the program runs, and between its runs --------------------------------------
+
+
+@pytest.fixture(params=[False, True], ids=["read", "kept"])
+def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    """Where what was read is kept for the next run, if it is."""
+    return tmp_path / "cache" if request.param else None
+
+
+def time_of(name: str, folder: Path, cache: Path | None) -> float | None:
+    return profile_file.load(name, folder, cache).limits.time
+
+
+def test_a_change_of_the_file_is_seen_by_the_next_load(folder: Path, cache: Path | None) -> None:
+    for seconds in (11, 12, 11):
+        write(folder, "mine", f"limits: {{time: {seconds}}}")
+        assert time_of("mine", folder, cache) == seconds
+
+
+def test_a_new_file_and_its_removal_are_seen_by_the_next_load(
+    folder: Path, cache: Path | None
+) -> None:
+    assert time_of("standard", folder, cache) == 600
+    file = write(folder, "standard", "limits: {time: 9}")
+    assert time_of("standard", folder, cache) == 9
+    file.unlink()
+    assert time_of("standard", folder, cache) == 600
+
+
+@pytest.mark.parametrize("name", ["mine", "strict"])
+def test_a_change_of_the_profile_it_stands_on_is_seen_by_the_next_load(
+    folder: Path, cache: Path | None, name: str
+) -> None:
+    write(folder, "mine", "description: Mine.")
+    assert "~/letters" not in profile_file.load(name, folder, cache).hidden
+    write(folder, "standard", "masks: [~/letters]")
+    assert "~/letters" in profile_file.load(name, folder, cache).hidden
+    write(folder, "standard", "masks: [~/diaries]")
+    assert "~/diaries" in profile_file.load(name, folder, cache).hidden
+
+
+def test_a_new_mistake_is_seen_by_the_next_load(folder: Path, cache: Path | None) -> None:
+    write(folder, "mine", "limits: {time: 1}")
+    assert time_of("mine", folder, cache) == 1
+    write(folder, "mine", "limits: {time: soon}")
+    with pytest.raises(ProfileError):
+        profile_file.load("mine", folder, cache)
+    write(folder, "mine", "limits: {time: 2}")
+    assert time_of("mine", folder, cache) == 2
+
+
+def test_what_was_kept_is_what_was_read(folder: Path, tmp_path: Path) -> None:
+    write(
+        folder,
+        "mine",
+        "masks: [~/ü]\nenvironment: {set: {A: b, C: d}}\nlimits: {time: none, memory: 1 GiB}",
+    )
+    for name in ("standard", "strict", "mine"):
+        read = profile_file.load(name, folder)
+        assert profile_file.load(name, folder, tmp_path / "cache") == read
+        # As another start of the program would find it.
+        profile_file._load.cache_clear()
+        assert profile_file.load(name, folder, tmp_path / "cache") == read
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"versions": []}', "null", "\0"], ids=repr)
+def test_what_was_kept_and_is_damaged_is_read_anew(
+    folder: Path, tmp_path: Path, content: str
+) -> None:
+    cache = tmp_path / "cache"
+    before = profile_file.load("strict", folder, cache)
+    for file in cache.iterdir():
+        file.write_text(content)
+    profile_file._load.cache_clear()
+    assert profile_file.load("strict", folder, cache) == before
+
+
+# --- units -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("90 s", 90),
+        ("1.5 min", 90),
+        ("2 h", 7200),
+        ("2 H", 7200),
+        ("none", None),
+    ],
+)
+def test_times_have_units(folder: Path, given: str, seconds: float | None) -> None:
+    assert load(folder, f"limits: {{time: {given}}}").limits.time == seconds
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ("4096", 4096),
+        ("4096 B", 4096),
+        ("3 KiB", 3 << 10),
+        ("3KiB", 3 << 10),
+        ("3 kib", 3 << 10),
+        ("0.5 MiB", 1 << 19),
+        ("2 GiB", 2 << 30),
+        ("1 TiB", 1 << 40),
+        ("none", None),
+    ],
+)
+@pytest.mark.parametrize("key", ["disk", "free", "memory", "tmp"])
+def test_sizes_have_units(folder: Path, key: str, given: str, size: int | None) -> None:
+    assert getattr(load(folder, f"limits: {{{key}: {given}}}").limits, key) == size
+
+
+@pytest.mark.parametrize("key", ["memory", "tmp"])
+def test_a_share_of_the_memory_is_given_in_percent(folder: Path, key: str) -> None:
+    found = getattr(load(folder, f"limits: {{{key}: 50%}}").limits, key)
+    assert found == pytest.approx(MEMORY / 2, rel=0.01)
+
+
+def test_processes_are_counted_without_a_unit(folder: Path) -> None:
+    assert load(folder, "limits: {processes: 12}").limits.processes == 12
+    assert load(folder, "limits: {processes: none}").limits.processes is None
+
+
+def test_only_a_memory_limit_of_the_persons_own_is_marked_as_theirs(folder: Path) -> None:
+    assert load(folder, "limits: {memory: 1 GiB}").own_memory_limit
+    assert not load(folder, "limits: {memory: none}").own_memory_limit
+    assert not load(folder, "limits: {tmp: 1 GiB}").own_memory_limit
+
+
+# --- mistakes ----------------------------------------------------------------------------------
+# --- environment -------------------------------------------------------------------------------
+
+
+def test_variables_that_carry_secrets_are_dropped_whatever_their_case(folder: Path) -> None:
+    secret = {
+        "GITHUB_TOKEN": "x",
+        "github_token": "x",
+        "Api_Key": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "PGPASSWORD": "x",
+        "SSH_AUTH_SOCK": "x",
+        "DBUS_SESSION_BUS_ADDRESS": "x",
+        "DISPLAY": "x",
+        "WAYLAND_DISPLAY": "x",
+        "XDG_RUNTIME_DIR": "x",
+        "LD_PRELOAD": "x",
+        "TMPDIR": "x",
+    }
+    plain = {"PATH": "/bin", "HOME": "/h", "LANG": "C", "EDITOR": "vi", "KEYBOARD": "de"}
+    found = profile_file.load("standard", folder).environment({**secret, **plain})
+    assert found == plain
+
+
+def test_what_is_kept_is_kept_although_it_is_dropped(folder: Path) -> None:
+    found = load(folder, "environment: {drop: [MY_*], keep: [my_own_token, CI_*]}")
+    given = {"MY_OWN_TOKEN": "1", "MY_OTHER": "2", "CI_TOKEN": "3", "GH_TOKEN": "4", "A": "5"}
+    assert found.environment(given) == {"MY_OWN_TOKEN": "1", "CI_TOKEN": "3", "A": "5"}
+
+
+def test_what_is_set_is_set_even_if_its_name_is_dropped(folder: Path) -> None:
+    found = load(folder, "environment: {set: {API_KEY: dummy, NUMBER: 1, EMPTY: ''}}")
+    given = {"API_KEY": "real", "NUMBER": "0"}
+    assert found.environment(given) == {"API_KEY": "dummy", "NUMBER": "1", "EMPTY": ""}
+
+
+def test_a_profile_without_patterns_drops_nothing() -> None:
+    given = {"API_KEY": "real", "A": "b"}
+    assert Profile("empty").environment(given) == given
+
+
+def test_names_are_matched_as_a_whole(folder: Path) -> None:
+    found = load(folder, "environment: {drop: ['ONE', 'T?O', 'TH[RX]EE']}")
+    given = dict.fromkeys(("ONE", "ONES", "NONE", "TWO", "TOO", "THREE", "THYEE"), "x")
+    assert set(found.environment(given)) == {"ONES", "NONE", "THYEE"}
+
+
+def test_a_name_with_a_line_break_is_matched_too(folder: Path) -> None:
+    found = profile_file.load("standard", folder)
+    assert found.environment({"A\nB_TOKEN": "x", "B_TOKEN\nX_KEY": "x"}) == {}

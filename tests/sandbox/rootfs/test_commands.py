@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real commands in the other system: where things are, what is kept, what is not there."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.rootfs import VERSION, install
+
+from ollmsandbox.errors import RootfsError, WorkingDirError
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.sandbox.plan.host import Host
+from ollmsandbox.sandbox.plan.mounts import ReadOnly
+from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.rootfs import paths as rootfs_places
+from ollmsandbox.sandbox.rootfs import plan as rootfs_plan
+from ollmsandbox.sandbox.rootfs.paths import Places, find_working_dir_inside, folder_in
+from ollmsandbox.sandbox.rootfs.store import Installed
+
+
+def run(person: Person, alpine: Installed, command: str | list[str], **options: object) -> str:
+    result = person.run(command, rootfs=alpine, **options)
+    assert result.exit_code == 0, result.stderr.text
+    return result.stdout.text
+
+
+def test_a_write_in_the_workspace_is_applied_and_can_be_undone(
+    person: Person, alpine: Installed
+) -> None:
+    (person.project / "old").write_text("before")
+    recorder = Recorder(str(person.project), person.paths)
+    run(person, alpine, "echo new >/workspace/a/b || mkdir a && echo new >a/b; echo after >old",
+        keeper=recorder)  # fmt: skip
+    assert (person.project / "a/b").read_text() == "new\n"
+    assert (person.project / "old").read_text() == "after\n"
+    assert recorder.report is not None
+    paths = {item.change.path: item.change.root for item in recorder.report.changes}
+    assert paths == {
+        "a": str(person.project),
+        "a/b": str(person.project),
+        "old": str(person.project),
+    }
+    review = Review(person.paths)
+    try:
+        review.undo(review.manager.run(recorder.report.run_id))
+    finally:
+        review.close()
+    assert (person.project / "old").read_text() == "before"
+    assert not (person.project / "a").exists()
+
+
+def test_what_waits_for_review_is_seen_by_the_next_command(
+    person: Person, alpine: Installed
+) -> None:
+    keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
+    run(person, alpine, "echo waits >file", keeper=keeper)
+    assert keeper.report is not None
+    assert [item.state for item in keeper.report.changes] == [State.PENDING]
+    assert not (person.project / "file").exists()
+    assert run(person, alpine, "cat /workspace/file") == "waits\n"
+    # In whichever system it runs.
+    assert person.run("cat file").stdout.text == "waits\n"
+
+
+def test_the_system_itself_cannot_be_written(person: Person, alpine: Installed) -> None:
+    before = sorted(os.listdir(alpine.folder))
+    for path in ("/root/x", "/etc/x", "/x", "/usr/bin/x", "/workspace/../x", "/run/../etc/passwd"):
+        result = person.run(f"echo evil >{path}", rootfs=alpine)
+        assert "Read-only file system" in result.stderr.text, path
+    assert sorted(os.listdir(alpine.folder)) == before
+
+
+def test_what_is_written_to_tmp_is_gone_afterwards(person: Person, alpine: Installed) -> None:
+    for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+        assert run(person, alpine, f"echo x >{folder}/x; cat {folder}/x") == "x\n"
+        assert run(person, alpine, f"ls {folder}") == ""
+    assert not os.path.exists(f"{alpine.folder}/tmp/x")
+
+
+def test_the_environment_holds_what_is_listed_and_nothing_of_the_person(
+    person: Person, alpine: Installed
+) -> None:
+    person.environ |= {"EDITOR": "vi", "MY_TOKEN": "secret", "http_proxy": "http://p.example"}
+    found = dict(line.split("=", 1) for line in run(person, alpine, "env").splitlines())
+    assert found.pop("SHLVL", "") in ("", "0", "1")
+    assert found.pop("_", "/bin/env").endswith("env")
+    assert found == {
+        "HOME": "/workspace",
+        "PATH": "/usr/bin:/bin:/usr/local/bin:/workspace/.packages/bin:/usr/sbin:/sbin",
+        "PIP_TARGET": "/workspace/.packages",
+        "PYTHONPATH": "/workspace/.packages",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "PWD": "/workspace",
+    }
+    with_network = run(person, alpine, "env", network=True)
+    assert "http_proxy=http://p.example\n" in with_network
+    assert "secret" not in with_network
+
+
+def test_packages_that_are_installed_into_the_project_are_found_by_the_next_command(
+    person: Person, alpine: Installed
+) -> None:
+    run(person, alpine, 'mkdir -p "$PIP_TARGET/bin"; echo "word = 42" >"$PIP_TARGET/kept.py"')
+    run(person, alpine, "echo 'echo from bin' >.packages/bin/kept; chmod +x .packages/bin/kept")
+    assert (
+        run(person, alpine, "python3 -c 'import kept; print(kept.word)'; kept") == "42\nfrom bin\n"
+    )
+    assert (person.project / ".packages/kept.py").exists()
+
+
+def test_it_is_the_other_system_and_bash_runs_in_it(person: Person, alpine: Installed) -> None:
+    assert run(person, alpine, "cat /etc/alpine-release") == f"{VERSION}\n"
+    assert run(person, alpine, "a=(1 2 3); echo ${a[2]} $0") == "3 /bin/bash\n"
+    assert run(person, alpine, "ls -d /home/* /srv/* 2>/dev/null; true") == ""
+    assert run(person, alpine, ["printf", "%s|", "a b", "c"]) == "a b|c|"
+    assert person.run(["no-such-program"], rootfs=alpine).exit_code == 127
+
+
+def test_the_playground_is_beside_the_project(person: Person, alpine: Installed) -> None:
+    assert run(person, alpine, "pwd; echo x >y", working_dir="playground") == "/playground\n"
+    assert (person.playground / "y").read_text() == "x\n"
+    assert not (person.project / "playground").exists()
+
+
+def test_a_working_folder_is_found_by_its_name_here_and_by_its_name_there(
+    person: Person, alpine: Installed
+) -> None:
+    (person.project / "src/deep").mkdir(parents=True)
+    (person.project / "way").symlink_to("src")
+    (person.project / "programs").symlink_to("/usr/bin")
+    (person.playground / "in").mkdir(parents=True)
+    home = person.home
+    wanted = {
+        "src": "/workspace/src",
+        "way/deep": "/workspace/src/deep",
+        "programs": "/usr/bin",
+        "/workspace/programs": "/usr/bin",
+        str(person.project / "src"): "/workspace/src",
+        "/workspace": "/workspace",
+        "/workspace/src/deep/..": "/workspace/src",
+        "~/project/src": "/workspace/src",
+        "/playground/in": "/playground/in",
+        f"{home}/playground/in": "/playground/in",
+        "~/playground": "/playground",
+        "/usr/bin": "/usr/bin",
+        "/tmp": "/tmp",
+        "/": "/",
+    }
+    for given, found in wanted.items():
+        plan = person.bubble(rootfs=alpine, working_dir=given).plan
+        assert (given, plan.working_dir) == (given, found)
+    assert run(person, alpine, "pwd; echo $PWD", working_dir="src") == "/workspace/src\n" * 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["nowhere", "out", "/workspace/nowhere", "/playground/nowhere", "{home}", "/home/somebody",
+     "/tmp/x", "/workspace/../home/nobody", "/etc/passwd", "a\0b", "/proc/self"],
+)  # fmt: skip
+def test_a_working_folder_that_is_not_there_is_an_error(
+    person: Person, alpine: Installed, given: str
+) -> None:
+    (person.project / "out").symlink_to(person.home)
+    with pytest.raises(WorkingDirError, match="does not exist"):
+        person.bubble(rootfs=alpine, working_dir=given.format(home=person.home)).plan  # noqa: B018
+
+
+def test_without_the_network_there_is_no_resolver_and_no_way_out(
+    person: Person, alpine: Installed
+) -> None:
+    with _server() as port:
+        ask = f"cat /etc/resolv.conf; exec 3<>/dev/tcp/127.0.0.1/{port} && cat <&3"
+        off: Result = person.run(ask, rootfs=alpine)
+        assert off.exit_code != 0
+        assert "hello" not in off.stdout.text
+        assert "nameserver" not in off.stdout.text
+        on = person.run(ask, rootfs=alpine, network=True)
+        assert "hello" in on.stdout.text
+    resolver = ReadOnly(Host.look().resolver, "/etc/resolv.conf")
+    plans = {n: person.bubble(rootfs=alpine, network=n).plan for n in (True, False)}
+    assert resolver in plans[True].mounts
+    assert resolver not in plans[False].mounts
+
+
+@contextmanager
+def _server() -> Iterator[int]:
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for _ in range(1):
+                taken, _address = listening.accept()
+                with taken:
+                    taken.sendall(b"hello\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listening.getsockname()[1]
+
+
+def test_names_that_the_profile_hides_are_hidden_in_the_project_too(
+    person: Person, alpine: Installed
+) -> None:
+    (person.project / "keys").mkdir()
+    (person.project / "keys/private").write_text("secret")
+    (person.project / ".env").write_text("secret")
+    person.paths.profiles.mkdir(parents=True)
+    masks = "masks:\n  - ~/project/keys\n  - ~/project/.env\n"
+    (person.paths.profiles / "standard.yaml").write_text(masks)
+    result = person.run("cat keys/private .env; ls -a keys", rootfs=alpine)
+    assert "secret" not in result.stdout.text
+    assert (person.project / "keys/private").read_text() == "secret"
+
+
+def test_an_agreed_folder_outside_keeps_its_path_and_is_recorded(
+    person: Person, alpine: Installed
+) -> None:
+    other = person.home / "shared/library"
+    other.mkdir(parents=True)
+    (other / "file").write_text("before")
+    (person.project / "lib").symlink_to(other)
+    assert person.run("cat lib/file", rootfs=alpine).exit_code != 0
+    manager = ProjectManager(person.paths)
+    try:
+        manager.agree(manager.project_for(str(person.project)), str(other))
+    finally:
+        manager.close()
+    keeper = Recorder(str(person.project), person.paths)
+    assert run(person, alpine, "cat lib/file; echo after >lib/file", keeper=keeper) == "before"
+    assert (other / "file").read_text() == "after\n"
+    assert keeper.report is not None
+    assert [(item.change.root, item.change.path) for item in keeper.report.changes] == [
+        (str(other), "file")
+    ]
+
+
+def test_the_program_itself_cannot_be_changed_in_an_agreed_folder_either(
+    person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run outside the next time."""
+    other = person.home / "checkout"
+    (other / "program").mkdir(parents=True)
+    (other / "program/code").write_text("ours")
+    monkeypatch.setattr(rootfs_plan, "own_code", lambda: [str(other / "program")])
+    manager = ProjectManager(person.paths)
+    try:
+        manager.agree(manager.project_for(str(person.project)), str(other))
+    finally:
+        manager.close()
+    result = person.run(f"echo evil >{other}/program/code; echo new >{other}/new", rootfs=alpine)
+    assert "Read-only file system" in result.stderr.text
+    assert (other / "program/code").read_text() == "ours"
+    assert (other / "new").exists()
+
+
+def test_the_plan_says_in_which_system_it_runs_and_where_the_project_is(
+    person: Person, alpine: Installed
+) -> None:
+    told = person.bubble(rootfs=alpine).plan.describe()
+    assert any(f"Alpine {VERSION}" in sentence for sentence in told)
+    assert any(f"{person.project} (the project, seen as /workspace)" in s for s in told)
+
+
+def test_a_system_that_goes_before_the_command_starts_is_told(
+    person: Person, alpine: Installed
+) -> None:
+    mine = install(person, alpine)
+    bubble = person.bubble(rootfs=mine)
+    assert bubble.plan.project == str(person.project)
+    os.rename(mine.folder, f"{mine.folder}-gone")
+    from ollmsandbox import loop
+
+    with pytest.raises(RootfsError, match="removed meanwhile"):
+        loop.run(bubble.exec("true"))
+
+
+@pytest.mark.anybody
+def test_paths_are_mapped_both_ways(person: Person) -> None:
+    places = Places.of(person.paths, str(person.project), ["/srv/other"])
+    for here, there in {
+        str(person.project): "/workspace",
+        f"{person.project}/a b/c": "/workspace/a b/c",
+        f"{person.playground}/x": "/playground/x",
+        "/srv/other/x": "/srv/other/x",
+    }.items():
+        assert places.to_inside(here) == there
+        assert places.to_host(there) == here
+    assert places.to_inside(f"{person.project}-2/x") is None
+    assert places.to_host("/usr/bin") is None
+    assert places.to_host("/workspaces") is None
+
+
+def test_a_project_in_a_folder_of_the_same_name_keeps_its_own_path(
+    person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where people work in /workspace/project anyway: a command line starts where they are."""
+    monkeypatch.setattr(rootfs_places, "WORKSPACE", str(person.home))
+    places = Places.of(person.paths, str(person.project))
+    (person.project / "src").mkdir()
+    assert places.to_host(f"{person.project}/src") == f"{person.project}/src"
+    assert places.to_host(f"{person.home}/src") == f"{person.project}/src"
+    for given in (f"{person.project}/src", f"{person.home}/src", "src"):
+        found = find_working_dir_inside(given, places, person.paths, alpine.folder, ())
+        assert (given, found) == (given, f"{person.home}/src")
+
+
+@pytest.mark.anybody
+def test_a_link_of_the_system_is_followed_in_the_system(tmp_path: Path) -> None:
+    (tmp_path / "usr/lib").mkdir(parents=True)
+    (tmp_path / "lib").symlink_to("/usr/lib")
+    (tmp_path / "up").symlink_to("../../../usr")
+    (tmp_path / "round").symlink_to("round")
+    (tmp_path / "file").touch()
+    assert folder_in(str(tmp_path), "/lib") == "/usr/lib"
+    assert folder_in(str(tmp_path), "/up/lib/../lib") == "/usr/lib"
+    assert folder_in(str(tmp_path), "/..") == "/"
+    for nowhere in ("/round", "/file", "/nowhere", "/home"):
+        assert folder_in(str(tmp_path), nowhere) is None

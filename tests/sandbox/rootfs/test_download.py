@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tarball on its way: broken off, taken up again, exchanged, too large."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.rootfs import ARCH, Mirror, mirror
+
+from ollmsandbox.errors import RootfsError
+from ollmsandbox.sandbox.rootfs.http import UnreachableError
+from ollmsandbox.sandbox.rootfs.release import Release, download_rootfs, get_latest_version
+
+pytestmark = pytest.mark.anybody
+CONTENT = random.Random(1).randbytes(300_000)
+
+
+@pytest.fixture
+def served() -> Iterator[Mirror]:
+    with mirror() as running:
+        yield running
+
+
+@pytest.fixture
+def path(served: Mirror) -> str:
+    return served.has("3.99.1", CONTENT)
+
+
+@pytest.fixture
+def release(served: Mirror, path: str) -> Release:
+    return get_latest_version(served.settings, ARCH)
+
+
+def nobody(_done: int, _total: int | None) -> None:
+    return
+
+
+def test_it_is_fetched_with_progress(release: Release, tmp_path: Path) -> None:
+    told: list[tuple[int, int | None]] = []
+    file = download_rootfs(release, tmp_path / "d", lambda done, total: told.append((done, total)))
+    assert file.read_bytes() == CONTENT
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert told[-1] == (300_000, 300_000)
+    assert len(told) > 2
+
+
+def test_it_is_not_fetched_twice(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    first = download_rootfs(release, tmp_path, nobody)
+    assert download_rootfs(release, tmp_path, nobody) == first
+    assert served.fetched(path) == [""]
+
+
+def test_what_breaks_off_is_taken_up_where_it_broke_off(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    served.breaks[path] = [100_000, 50_000]
+    assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
+    assert served.fetched(path) == ["", "bytes=100000-", "bytes=150000-"]
+
+
+def test_what_breaks_off_too_often_is_taken_up_the_next_time(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    served.breaks[path] = [1000, 1000, 1000]
+    with pytest.raises(UnreachableError, match="cannot be reached") as caught:
+        download_rootfs(release, tmp_path, nobody)
+    assert "what was fetched is kept" in caught.value.remedy
+    assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
+    assert served.fetched(path)[-1] == "bytes=3000-"
+
+
+def test_a_server_that_cannot_begin_in_the_middle_is_served_from_the_beginning(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    served.breaks[path] = [1000]
+    served.ranges = False
+    assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
+    assert served.fetched(path) == ["", "bytes=1000-"]
+
+
+def test_another_file_than_the_list_names_is_refused_and_not_kept(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    served.files[path] = CONTENT[:-1] + b"!"
+    with pytest.raises(RootfsError, match="checksum differs"):
+        download_rootfs(release, tmp_path, nobody)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_beginning_that_belongs_to_another_file_is_thrown_away(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    (tmp_path / f"{release.sha256}.part").write_bytes(b"x" * 1000)
+    assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
+    assert served.fetched(path) == ["bytes=1000-", ""]
+
+
+def test_a_beginning_that_is_longer_than_the_whole_is_thrown_away(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    (tmp_path / f"{release.sha256}.part").write_bytes(b"x" * 400_000)
+    assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
+    assert served.fetched(path) == ["bytes=400000-", ""]
+
+
+def test_a_server_error_is_told(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    served.status[path] = 500
+    with pytest.raises(RootfsError, match="500"):
+        download_rootfs(release, tmp_path, nobody)
+
+
+def test_what_is_too_large_is_not_fetched(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    with pytest.raises(RootfsError, match="larger than"):
+        download_rootfs(release, tmp_path, nobody, largest=200_000)
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 200_000
+
+
+def test_who_has_enough_can_end_it(release: Release, tmp_path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    def tell(_done: int, _total: int | None) -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        download_rootfs(release, tmp_path, tell)
+    assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_told_as_that_and_not_as_a_line_that_broke(
+    served: Mirror, path: str, release: Release, tmp_path: Path
+) -> None:
+    (tmp_path / f"{release.sha256}.part").symlink_to("/dev/full")
+    with pytest.raises(RootfsError, match="no room left") as caught:
+        download_rootfs(release, tmp_path, nobody)
+    assert not isinstance(caught.value, UnreachableError)
+    assert served.fetched(path) == [""]

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Alpine system from outside: the command line, the tools of a model, what both are told."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.rootfs import VERSION, Mirror, install, mirror, system
+from support.tools import Agent
+
+from ollmsandbox import loop
+from ollmsandbox.chat.prompt import system_prompt
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.project.settings import System, set_system, system_of
+from ollmsandbox.sandbox.rootfs.paths import Renamed
+from ollmsandbox.sandbox.rootfs.store import Installed, find
+from ollmsandbox.tools.base import Stream
+from ollmsandbox.tools.run_command import RunCommand
+
+
+@pytest.fixture
+def served() -> Iterator[Mirror]:
+    with mirror() as running:
+        running.has(VERSION, system())
+        yield running
+
+
+@pytest.fixture
+def agent(person: Person, alpine: Installed) -> Agent:
+    install(person, alpine)
+    set_system(person.paths, str(person.project), System.ALPINE)
+    return Agent(person)
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def test_install_use_run_status_and_remove(person: Person, served: Mirror) -> None:
+    assert "not installed" in person.cli("rootfs", "status").stdout
+    refused = person.cli("run", "--rootfs", "--", "true")
+    assert refused.returncode == 125
+    assert "ollmsandbox rootfs install" in refused.stderr
+    assert person.cli("settings", "rootfs-mirror", served.address).returncode == 0
+
+    done = person.cli("rootfs", "install", "--tier", "0")
+    assert done.stdout == f"Alpine {VERSION} is installed.\n", done.stderr
+    assert "Fetching." in done.stderr
+    assert "is there already" in person.cli("rootfs", "install", "--tier", "0").stdout
+
+    assert person.cli("rootfs", "use", "alpine").returncode == 0
+    done = person.cli("run", "-c", "cat /etc/alpine-release; pwd; echo x >new")
+    assert done.stdout == f"{VERSION}\n/workspace\n"
+    assert "added     new" in done.stderr
+    assert (person.project / "new").exists()
+    assert person.cli("undo").returncode == 0
+    assert not (person.project / "new").exists()
+    assert person.cli("run", "--no-rootfs", "--", "pwd").stdout == f"{person.project}\n"
+
+    told = json.loads(person.cli("rootfs", "status", "--json").stdout)
+    assert (told["installed"], told["tier"], told["system"]) == (VERSION, 0, "alpine")
+    assert told["size"] > 1 << 20
+    assert "Alpine" in person.cli("doctor").stdout
+
+    assert person.cli("rootfs", "remove").returncode == 0
+    assert find(person.paths, person.environ) is None
+    assert "not installed" in person.cli("run", "--", "true").stderr
+    assert person.cli("rootfs", "use", "host").returncode == 0
+    assert person.cli("run", "--", "true").returncode == 0
+
+
+def test_a_run_is_told_as_json_with_the_place_of_the_project(
+    person: Person, alpine: Installed
+) -> None:
+    install(person, alpine)
+    (person.project / "src").mkdir()
+    options = ("--rootfs", "--json", "--project", str(person.project))
+    done = person.cli("run", *options, "-c", "pwd; echo x >made", cwd=person.project / "src")
+    told = json.loads(done.stdout)
+    assert told["stdout"] == "/workspace/src\n"
+    assert [change["path"] for change in told["changes"]] == ["src/made"]
+    assert told["system"] == f"Alpine {VERSION}"
+    assert told["seen_as"] == {str(person.project): "/workspace"}
+
+
+@pytest.mark.anybody
+def test_errors_name_the_files_as_they_are_named_here(person: Person, alpine: Installed) -> None:
+    install(person, alpine)
+    command = "echo /workspace/out; echo /workspace/a.c:3: wrong >&2; cat /workspace/none"
+    done = person.cli("run", "--rootfs", "-c", command)
+    assert done.stdout == "/workspace/out\n"
+    assert f"{person.project}/a.c:3: wrong\n" in done.stderr
+    assert f"{person.project}/none" in done.stderr
+    assert "/workspace" not in done.stderr
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_name_that_comes_in_pieces_is_found(size: int) -> None:
+    """However it is cut."""
+    given = (
+        b"/workspace /workspace/a: x/workspace /workspaces '/workspace' ./workspace /work\n"
+        b"\033[01m\033[K/workspace/a.c:3\033[m 3m/workspace \033[38;5;120m/workspace /workspace"
+        b"/workspace file:///workspace/b //workspace\n/works"
+    )
+    wanted = (
+        b"/p /p/a: x/workspace /workspaces '/p' ./workspace /work\n"
+        b"\033[01m\033[K/p/a.c:3\033[m 3m/workspace \033[38;5;120m/p /p"
+        b"/workspace file:///p/b //workspace\n/works"
+    )
+    passed: list[bytes] = []
+
+    async def sink(data: bytes) -> None:
+        passed.append(data)
+
+    async def feed() -> None:
+        renamed = Renamed(sink, "/p")
+        for start in range(0, len(given), size):
+            await renamed(given[start : start + size])
+        await renamed.end()
+
+    loop.run(feed())
+    assert b"".join(passed) == wanted
+
+
+def test_install_from_a_file(person: Person, tmp_path: Path) -> None:
+    (tmp_path / "here.tar.gz").write_bytes(system("3.98.1"))
+    done = person.cli(
+        "rootfs", "install", "--from", "here.tar.gz", "--tier", "0", "--quiet", cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = person.cli("run", "--rootfs", "--", "cat", "/etc/alpine-release")
+    assert done.stdout == "3.98.1\n"
+
+
+@pytest.mark.anybody
+def test_without_a_network_the_command_line_says_what_to_do(person: Person) -> None:
+    person.cli("settings", "rootfs-mirror", "http://127.0.0.1:1/alpine")
+    done = person.cli("rootfs", "install")
+    assert done.returncode == 125
+    assert "127.0.0.1 cannot be reached." in done.stderr
+    assert "ollmsandbox rootfs install --from FILE" in done.stderr
+
+
+@pytest.mark.anybody
+def test_settings_are_shown_set_and_refused(person: Person) -> None:
+    assert "rootfs-mirror = https://dl-cdn.alpinelinux.org/alpine" in person.cli("settings").stdout
+    assert person.cli("settings", "rootfs-version", "3.22.1").returncode == 0
+    assert person.cli("settings", "rootfs-version").stdout == "3.22.1\n"
+    for name, value in (("rootfs-mirror", "file:///etc"), ("rootfs-tier", "7"), ("rootfs-x", "1")):
+        assert person.cli("settings", name, value).returncode == 125
+
+
+# --- which system a project uses ---------------------------------------------------------------
+
+
+@pytest.mark.anybody
+def test_the_choice_is_the_project_s_own_and_stays(person: Person) -> None:
+    other = str(person.home / "other")
+    set_system(person.paths, str(person.project), System.ALPINE)
+    assert system_of(person.paths, str(person.project)) is System.ALPINE
+    assert system_of(person.paths, other) is System.HOST
+    set_system(person.paths, str(person.project), System.HOST)
+    assert system_of(person.paths, str(person.project)) is System.HOST
+    person.paths.system(other).parent.mkdir(parents=True, exist_ok=True)
+    person.paths.system(other).write_text("no such system")
+    assert system_of(person.paths, other) is System.HOST
+    assert not person.paths.database.exists()
+
+
+# --- the tools ---------------------------------------------------------------------------------
+
+
+def test_a_model_s_commands_run_in_the_system_of_the_project(agent: Agent) -> None:
+    outcome = agent.run("cat /etc/alpine-release; echo x >/workspace/new", working_dir="/workspace")
+    assert outcome.text.startswith(f"{VERSION}\n")
+    assert "added new" in outcome.text
+    assert (agent.person.project / "new").exists()
+    host = agent.run("pwd", working_dir=str(agent.person.project))
+    assert host.text == "/workspace"
+    assert agent.run("pwd", working_dir="playground").text == "/playground"
+
+
+def test_who_watches_sees_the_project_by_its_own_path_and_the_model_as_it_is_there(
+    agent: Agent,
+) -> None:
+    outcome = agent.run("echo /workspace/a.c; echo /workspace/b.c:3: wrong >&2; printf /workspace")
+    project = str(agent.person.project).encode()
+    assert agent.looking.printed[Stream.STDOUT] == project + b"/a.c\n" + project
+    assert agent.looking.printed[Stream.STDERR] == project + b"/b.c:3: wrong\n"
+    assert "/workspace/a.c" in outcome.text
+    assert str(agent.person.project) not in outcome.text
+
+
+def test_a_file_is_read_and_changed_by_either_of_its_names(agent: Agent) -> None:
+    project = agent.person.project
+    (project / "src").mkdir()
+    (project / "src/file").write_text("one\n")
+    for name in ("src/file", "/workspace/src/file", f"{project}/src/file", "~/src/file"):
+        assert "one" in agent.read(name).text, name
+    changed = agent.edit("/workspace/src/file", old_text="one", new_text="two")
+    assert changed.ok, changed.text
+    assert (project / "src/file").read_text() == "two\n"
+    made = agent.edit("/workspace/new/file", content="three\n")
+    assert made.ok, made.text
+    assert (project / "new/file").read_text() == "three\n"
+
+
+def test_a_file_of_the_playground_is_reached_by_its_name_there(agent: Agent) -> None:
+    agent.asker.answer = Answer.ALLOW
+    assert agent.edit("/playground/notes", content="x\n").ok
+    assert (agent.person.playground / "notes").read_text() == "x\n"
+    assert "x" in agent.read("playground/notes").text
+
+
+def test_a_file_of_the_system_is_the_other_system_s(agent: Agent) -> None:
+    assert VERSION in agent.read("/etc/alpine-release").text
+    assert not agent.edit("/etc/alpine-release", content="x").ok
+    assert agent.read(str(agent.person.home / ".profile")).ok is False
+
+
+def test_the_question_says_where_it_runs(agent: Agent) -> None:
+    agent.run("true", network=True)
+    [asked] = agent.asked
+    assert any(f"Alpine {VERSION}" in sentence for sentence in asked.sees)
+    facts = {fact.label: fact.value for fact in asked.facts}
+    assert facts["writes"] == "~/project, playground"
+
+
+def test_the_model_is_told_of_the_system_and_its_programs(agent: Agent) -> None:
+    for text in (RunCommand(agent.bench).description, system_prompt(agent.bench)):
+        assert f"Alpine {VERSION}" in text
+        assert "/workspace" in text
+        assert "/playground" in text
+        assert "python3 3." in text
+    set_system(agent.person.paths, str(agent.person.project), System.HOST)
+    assert "Alpine" not in RunCommand(agent.bench).description
+    assert "Alpine" not in system_prompt(agent.bench)
+
+
+def test_a_system_that_is_gone_is_told_and_nothing_runs(agent: Agent) -> None:
+    found = find(agent.person.paths, agent.person.environ)
+    assert found is not None
+    os.rename(found.folder, f"{agent.person.home}/elsewhere")
+    outcome = agent.run("echo x >new")
+    assert not outcome.ok
+    assert "Alpine is not installed" in outcome.text
+    assert not (agent.person.project / "new").exists()

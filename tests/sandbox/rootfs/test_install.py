@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From nothing to a system: once, by one, whole or not at all, and beside those who use the old."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.person import ROOT, Person
+from support.rootfs import (
+    PYTHON,
+    VERSION,
+    Entry,
+    Mirror,
+    folder,
+    install,
+    packages,
+    prepare,
+    quick_mirror,
+    system,
+    tarball,
+)
+
+from ollmsandbox import loop
+from ollmsandbox.errors import RootfsError
+from ollmsandbox.sandbox.process import Sinks
+from ollmsandbox.sandbox.rootfs import install as rootfs_prepare
+from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
+from ollmsandbox.sandbox.rootfs.http import UnreachableError
+from ollmsandbox.sandbox.rootfs.install import Progress, Step
+from ollmsandbox.sandbox.rootfs.packages import TIERS, programs_in
+from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
+from ollmsandbox.sandbox.rootfs.store import Installed, Store, find, is_rootfs_ready, need
+
+
+@pytest.fixture
+def served() -> Iterator[Mirror]:
+    with quick_mirror(2, "community") as running:
+        yield running
+
+
+def names(person: Person) -> list[str]:
+    return sorted(os.listdir(person.paths.rootfs))
+
+
+def test_what_is_built_is_a_whole_system(alpine: Installed) -> None:
+    whole = Path(alpine.folder)
+    assert whole.name == f"alpine-{VERSION}"
+    assert (whole / ".alpine-version").read_text() == f"{VERSION}\n"
+    assert is_rootfs_ready(whole, VERSION, 1)
+    assert not is_rootfs_ready(whole, "3.99.2")
+    assert not is_rootfs_ready(whole, VERSION, 2)
+    for name in TIERS[1].packages:
+        assert name == "bash" or (whole / f"usr/share/{name}").exists() or name == "python3"
+    assert sorted(os.listdir(whole.parent)) == [".rootfs.lock", f"alpine-{VERSION}", "current"]
+
+
+@pytest.mark.anybody
+def test_an_empty_folder_is_no_system(tmp_path: Path) -> None:
+    assert not is_rootfs_ready(tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sh").touch()
+    assert not is_rootfs_ready(tmp_path)
+    (tmp_path / ".alpine-version").write_text("3.99.1\n")
+    assert is_rootfs_ready(tmp_path)
+    assert not is_rootfs_ready(tmp_path, tier=1)
+
+
+@pytest.mark.anybody
+def test_the_steps_are_told_in_order(person: Person, served: Mirror) -> None:
+    told: list[Progress] = []
+    prepared = prepare(person, served, progress=told.append)
+    assert prepared.is_new
+    steps = list(dict.fromkeys(progress.step for progress in told))
+    assert steps == [
+        Step.LOOK,
+        Step.FETCH,
+        Step.UNPACK,
+        Step.PACKAGES,
+        Step.FINISH,
+        Step.DONE,
+    ]
+    assert any("Installing python3" in progress.text for progress in told)
+
+
+def test_a_second_time_nothing_is_fetched(person: Person, served: Mirror) -> None:
+    first = prepare(person, served, tier=0)
+    asked = len(served.asked)
+    second = prepare(person, served, tier=0)
+    assert second == replace(first, is_new=False)
+    assert [path for path, _ in served.asked[asked:] if "minirootfs" in path] == []
+
+
+def test_a_higher_tier_is_built_anew_and_a_lower_one_is_there_already(
+    person: Person, served: Mirror
+) -> None:
+    assert prepare(person, served, tier=0).installed.tier == 0
+    assert prepare(person, served, tier=2).is_new
+    assert not prepare(person, served, tier=1).is_new
+    found = need(person.paths, person.environ)
+    assert found.tier == 2
+    assert len([name for name in names(person) if name.startswith("alpine-")]) == 1
+    assert Rootfs(person.paths, person.environ, served.settings).status().files > 20
+
+
+def test_packages_come_from_the_mirror_and_a_missing_one_is_told(
+    person: Person, served: Mirror
+) -> None:
+    del served.files["/v3.99/community/grep.tar.gz"]
+    with pytest.raises(RootfsError, match=r"grep \(no such package\)"):
+        prepare(person, served)
+    assert find(person.paths, person.environ) is None
+    assert [name for name in names(person) if name.startswith((".new", "alpine"))] == []
+
+
+@pytest.mark.anybody
+def test_a_system_without_python_is_not_put_into_place(person: Person, served: Mirror) -> None:
+    served.files["/v3.99/community/python3.tar.gz"] = tarball([folder("./usr")])
+    with pytest.raises(RootfsError, match="not whole"):
+        prepare(person, served)
+    assert find(person.paths, person.environ) is None
+
+
+def test_a_package_cannot_write_outside_the_system(person: Person, served: Mirror) -> None:
+    """Not even where the builder itself writes later."""
+    outside = person.home / "outside"
+    outside.write_text("untouched")
+    plant = "\n".join(
+        f"ln -sf {outside} /{name}" for name in (".alpine-version", ".alpine-programs.json")
+    )
+    script = f"#!/bin/sh\n{plant}\necho evil >{outside}\necho evil >/proc/self/root{outside}\n"
+    apk = "#!/bin/sh\n/evil\n[ $2 = --help ] && exit\ncp /evil /usr/bin/python3\n"
+    evil = [Entry("./evil", script.encode(), 0o755), Entry("./sbin/apk", apk.encode(), 0o755)]
+    served.has(VERSION, system(VERSION, *evil))
+    assert prepare(person, served).is_new
+    assert outside.read_text() == "untouched"
+    assert need(person.paths, person.environ).version == VERSION
+
+
+@pytest.mark.anybody
+def test_too_little_room_is_said_before_anything_is_fetched(
+    person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    huge = [replace(tier, size=1 << 60) for tier in TIERS]
+    monkeypatch.setattr(rootfs_prepare, "TIERS", huge)
+    with pytest.raises(RootfsError, match="not enough room"):
+        prepare(person, served)
+    assert [path for path, _ in served.asked if "minirootfs" in path] == []
+
+
+def test_without_a_network_what_is_there_stays_in_use(person: Person, served: Mirror) -> None:
+    prepare(person, served, tier=0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        away = RootfsSettings(mirror=f"http://127.0.0.1:{taken.getsockname()[1]}", tier=0)
+        prepared = prepare(person, served, settings=away)
+        assert not prepared.is_new
+        assert "not known whether there is a newer" in prepared.notices[0]
+        with pytest.raises(UnreachableError, match="cannot be reached"):
+            prepare(person, served, settings=replace(away, tier=1))
+
+
+def test_it_is_installed_from_a_file_without_any_network(person: Person, tmp_path: Path) -> None:
+    file = tmp_path / "alpine.tar.gz"
+    file.write_bytes(system("3.98.4", PYTHON, Entry("./lib/apk/db/installed", _installed(1))))
+    settings = RootfsSettings(mirror="http://127.0.0.1:1", tier=1)
+    rootfs = Rootfs(person.paths, person.environ, settings)
+    prepared = loop.run(rootfs.prepare(tarball=file))
+    assert (prepared.installed.version, prepared.installed.tier) == ("3.98.4", 1)
+    assert file.exists()
+    assert "python3 3.0.1" in rootfs.programs()
+
+
+def _installed(tier: int) -> bytes:
+    return "".join(f"P:{name}\n" for name in TIERS[tier].packages).encode()
+
+
+@pytest.mark.parametrize("wrong", ["checksum", "version", "missing"])
+def test_a_file_that_cannot_be_right_is_refused(person: Person, tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "alpine.tar.gz"
+    if wrong != "missing":
+        file.write_bytes(system("../../x" if wrong == "version" else VERSION))
+    if wrong == "checksum":
+        (tmp_path / "alpine.tar.gz.sha256").write_text("0" * 64 + "  alpine.tar.gz\n")
+    with pytest.raises(RootfsError, match=r"checksum|no Alpine|no file"):
+        loop.run(Rootfs(person.paths, person.environ).prepare(tarball=file, tier=0))
+    assert find(person.paths, person.environ) is None
+
+
+@pytest.mark.anybody
+def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> None:
+    waits = threading.Event()
+
+    def ask(path: str) -> None:
+        if path.endswith(".tar.gz"):
+            # Until the other one has come and found the lock taken.
+            assert waits.wait(60)
+
+    served.when = ask
+    told: list[Step] = []
+
+    def noticed(progress: Progress) -> None:
+        told.append(progress.step)
+        if progress.step is Step.WAIT:
+            waits.set()
+
+    async def both() -> list[rootfs_prepare.Prepared]:
+        makers = [Rootfs(person.paths, person.environ, served.settings) for _ in range(2)]
+        return await asyncio.gather(*(maker.prepare(noticed, tier=0) for maker in makers))
+
+    person._tell_machine()
+    prepared = loop.run(both())
+    assert sorted(one.is_new for one in prepared) == [False, True]
+    assert len([path for path, _ in served.asked if path.endswith(".tar.gz")]) == 1
+    assert Step.WAIT in told
+
+
+def test_cancelled_it_leaves_only_what_was_fetched(person: Person, served: Mirror) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def ask(path: str) -> None:
+        if path.endswith("/python3.tar.gz"):
+            reached.set()
+            go_on.wait(60)
+
+    served.when = ask
+    rootfs = Rootfs(person.paths, person.environ, served.settings)
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(rootfs.prepare())
+        await asyncio.to_thread(reached.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    person._tell_machine()
+    loop.run(cancel())
+    go_on.set()
+    assert names(person) == [".rootfs.lock", "downloads"]
+    assert prepare(person, served).is_new
+
+
+_BUILDER = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from ollmsandbox import loop
+from ollmsandbox.paths import Paths
+from ollmsandbox.sandbox import rootfs_store
+from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
+from ollmsandbox.sandbox.rootfs.install import Step
+from ollmsandbox.sandbox.rootfs.packages import programs_in
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
+
+step, number = sys.argv[3], int(sys.argv[4])
+seen = 0
+
+def die(*_given):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def noticed(progress):
+    global seen
+    if progress.step.name == step:
+        seen += 1
+        if seen == number:
+            die()
+
+if step == "use":
+    rootfs_store.Store.use = die
+if step == "sweep":
+    rootfs_store.Store.put_in_place = die
+settings = RootfsSettings(mirror=sys.argv[2], tier=1)
+loop.run(Rootfs(Paths.from_environ(os.environ), os.environ, settings).prepare(noticed))
+"""
+
+
+@pytest.mark.anybody
+def test_a_builder_that_is_killed_at_any_step_leaves_nothing_half_done(
+    person: Person, served: Mirror
+) -> None:
+    person._tell_machine()
+    path = next(path for path in served.files if path.endswith(".tar.gz") and "mini" in path)
+    steps = [
+        ("LOOK", 1),
+        ("FETCH", 4),
+        # gzip reads 128 KiB at a time since Python 3.12, so it tells no more than nine times.
+        ("UNPACK", 4),
+        ("PACKAGES", 2),
+        ("FINISH", 1),
+        ("sweep", 0),
+    ]
+    for step, number in steps:
+        _kill_at(person, served, step, number)
+        assert find(person.paths, person.environ) is None
+    # What was fetched before it was killed is not fetched again.
+    assert served.fetched(path)[0] == ""
+    assert all(begin.startswith("bytes=") for begin in served.fetched(path)[1:])
+    # It is in place by then, and only its name is not noted.
+    _kill_at(person, served, "use", 0)
+    assert need(person.paths, person.environ).version == VERSION
+    assert not prepare(person, served).is_new
+    left = [name for name in names(person) if name.startswith(".") and name != ".rootfs.lock"]
+    assert left == []
+
+
+def _kill_at(person: Person, served: Mirror, step: str, number: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _BUILDER, str(ROOT), served.address, step, str(number)],
+        env=person.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, (step, done.stderr)
+
+
+def test_an_upgrade_leaves_running_commands_where_they_are(
+    person: Person, served: Mirror, alpine: Installed
+) -> None:
+    old = install(person, alpine)
+    served.has("3.99.2", system("3.99.2"))
+    script = (
+        "echo ready; while [ ! -e /playground/go ]; do sleep 0.02; done; cat /etc/alpine-release"
+    )
+
+    async def upgrade() -> str:
+        ready = asyncio.Event()
+
+        async def noticed(_data: bytes) -> None:
+            ready.set()
+
+        bubble = person.bubble(rootfs=old)
+        running = asyncio.ensure_future(bubble.exec(script, sinks=Sinks(noticed)))
+        await ready.wait()
+        rootfs = Rootfs(person.paths, person.environ, served.settings)
+        prepared = await rootfs.prepare(tier=0)
+        assert prepared.installed.version == "3.99.2"
+        status = await asyncio.to_thread(rootfs.status)
+        assert [other.version for other in status.others] == [VERSION]
+        (person.playground / "go").touch()
+        return (await running).stdout.text
+
+    assert loop.run(upgrade()) == f"ready\n{VERSION}\n"
+    assert not os.path.exists(old.folder)
+    new = need(person.paths, person.environ)
+    assert person.run("cat /etc/alpine-release", rootfs=new).stdout.text == "3.99.2\n"
+    with pytest.raises(RootfsError, match="removed meanwhile"):
+        person.run("true", rootfs=old)
+
+
+def test_it_is_not_removed_while_a_command_runs_in_it(person: Person, alpine: Installed) -> None:
+    used = install(person, alpine)
+    rootfs = Rootfs(person.paths, person.environ)
+    lock = used.hold()
+    assert not loop.run(rootfs.remove())
+    assert find(person.paths, person.environ) == used
+    used.release(lock)
+    assert loop.run(rootfs.remove())
+    assert find(person.paths, person.environ) is None
+    assert names(person) == [".rootfs.lock"]
+    assert os.path.exists(f"{alpine.folder}/bin/sh")
+
+
+def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:
+    told = json.loads((Path(alpine.folder) / ".alpine-programs.json").read_text())
+    assert told["python3"].startswith("Python 3.")
+    assert "git" not in told
+    offered = programs_in(alpine)
+    assert "wget (busybox)" in offered
+    assert any(one.startswith("python3 3.") for one in offered)
+    assert set(packages()) >= {"bash", "git"}
+
+
+@pytest.mark.anybody
+def test_the_settings_of_the_person_are_used(person: Person, served: Mirror) -> None:
+    rootfs_settings.save(person.paths.config, replace(served.settings, tier=0))
+    person._tell_machine()
+    prepared = loop.run(Rootfs(person.paths, person.environ).prepare())
+    assert (prepared.installed.version, prepared.installed.tier) == (VERSION, 0)
+    assert Store(person.paths.rootfs).current() == prepared.installed

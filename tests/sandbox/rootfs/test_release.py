@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which Alpine there is, asked of a mirror that may be wrong, down or out of reach."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import requests
+from support.rootfs import ARCH, Mirror, mirror
+
+from ollmsandbox.errors import RootfsError
+from ollmsandbox.sandbox.rootfs import http
+from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
+from ollmsandbox.sandbox.rootfs.http import FLAVOR, UnreachableError
+from ollmsandbox.sandbox.rootfs.release import branch_of, detect_arch, get_latest_version
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
+
+pytestmark = pytest.mark.anybody
+LIST = f"/latest-stable/releases/{ARCH}/latest-releases.yaml"
+
+
+@pytest.fixture
+def served() -> Iterator[Mirror]:
+    with mirror() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("machine", "arch"),
+    [
+        ("x86_64", "x86_64"),
+        ("aarch64", "aarch64"),
+        ("arm64", "aarch64"),
+        ("armv7l", "armv7"),
+        ("i686", "x86"),
+        ("i386", "x86"),
+    ],
+)
+def test_the_kind_of_machine_is_named_as_alpine_names_it(machine: str, arch: str) -> None:
+    assert detect_arch(machine) == arch
+
+
+@pytest.mark.parametrize("machine", ["riscv128", "", "../x86_64"])
+def test_an_unknown_kind_of_machine_is_an_error_that_names_it(machine: str) -> None:
+    with pytest.raises(RootfsError, match=machine.replace(".", r"\.") or "unknown"):
+        detect_arch(machine)
+
+
+def test_the_newest_version_is_found_in_the_list(served: Mirror) -> None:
+    path = served.has("3.99.7", b"tarball")
+    found = get_latest_version(served.settings, ARCH)
+    assert (found.version, found.sha256) == ("3.99.7", hashlib.sha256(b"tarball").hexdigest())
+    assert found.url == served.address + path
+    assert found.size == 7
+
+
+def test_a_list_without_the_small_system_is_an_error_that_says_so(served: Mirror) -> None:
+    served.files[LIST] = b"- flavor: alpine-virt\n  version: 3.99.1\n"
+    with pytest.raises(RootfsError, match="names no alpine-minirootfs"):
+        get_latest_version(served.settings, ARCH)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"<html>404</html>", b"- [1, 2]\n", b"\xff\xfe\0", b"[" * 600, b"a: &a [*a]"],
+    ids=["empty", "broken", "a-page", "a-list", "bytes", "deep", "endless"],
+)
+def test_what_is_no_list_is_an_error(served: Mirror, content: bytes) -> None:
+    served.files[LIST] = content
+    with pytest.raises(RootfsError):
+        get_latest_version(served.settings, ARCH)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("file", "../../../etc/passwd"),
+        ("file", "alpine-minirootfs-3.99.1-x/../y.tar.gz"),
+        ("file", "/etc/passwd"),
+        ("file", "http://elsewhere/alpine-minirootfs.tar.gz"),
+        ("version", "../3.99.1"),
+        ("version", "''"),
+        ("sha256", "none"),
+        ("sha256", "'" + "0" * 63 + "'"),
+    ],
+)
+def test_a_list_that_names_what_it_should_not_is_refused(
+    served: Mirror, key: str, value: str
+) -> None:
+    served.has("3.99.1", b"tarball")
+    head, _, entry = served.files[LIST].decode().partition("- flavor: alpine-minirootfs")
+    lines = [f"  {key}: {value}" if f" {key}:" in line else line for line in entry.splitlines()]
+    served.files[LIST] = (head + "- flavor: alpine-minirootfs" + "\n".join(lines)).encode()
+    with pytest.raises(RootfsError, match="does not say what it should"):
+        get_latest_version(served.settings, ARCH)
+
+
+def _nested(first: str, then: str) -> str:
+    """Each of eleven names nine times the one before it: billions, if anybody counts."""
+    rows = [f"- &a0 {first}"]
+    rows += [f"- &a{n} {then.format(', '.join([f'*a{n - 1}'] * 9))}" for n in range(1, 12)]
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        _nested("[x, x]", "[{}]") + f"\n- flavor: {FLAVOR}\n  version: *a11\n  file: *a11\n",
+        _nested("{k: v}", "{{<<: [{}]}}"),
+        f"- flavor: {FLAVOR}\n  version: 3.99\n  file: [x]\n  sha256: {{a: b}}\n",
+        f"- &a\n  flavor: {FLAVOR}\n  version: *a\n",
+        "- !!python/object/apply:os.system [exit]\n",
+    ],
+    ids=["lists", "merged", "other-kinds", "of-itself", "a-program"],
+)
+def test_a_list_that_would_swell_is_refused_at_once(served: Mirror, content: str) -> None:
+    served.files[LIST] = content.encode()
+    with pytest.raises(RootfsError):
+        get_latest_version(served.settings, ARCH)
+
+
+def test_a_checksum_in_capitals_is_the_same_checksum(served: Mirror) -> None:
+    served.has("3.99.1", b"tarball")
+    wanted = hashlib.sha256(b"tarball").hexdigest()
+    served.files[LIST] = served.files[LIST].replace(wanted.encode(), wanted.upper().encode())
+    assert get_latest_version(served.settings, ARCH).sha256 == wanted
+
+
+def test_what_is_not_released_yet_has_a_day_for_its_version(served: Mirror) -> None:
+    served.has("20991231", b"tarball", branch="edge")
+    found = get_latest_version(served.settings.with_value("branch", "edge"), ARCH)
+    assert found.version == "20991231"
+    assert [branch_of(v) for v in ("20991231", "3.99.0_alpha20991231", "3.98.0_rc1", "3.98.4")] == [
+        *("edge", "edge", "v3.98", "v3.98"),
+    ]
+
+
+# --- where an answer may come from -------------------------------------------------------------
+
+
+def test_a_mirror_may_lead_to_another(served: Mirror) -> None:
+    served.has("3.99.1", b"tarball")
+    served.files["/moved"] = served.files[LIST]
+    with mirror() as other:
+        other.redirects[LIST] = f"{served.address}/moved"
+        assert get_latest_version(other.settings, ARCH).version == "3.99.1"
+
+
+@pytest.mark.parametrize(
+    "leads",
+    ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x", LIST, "http://[broken", "//"],
+)
+def test_it_may_not_lead_anywhere_else_nor_in_circles(served: Mirror, leads: str) -> None:
+    served.redirects[LIST] = leads
+    with pytest.raises(RootfsError):
+        get_latest_version(served.settings, ARCH)
+    assert len(served.asked) < 10
+
+
+def test_what_came_safely_does_not_go_on_unsafely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for one step on the way, after which it is safe again."""
+
+    def answer(_session: object, url: str, _headers: object) -> requests.Response:
+        made = requests.Response()
+        made.status_code, made.url, made.raw = 302, url, io.BytesIO()
+        made.headers["Location"] = "http://between.example/list"
+        return made
+
+    monkeypatch.setattr(http, "_ask_once", answer)
+    with pytest.raises(RootfsError, match="not secure"):
+        get_latest_version(RootfsSettings(), ARCH)
+
+
+def test_passwords_are_sent_to_whom_they_are_for(
+    served: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    served.has("3.99.1", b"tarball")
+    get_latest_version(served.settings, ARCH)
+    assert served.credentials == []
+    with_name = served.address.replace("//", "//me:secret@")
+    get_latest_version(replace(served.settings, mirror=with_name), ARCH)
+    assert served.credentials == ["Basic bWU6c2VjcmV0"]
+    served.status[LIST] = 500
+    with pytest.raises(RootfsError) as caught:
+        get_latest_version(replace(served.settings, mirror=with_name), ARCH)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_list_without_end_is_not_read_to_the_end(served: Mirror) -> None:
+    served.files[LIST] = b"# \n" * (1 << 20)
+    with pytest.raises(RootfsError, match="far too large"):
+        get_latest_version(served.settings, ARCH)
+
+
+def test_a_server_error_is_told_with_its_number(served: Mirror) -> None:
+    served.status[LIST] = 503
+    with pytest.raises(RootfsError, match="503") as caught:
+        get_latest_version(served.settings, ARCH)
+    assert "rootfs-mirror" in caught.value.remedy
+
+
+def test_a_version_that_is_set_is_found_although_the_list_has_a_newer_one(served: Mirror) -> None:
+    served.has("3.98.9", b"newer", branch="v3.98")
+    where = f"/v3.98/releases/{ARCH}/alpine-minirootfs-3.98.2-{ARCH}.tar.gz"
+    served.files[f"{where}.sha256"] = f"{'a' * 64}  file.tar.gz\n".encode()
+    found = get_latest_version(replace(served.settings, version="3.98.2"), ARCH)
+    assert (found.version, found.sha256) == ("3.98.2", "a" * 64)
+    assert found.url == served.address + where
+
+
+@pytest.mark.parametrize("version", ["3.98.2", "9.9.9"])
+def test_a_version_that_the_mirror_has_not_is_named(served: Mirror, version: str) -> None:
+    served.has("3.98.9", b"newer", branch="v3.98")
+    with pytest.raises(RootfsError, match=f"no Alpine {version}") as caught:
+        get_latest_version(replace(served.settings, version=version), ARCH)
+    assert "rootfs-version" in caught.value.remedy
+
+
+def test_without_a_network_it_is_said_what_to_do() -> None:
+    with socket.socket() as taken:
+        # Nobody listens there, and nobody else can.
+        taken.bind(("127.0.0.1", 0))
+        settings = RootfsSettings(mirror=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(UnreachableError, match=r"127\.0\.0\.1 cannot be reached") as caught:
+            get_latest_version(settings, ARCH)
+    assert "rootfs install --from FILE" in caught.value.remedy
+
+
+def test_settings_are_kept_and_read_again(tmp_path: Path) -> None:
+    assert rootfs_settings.load(tmp_path) == RootfsSettings()
+    chosen = RootfsSettings().with_value("mirror", "https://example.org/alpine/")
+    chosen = chosen.with_value("version", "3.22.1").with_value("tier", "1")
+    rootfs_settings.save(tmp_path, chosen)
+    assert rootfs_settings.load(tmp_path) == chosen
+    assert chosen.mirror == "https://example.org/alpine"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["mirror: file:///etc\n", "tier: 9\n", "version: ../x\n", "branch: x y\n", "a: b\n", "[]", "{"],
+)
+def test_a_mistake_in_the_settings_is_told_with_the_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "rootfs.yaml").write_text(text)
+    with pytest.raises(RootfsError, match=r"rootfs\.yaml"):
+        rootfs_settings.load(tmp_path)
+
+
+def test_settings_that_cannot_be_read_are_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "rootfs.yaml").mkdir()
+    with pytest.raises(RootfsError) as caught:
+        rootfs_settings.load(tmp_path)
+    assert caught.value.message == f"{tmp_path}/rootfs.yaml cannot be read: Is a directory."

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A command in a real sandbox: what it gets, what it says, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.bubble import by, each_way
+from support.person import Person
+
+from ollmsandbox import loop
+from ollmsandbox.errors import ProjectError, SandboxError
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.process import Result
+
+# --- how a command ends --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 42, 124, 125, 126, 127, 128, 255])
+def test_the_exit_code_is_the_commands(person: Person, code: int) -> None:
+    result = person.run(f"exit {code}")
+    assert result.exit_code == code
+    assert result.stop is None
+    assert not result.timed_out
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 6, 9, 11, 13, 14, 15], ids=signal.strsignal)
+def test_a_signal_that_ends_it_is_added_to_128(person: Person, number: int) -> None:
+    result = person.run(f"kill -{number} $$")
+    assert result.exit_code == 128 + number
+    assert result.signal == number
+    assert result.stop is None
+
+
+def test_output_and_errors_are_kept_apart(person: Person) -> None:
+    result = person.run("echo one; echo two >&2; echo three; echo four >&2")
+    assert result.stdout.text == "one\nthree\n"
+    assert result.stderr.text == "two\nfour\n"
+    assert not result.truncated
+
+
+def test_a_command_that_is_not_there_ends_with_127(person: Person) -> None:
+    for command in ("no-such-command-here", ["no-such-command-here"], ["./missing"]):
+        result = person.run(command)
+        assert result.exit_code == 127
+        assert "not found" in result.stderr.text
+
+
+def test_a_file_that_is_no_program_ends_with_126(person: Person) -> None:
+    (person.project / "text").write_text("hello")
+    for command in ("./text", ["./text"], ["/etc"]):
+        result = person.run(command)
+        assert result.exit_code == 126
+        assert "ermission denied" in result.stderr.text
+
+
+@pytest.mark.parametrize("command", ["", " ", "\n\t", []], ids=repr)
+def test_an_empty_command_is_an_error(person: Person, command: str | list[str]) -> None:
+    with pytest.raises(SandboxError, match="The command is empty"):
+        person.run(command)
+
+
+@pytest.mark.parametrize("command", ["touch ran\0", ["touch", "ran", "\0"]], ids=repr)
+def test_a_command_with_a_nul_is_an_error(person: Person, command: str | list[str]) -> None:
+    with pytest.raises(SandboxError, match="NUL"):
+        person.run(command)
+    assert not (person.project / "ran").exists()
+
+
+def test_a_command_may_be_as_long_as_the_kernel_takes(person: Person) -> None:
+    longest = (128 << 10) - 1
+    text = "printf %s ${#1}".ljust(longest)
+    assert person.run(["sh", "-c", "printf %s ${#1}", "sh", "x" * longest]).stdout.text == str(
+        longest
+    )
+    assert person.run(text).exit_code == 0
+    for command in (
+        text + " ",
+        ["touch", "x" * (longest + 1)],
+        ["touch", "ü" * (longest // 2 + 1)],
+    ):
+        with pytest.raises(SandboxError, match="longer than"):
+            person.run(command)
+
+
+def test_too_many_words_are_an_error_and_nothing_runs(person: Person) -> None:
+    with pytest.raises(SandboxError, match="did not run"):
+        person.run(["touch", "ran", *["x" * 100_000] * 100])
+    assert os.listdir(person.project) == []
+
+
+def test_shell_text_goes_through_the_shell_and_words_do_not(person: Person) -> None:
+    assert person.run("echo $((1 + 1)) | tr 2 3").stdout.text == "3\n"
+    words = ["printf", "[%s]", "$(touch ran)", "a  b", "", "*", "-n", "'\"`", "new\nline", "ü"]
+    assert person.run(words).stdout.text == "".join(f"[{word}]" for word in words[2:])
+    assert not (person.project / "ran").exists()
+
+
+def test_a_command_may_begin_with_a_dash(person: Person) -> None:
+    program = person.project / "-c"
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    assert person.run(["./-c"]).stdout.text == "ran\n"
+    assert person.run(["-c", "touch", "ran"]).exit_code == 127
+    assert not (person.project / "ran").exists()
+
+
+# --- input ---------------------------------------------------------------------------------------
+
+
+def test_without_input_a_command_reads_nothing(person: Person) -> None:
+    result = person.run("cat; readlink /proc/self/fd/0")
+    assert result.stdout.text == "/dev/null\n"
+
+
+def test_what_is_given_as_input_is_read(person: Person) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"given\n")
+    os.close(writer)
+    try:
+        result = loop.run(person.bubble().exec("cat", stdin=reader))
+    finally:
+        os.close(reader)
+    assert result.stdout.text == "given\n"
+
+
+def test_nothing_else_that_is_open_is_handed_over(person: Person) -> None:
+    with tempfile.TemporaryFile() as secret:
+        os.set_inheritable(secret.fileno(), True)
+        result = person.run("ls /proc/self/fd")
+    # The last is the folder that ls reads.
+    assert result.stdout.text.split() == ["0", "1", "2", "3"]
+
+
+# --- side by side --------------------------------------------------------------------------------
+
+
+async def five(person: Person) -> list[Result]:
+    # None is over before all have begun.
+    waiting = "until test $(ls ~/playground | wc -l) -ge 5; do sleep 0.02; done"
+    command = f"echo $1 >/tmp/mine; touch $1 ~/playground/$1; {waiting}; cat /tmp/mine"
+    return await asyncio.gather(
+        *(person.bubble().exec(["sh", "-c", command, "sh", str(n)]) for n in range(5))
+    )
+
+
+def test_commands_run_side_by_side(person: Person) -> None:
+    results = loop.run(five(person))
+    assert [result.stdout.text for result in results] == [f"{n}\n" for n in range(5)]
+    assert sorted(os.listdir(person.project)) == list("01234")
+    assert sorted(os.listdir(person.playground)) == list("01234")
+
+
+def test_commands_run_side_by_side_in_one_loop_after_another(person: Person) -> None:
+    for _ in range(2):
+        shutil.rmtree(person.playground, ignore_errors=True)
+        assert [result.exit_code for result in loop.run(five(person))] == [0] * 5
+
+
+def test_nothing_is_left_open_and_nobody_left_running(person: Person) -> None:
+    person.run("true")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        person.run("sleep 100 & echo $!")
+    with pytest.raises(SandboxError):
+        person.run("true", capabilities=replace(by(person, OverlayWay.NONE), bwrap="/bin/false"))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- network -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def server() -> Iterator[int]:
+    """Says hello on the loopback interface; gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    with listening.accept()[0] as talk:
+                        talk.sendall(b"hello\n")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield int(listening.getsockname()[1])
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+def call(port: int) -> list[str]:
+    return ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port} && cat <&3"]
+
+
+@each_way
+def test_the_network_is_off(person: Person, way: OverlayWay) -> None:
+    with server() as port:
+        result = person.run(call(port), capabilities=by(person, way))
+        assert result.exit_code != 0
+        assert result.stdout.text == ""
+        assert subprocess.run(call(port), stdout=subprocess.PIPE, check=True).stdout == b"hello\n"
+
+
+@each_way
+def test_the_network_is_on_when_it_is_allowed(person: Person, way: OverlayWay) -> None:
+    with server() as port:
+        result = person.run(call(port), network=True, capabilities=by(person, way))
+    assert (result.exit_code, result.stdout.text) == (0, "hello\n")
+
+
+def test_names_are_resolved_as_outside_when_the_network_is_on(person: Person) -> None:
+    result = person.run("cat /etc/resolv.conf; getent hosts localhost", network=True)
+    assert Path("/etc/resolv.conf").read_text() in result.stdout.text
+    assert "localhost" in result.stdout.text
+
+
+def test_a_command_can_talk_to_itself_without_the_network(person: Person) -> None:
+    program = (
+        "import socket; s = socket.create_server(('127.0.0.1', 8080));"
+        "c = socket.create_connection(s.getsockname()); s.accept()[0].send(b'me');"
+        "print(c.recv(2).decode())"
+    )
+    assert person.run(["/usr/bin/python3", "-c", program]).stdout.text == "me\n"
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+def test_a_project_that_goes_away_is_an_error_and_nothing_runs(person: Person) -> None:
+    bubble = person.bubble()
+    shutil.rmtree(person.project)
+    with pytest.raises((SandboxError, ProjectError)):
+        loop.run(bubble.exec("touch ~/playground/ran"))
+    assert not (person.playground / "ran").exists()
+
+
+def test_a_bwrap_that_is_gone_is_an_error_with_its_reason(person: Person) -> None:
+    found = replace(person.capabilities(), bwrap=f"{person.home}/gone")
+    with pytest.raises(SandboxError) as caught:
+        person.run("touch ran", capabilities=found)
+    assert "the command did not run" in str(caught.value)
+    assert f"{person.home}/gone: No such file or directory." in str(caught.value)
+    assert not (person.project / "ran").exists()
+
+
+def test_the_duration_is_the_commands(person: Person) -> None:
+    before = time.monotonic()
+    assert 0.2 < person.run("sleep 0.3").duration < time.monotonic() - before

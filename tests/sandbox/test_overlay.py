@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The folders of a run: what is left of them, who takes them up again, and what time it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.person import Person
+
+from ollmsandbox.sandbox.overlay import Overlay, Root, clock_offset, leftovers
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+
+
+def left_in(cache: Path) -> list[str]:
+    return [name for name in os.listdir(cache) if name.startswith(("overlay-", "done-"))]
+
+
+def made(tmp_path: Path) -> Overlay:
+    """As it is when the program was killed."""
+    (tmp_path / "project").mkdir()
+    overlay = Overlay(tmp_path / "cache", [Root(str(tmp_path / "project"))])
+    overlay.create()
+    return overlay
+
+
+def test_of_a_run_that_wrote_nothing_nothing_is_left(person: Person) -> None:
+    for _ in range(3):
+        assert person.run("cat /etc/hostname; ls").exit_code == 0
+        assert not list(person.paths.cache.glob("overlay-*"))
+    assert not left_in(person.paths.cache)
+
+
+@pytest.mark.parametrize("way", [OverlayWay.NONE, OverlayWay.UNSHARE], ids=lambda way: way.value)
+def test_nothing_is_left_however_it_was_mounted(person: Person, way: OverlayWay) -> None:
+    found = replace(person.capabilities(), overlay=way)
+    assert person.run("true", capabilities=found).exit_code == 0
+    assert not left_in(person.paths.cache)
+
+
+def test_a_run_that_ends_the_program_at_once_leaves_nothing(person: Person) -> None:
+    assert person.cli("run", "--", "true").returncode == 0
+    assert not left_in(person.paths.cache)
+
+
+def test_what_could_not_be_removed_is_removed_at_the_next_look(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    overlay.set_aside()
+    cache = tmp_path / "cache"
+    assert left_in(cache) == [f"done-{overlay.run_id}"]
+    # As long as somebody is about to remove it, it is left to them.
+    assert list(leftovers(cache, print)) == []
+    assert left_in(cache)
+    overlay.release()
+    assert list(leftovers(cache, print)) == []
+    assert left_in(cache) == []
+
+
+def test_one_file_is_enough_to_know_that_something_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may have made very many, and the window waits for this."""
+    overlay = made(tmp_path)
+    assert overlay.is_untouched()
+    for number in range(5):
+        Path(overlay.upper("overlay1"), str(number)).touch()
+    looked_at: list[str] = []
+    really = os.scandir
+
+    def noted(found: Iterator[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        for entry in found:
+            looked_at.append(entry.name)
+            yield entry
+
+    @contextmanager
+    def scandir(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with really(folder) as found:
+            yield noted(found)
+
+    def listdir(folder: str) -> list[str]:
+        looked_at.extend(entry.name for entry in really(folder))
+        return list(looked_at)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert not overlay.is_untouched()
+    assert len(looked_at) == 1
+    monkeypatch.undo()
+    overlay.release()
+
+
+def test_what_is_there_against_all_expectation_is_removed_too(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    overlay.set_aside()
+    Path(overlay.upper("overlay1"), "file").touch()
+    overlay.cleanup()
+    assert left_in(tmp_path / "cache") == []
+
+
+@pytest.mark.parametrize("what", ["journal.json", "upper/overlay1/earlier version"])
+def test_what_holds_something_and_cannot_be_read_is_left_alone_and_told(
+    tmp_path: Path, what: str
+) -> None:
+    """As a power cut may leave it: a file is there, and empty."""
+    overlay = made(tmp_path)
+    Path(overlay.folder, "map.json").write_text("")
+    Path(overlay.folder, what).write_text("the only one")
+    overlay.release()
+    told: list[str] = []
+    assert list(leftovers(tmp_path / "cache", told.append)) == []
+    assert told == [overlay.folder]
+    assert Path(overlay.folder, what).read_text() == "the only one"
+
+
+def test_what_was_never_whole_and_holds_nothing_is_removed(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    Path(overlay.folder, "map.json").write_text("")
+    overlay.release()
+    assert list(leftovers(tmp_path / "cache", pytest.fail)) == []
+    assert left_in(tmp_path / "cache") == []
+
+
+def test_a_run_that_ends_just_when_it_is_looked_at_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overlay = made(tmp_path)
+    overlay.release()
+
+    def read(*_given: object) -> Overlay:
+        overlay.cleanup()
+        raise FileNotFoundError(overlay.folder)
+
+    monkeypatch.setattr(Overlay, "_read", read)
+    before = os.listdir("/proc/self/fd")
+    assert list(leftovers(tmp_path / "cache", pytest.fail)) == []
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_a_power_cut_in_the_middle_of_applying_finds_the_map_on_the_disk(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        flushed.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    person.run("echo new > file")
+    # The journal has no name yet, unless the file system gives every file one.
+    halves = ("#", ".journal.json-")
+    assert flushed.index("map.json") < next(
+        number for number, name in enumerate(flushed) if name.startswith(halves)
+    )
+
+
+# --- whose process lives -------------------------------------------------------------------------
+
+
+def test_a_run_whose_process_lives_is_left_alone(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        overlay.note_process(process.pid)
+        overlay.release()
+        assert list(leftovers(tmp_path / "cache", print)) == []
+        process.kill()
+    (found,) = leftovers(tmp_path / "cache", print)
+    assert found.run_id == overlay.run_id
+    found.cleanup()
+
+
+def test_a_process_that_is_dead_and_not_yet_asked_for_does_not_live(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    process = subprocess.Popen(["sleep", "1000"])
+    try:
+        overlay.note_process(process.pid)
+        overlay.release()
+        process.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        (found,) = leftovers(tmp_path / "cache", print)
+        assert found.run_id == overlay.run_id
+        found.cleanup()
+    finally:
+        process.wait()
+
+
+def test_a_process_that_was_gone_when_it_was_noted_does_not_live(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    process = subprocess.Popen(["true"])
+    process.wait()
+    overlay.note_process(process.pid)
+    overlay.release()
+    (found,) = leftovers(tmp_path / "cache", print)
+    assert found.run_id == overlay.run_id
+    found.cleanup()
+
+
+# --- what time it is -----------------------------------------------------------------------------
+
+
+def test_another_program_that_runs_between_two_readings_sets_no_clock_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = clock_offset()
+    real, slow = time.time_ns, [True] * 5
+
+    def interrupted() -> int:
+        now = real()
+        if slow and slow.pop():
+            time.sleep(0.02)
+        return now
+
+    monkeypatch.setattr(time, "time_ns", interrupted)
+    # A clock that was set back by a millisecond is believed.
+    assert abs(clock_offset() - before) < 1_000_000
+    assert not slow
+
+
+def test_a_file_that_was_changed_just_before_is_no_conflict(person: Person) -> None:
+    for number in range(10):
+        (person.project / "file").write_text(f"{number}")
+        result = person.run("echo changed >>file")
+        assert result.exit_code == 0
+        assert (person.project / "file").read_text() == f"{number}changed\n"

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is prepared for the next command is never what that command would not have got."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from support.person import Person, cli_argv
+
+from ollmsandbox import loop
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.process import Result, Sinks
+from ollmsandbox.sandbox.starter.client import shared_starter
+
+
+def in_a_row(person: Person, *commands: str, between: Callable[[], object] = int) -> list[Result]:
+    """By one starter, which has time to prepare the next one."""
+
+    async def main() -> list[Result]:
+        results = []
+        for command in commands:
+            results.append(await person.bubble().exec(command))
+            await asyncio.sleep(0.1)
+            between()
+        return results
+
+    return loop.run(main())
+
+
+def test_a_secret_that_appears_between_two_runs_is_hidden(person: Person) -> None:
+    secret = person.home / ".config" / "gh"
+
+    def appear() -> None:
+        secret.mkdir(parents=True, exist_ok=True)
+        (secret / "hosts.yml").write_text("secret")
+
+    results = in_a_row(person, *["cat ~/.config/gh/hosts.yml"] * 3, between=appear)
+    assert [result.stdout.text for result in results] == ["", "", ""]
+    assert all(result.exit_code != 0 for result in results)
+
+
+def test_what_changes_in_the_home_folder_between_two_runs_is_seen(person: Person) -> None:
+    (person.home / "plain").write_text("0\n")
+
+    def change() -> None:
+        file = person.home / "plain"
+        file.write_text(f"{int(file.read_text()) + 1}\n")
+        (person.home / f"new{file.read_text().strip()}").touch()
+
+    results = in_a_row(person, *["cat ~/plain; ls ~ | grep -c new"] * 3, between=change)
+    assert [result.stdout.text.split() for result in results] == [
+        ["0", "0"],
+        ["1", "1"],
+        ["2", "2"],
+    ]
+
+
+def test_a_home_folder_that_is_another_one_by_now_is_that_one(person: Person) -> None:
+    (person.home / "mark").write_text("first\n")
+
+    def replace() -> None:
+        kept = person.home.with_name("kept")
+        if kept.exists():
+            return
+        person.home.rename(kept)
+        person.home.mkdir()
+        (kept / "project").rename(person.project)
+        (person.home / "mark").write_text("second\n")
+
+    results = in_a_row(person, "cat ~/mark", "cat ~/mark", between=replace)
+    assert [result.stdout.text for result in results] == ["first\n", "second\n"]
+
+
+def test_another_profile_is_another_wall(person: Person) -> None:
+    person.paths.profiles.mkdir(parents=True)
+    (person.home / "mine").mkdir()
+    (person.home / "mine" / "file").write_text("mine\n")
+    (person.paths.profiles / "closed.yaml").write_text("extends: standard\nmasks: [~/mine]\n")
+
+    async def main() -> list[str]:
+        said = []
+        for profile in ("standard", "closed", "closed", "standard"):
+            result = await person.bubble(profile=profile).exec("cat ~/mine/file")
+            said.append(result.stdout.text)
+            await asyncio.sleep(0.1)
+        return said
+
+    assert loop.run(main()) == ["mine\n", "", "", "mine\n"]
+
+
+def test_bwrap_cannot_be_written_whether_that_was_prepared_or_not(person: Person) -> None:
+    command = "grep -c ' /usr/bin/bwrap ' /proc/self/mountinfo; test -w /usr/bin/bwrap; echo $?"
+    for result in in_a_row(person, command, command):
+        assert result.stdout.text.split() == ["1", "1"]
+
+
+def test_where_there_can_be_no_mounts_of_our_own_those_of_the_machine_stay(person: Person) -> None:
+    found = replace(person.capabilities(), namespaces=(), overlay=OverlayWay.NONE)
+
+    async def main() -> list[int]:
+        codes = []
+        for _number in range(3):
+            codes.append((await person.bubble(capabilities=found).exec("true")).exit_code)
+            await asyncio.sleep(0.1)
+        return codes
+
+    def count() -> int:
+        return Path("/proc/self/mountinfo").read_text().count("/bwrap ")
+
+    before = count()
+    assert loop.run(main()) == [0, 0, 0]
+    assert count() == before
+
+
+def test_many_at_once_and_then_one_more(person: Person) -> None:
+    async def main() -> list[int]:
+        first = await asyncio.gather(*(person.bubble().exec("true") for _ in range(8)))
+        await asyncio.sleep(0.1)
+        return [result.exit_code for result in (*first, await person.bubble().exec("true"))]
+
+    before = len(os.listdir("/proc/self/fd"))
+    assert loop.run(main()) == [0] * 9
+    loop.run(person.bubble().exec("true"))
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+
+
+def prepared() -> list[int]:
+    """The processes that wait for an order: the starter's children that are no bwrap."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if (
+                parent == shared_starter().pid
+                and b"starter/server.py" in (folder / "cmdline").read_bytes()
+            ):
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def mounts_held_by(pid: int) -> list[str]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+    except FileNotFoundError:
+        return ["closed just now"]
+    return [name for name in names if name.startswith("mnt:")]
+
+
+def test_who_waits_for_an_order_does_not_hold_on_to_mounts_of_a_command(person: Person) -> None:
+    # They would stay until the next order, with all that was deleted, and then be taken down first.
+    held: list[list[str]] = []
+
+    async def look_at_the_next_one(_data: bytes) -> None:
+        nonlocal held
+        latest = time.monotonic() + 30
+        while held != [[]] and time.monotonic() < latest:
+            await asyncio.sleep(0.05)
+            held = [mounts_held_by(pid) for pid in prepared()]
+        (person.playground / "go").touch()
+
+    command = "echo ready; until test -e ~/playground/go; do sleep 0.05; done"
+    loop.run(person.bubble().exec(command, sinks=Sinks(look_at_the_next_one)))
+    assert held == [[]]
+
+
+def test_a_machine_on_which_no_process_has_the_number_two(person: Person) -> None:
+    # As in a container: bwrap's child has that number in its namespace, and bwrap looks it up.
+    apart = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--fork", "--pid"]
+    script = '/bin/true; /bin/true; "$@"'
+    command = cli_argv("run", "--project", str(person.project), "--", "echo", "here")
+    done = subprocess.run(
+        [*apart, "--mount-proc", "sh", "-c", script, "sh", *command],
+        env=person.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")

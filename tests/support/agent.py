@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A conversation with real tools, a real sandbox and a real database; only the model and the person
+are played."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.person import Person
+from support.scripted import Listening, ScriptedModel
+
+from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.permission.request import Answer, PermissionRequest
+
+
+@dataclass
+class PlayedPerson:
+    """Answers as told; never, if told nothing."""
+
+    says: Callable[[PermissionRequest], Answer | None] = lambda _request: None
+    asked: list[PermissionRequest] = field(default_factory=list)
+
+    async def ask(self, request: PermissionRequest) -> Answer:
+        self.asked.append(request)
+        answer = self.says(request)
+        if answer is None:
+            await asyncio.Event().wait()
+            raise AssertionError
+        return answer
+
+
+@dataclass
+class Scene:
+    desk: Desk
+    conversation: Conversation
+    listening: Listening
+    asker: PlayedPerson
+
+
+@asynccontextmanager
+async def opened(
+    person: Person,
+    model: ScriptedModel | None = None,
+    says: Callable[[PermissionRequest], Answer | None] = lambda _request: None,
+    **options: Any,
+) -> AsyncIterator[Scene]:
+    asker = PlayedPerson(says)
+    person._tell_machine()
+    desk = Desk(person.paths, person.environ, asker)
+    try:
+        conversation = await desk.open(str(person.project), with_model=False, **options)
+        listening = Listening()
+        conversation.listen(listening)
+        if model is not None:
+            conversation.use_model(model)
+        try:
+            yield Scene(desk, conversation, listening, asker)
+        finally:
+            await conversation.close()
+    finally:
+        desk.close()
+
+
+def with_words(*words: str) -> list[int]:
+    """The processes that have all of these words in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            line = (entry / "cmdline").read_bytes()
+            if all(word.encode() in line for word in words):
+                found.append(int(entry.name))
+    return found

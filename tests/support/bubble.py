@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What tests of real sandboxes have in common: every way of this machine to make one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.person import Person, make_person
+
+from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.probe.probe import Capabilities
+
+IS_ROOT = os.getuid() == 0
+
+
+def ways_of_this_machine() -> list[OverlayWay]:
+    """Without any overlay it must work everywhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        person = make_person(Path(folder))
+        found = person.capabilities()
+    ways = [OverlayWay.UNSHARE] if found.namespaces else []
+    if any(finding.key == "overlay-bwrap" and finding.ok for finding in found.findings):
+        ways.append(OverlayWay.BWRAP)
+    return [*ways, OverlayWay.NONE]
+
+
+WAYS = ways_of_this_machine()
+each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.value)
+# Without one, changes could not be recorded, and the project is not written.
+OVERLAYS = [way for way in WAYS if way is not OverlayWay.NONE]
+each_overlay = pytest.mark.parametrize("way", OVERLAYS, ids=lambda way: way.value)
+
+
+def by(person: Person, way: OverlayWay) -> Capabilities:
+    return replace(person.capabilities(), overlay=way)
+
+
+def with_profile(person: Person, text: str, name: str = "mine") -> None:
+    person.paths.profiles.mkdir(parents=True, exist_ok=True)
+    (person.paths.profiles / f"{name}.yaml").write_text(text)
+
+
+def run_beside(
+    person: Person, before: list[str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    return person.cli(*arguments, around=before, cwd=person.home)
+
+
+def in_mounts(script: str, *words: str | Path) -> list[str]:
+    """How to start a command that has mounts of its own: they are gone with it."""
+    begin = ["unshare", "-m"] if IS_ROOT else ["unshare", "-Urm"]
+    back = [] if IS_ROOT else ["unshare", "-U", f"--map-user={os.getuid()}"]
+    back += [] if IS_ROOT else [f"--map-group={os.getgid()}"]
+    ready = f'set -e; {script}; shift {len(words)}; exec "$@"'
+    return [*begin, "sh", "-c", ready, "sh", *map(str, words), *back]

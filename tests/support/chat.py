@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A conversation that says what a test wants, and what can happen in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gi.repository import Gdk, Gtk
+from support.screen import Screen, draw_frames, spin_until
+
+from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.events import (
+    Answered,
+    Asking,
+    CallBegan,
+    CallEnded,
+    Event,
+    Output,
+    Said,
+    Started,
+    State,
+    StateChanged,
+)
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
+from ollmsandbox.project.apply.recorder import Report
+from ollmsandbox.project.changes.change import Change, Kind, Recorded, Type
+from ollmsandbox.project.changes.change import State as ChangeState
+from ollmsandbox.sandbox.output import Capture
+from ollmsandbox.sandbox.process import Result, Stop
+from ollmsandbox.tools.base import Outcome, Stream
+from ollmsandbox.tools.context import Workbench
+from ollmsandbox.ui.chat.entries import CallEntry
+from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.permission.card import ChatPermission
+from ollmsandbox.ui.sessions.open_session import OpenSession
+
+PROJECT = "/home/ada/src/parser"
+
+
+class Talk(Conversation):
+    """Without a model: the test says what happens."""
+
+    def __init__(self, bench: Workbench | None) -> None:
+        super().__init__(model=None, bench=bench)
+        self._heard: list[Callable[[Event], None]] = []
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        self._heard.append(listener)
+        return lambda: self._heard.remove(listener)
+
+    def tell(self, *events: Event) -> None:
+        for event in events:
+            if isinstance(event, StateChanged):
+                self.state = event.state
+            for listener in tuple(self._heard):
+                listener(event)
+
+
+class Chat:
+    """A session that is open, and what happens in it."""
+
+    def __init__(self, bench: Workbench | None = None) -> None:
+        self.talk = Talk(bench)
+        self.session = OpenSession(self.talk, PROJECT)
+        self._calls = 0
+
+    def person(self, text: str) -> None:
+        self.talk.tell(Said(Message(Role.USER, text, at=time.time())))
+
+    def agent(self, text: str, **options: object) -> None:
+        message = Message(Role.ASSISTANT, text, model="qwen3:14b", at=time.time())
+        self.talk.tell(Said(replace(message, **options)))  # type: ignore[arg-type]
+
+    def call(
+        self, command: str = "make test", tool: str = "run_command", *, own: bool = False
+    ) -> CallEntry:
+        self._calls += 1
+        call = ToolCall(f"call-{self._calls}", tool, {"command": command})
+        self.talk.tell(CallBegan(call, command, own))
+        entry = self.session.entry_of(call.id)
+        assert entry is not None
+        return entry
+
+    def ask(self, entry: CallEntry, **options: object) -> PermissionRequest:
+        request = asked(entry.description, id=f"ask-{entry.call.id}", call_id=entry.call.id)
+        request = replace(request, **options)  # type: ignore[arg-type]
+        self.talk.tell(StateChanged(State.ASKING), Asking(entry.call.id, request))
+        return request
+
+    def answer(self, entry: CallEntry, answer: Answer, source: Source = Source.PERSON) -> Verdict:
+        assert entry.request is not None
+        verdict = Verdict(entry.request, answer, source, time.time())
+        self.talk.tell(Answered(entry.call.id, verdict), StateChanged(State.RUNNING))
+        return verdict
+
+    def start(self, entry: CallEntry, pid: int = 0) -> None:
+        self.talk.tell(StateChanged(State.RUNNING), Started(entry.call.id, pid, None))
+
+    def output(self, entry: CallEntry, data: bytes) -> None:
+        self.talk.tell(Output(entry.call.id, Stream.STDOUT, data))
+
+    def end(self, entry: CallEntry, outcome: Outcome) -> None:
+        self.talk.tell(CallEnded(entry.call, outcome))
+
+    def idle(self) -> None:
+        self.talk.tell(StateChanged(State.IDLE))
+
+
+def asked(subject: str, **options: object) -> PermissionRequest:
+    """What can be remembered, unless the options say otherwise."""
+    request = PermissionRequest(
+        id="ask",
+        tool="run_command",
+        project=PROJECT,
+        question="Run command?",
+        subject=subject,
+        target_path=PROJECT,
+        one_time_only=False,
+        facts=(
+            Fact("in", "~/src/parser"),
+            Fact("network", "off"),
+            Fact("writes", "~/src/parser, playground"),
+        ),
+        sees=("The system can be read, not written.", "Secrets are hidden: ~/.ssh, ~/.gnupg."),
+        session_id="session",
+        call_id="call",
+    )
+    return replace(request, **options)  # type: ignore[arg-type]
+
+
+def with_network(subject: str = "pip download requests", **options: object) -> PermissionRequest:
+    question = "Run command with network access?"
+    return asked(subject, question=question, one_time_only=True, network=True, **options)
+
+
+def result(code: int = 0, *, seconds: float = 2.1, stop: Stop | None = None) -> Result:
+    return Result(code, Capture(), Capture(), seconds, stop)
+
+
+def report(*paths: str, state: ChangeState = ChangeState.APPLIED) -> Report:
+    kinds = (Kind.MODIFIED, Kind.ADDED, Kind.DELETED)
+    return Report(
+        "run-1",
+        tuple(
+            Recorded(at, Change(PROJECT, path, kinds[at % 3], Type.FILE), state)
+            for at, path in enumerate(paths)
+        ),
+    )
+
+
+def done(code: int = 0, text: str = "", *paths: str, **options: object) -> Outcome:
+    changed = report(*paths) if paths else None
+    outcome = Outcome(text, code == 0, result(code), changed)
+    return replace(outcome, **options)  # type: ignore[arg-type]
+
+
+# --- cards on a screen ---------------------------------------------------------------------------
+
+
+def shown(screen: Screen, entry: CallEntry, width: int = 600) -> ToolCard:
+    """As in a chat: as high as it wants to be."""
+    card = ToolCard(entry, PROJECT)
+    view = Gtk.Viewport(child=card, vscroll_policy=Gtk.ScrollablePolicy.NATURAL)
+    screen.show(Gtk.ScrolledWindow(child=view), width, 700)
+    return card
+
+
+def printed(card: ToolCard) -> str:
+    output = card.output
+    assert output is not None
+    spin_until(lambda: output.is_up_to_date)
+    return output.text
+
+
+# --- what a person does --------------------------------------------------------------------------
+
+
+def press_key(
+    widget: Gtk.Widget,
+    key: int,
+    state: Gdk.ModifierType = Gdk.ModifierType(0),  # noqa: B008 - it is a number
+    phase: Gtk.PropagationPhase = Gtk.PropagationPhase.BUBBLE,
+) -> bool:
+    """To the controllers of that phase: whether one of them took it."""
+    found = [
+        one
+        for one in widget.observe_controllers()
+        if isinstance(one, Gtk.EventControllerKey) and one.get_propagation_phase() is phase
+    ]
+    assert found, "nobody listens to keys there"
+    return any(one.emit("key-pressed", key, 0, state) for one in found)
+
+
+def allow(card: ChatPermission, answer: Answer = Answer.ALLOW) -> None:
+    """As soon as it can be pressed, and has not just come there."""
+    button = card.button_for(answer)
+    spin_until(lambda: button.get_sensitive() and card.is_at_rest)
+    button.emit("clicked")
+
+
+def _is_laid_out(widget: Gtk.Widget | None) -> bool:
+    """A text view finds out how high its lines are when there is time for it."""
+    if not isinstance(widget, Gtk.TextView):
+        return True
+    place = widget.get_buffer().get_start_iter()
+    while widget.get_line_yrange(place)[1]:
+        if not place.forward_line():
+            return True
+    return False
+
+
+def scroll_to_end(scroller: Gtk.ScrolledWindow) -> None:
+    """As far as it goes, also if it turns out to go further."""
+    adjustment = scroller.get_vadjustment()
+
+    def is_there() -> bool:
+        end = adjustment.get_upper() - adjustment.get_page_size()
+        there = adjustment.get_value() >= end - 1
+        adjustment.set_value(end)
+        return there and _is_laid_out(scroller.get_child())
+
+    draw_frames(scroller)
+    spin_until(is_there)
+    draw_frames(scroller)

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the attacks have in common: programs to run on both sides of the wall, and things outside
+that must not notice."""
+
+from __future__ import annotations
+
+import ast
+import os
+import platform
+import shlex
+import shutil
+import socket
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support.person import Person
+
+from ollmsandbox import loop
+from ollmsandbox.sandbox.process import Result, Sinks
+
+IS_ROOT = os.getuid() == 0
+
+NUMBERS: dict[str, int] = {
+    "x86_64": {
+        "socket": 41, "socketpair": 53, "shmget": 29, "semget": 64, "msgget": 68, "shmat": 30,
+        "ioctl": 16, "ptrace": 101, "tgkill": 234, "rt_sigqueueinfo": 129, "mq_open": 240,
+        "ioprio_set": 251, "ioprio_get": 252, "add_key": 248, "request_key": 249, "keyctl": 250,
+        "process_vm_readv": 310, "process_vm_writev": 311, "mount": 165, "umount2": 166,
+    },
+    "aarch64": {
+        "socket": 198, "socketpair": 199, "shmget": 194, "semget": 190, "msgget": 186,
+        "shmat": 196, "ioctl": 29, "ptrace": 117, "tgkill": 131, "rt_sigqueueinfo": 138,
+        "mq_open": 180, "ioprio_set": 30, "ioprio_get": 31, "add_key": 217, "request_key": 218,
+        "keyctl": 219, "process_vm_readv": 270, "process_vm_writev": 271, "mount": 40,
+        "umount2": 39,
+    },
+}[platform.machine()] | {
+    # The same everywhere.
+    "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "pidfd_open": 434,
+    "pidfd_getfd": 438, "mount_setattr": 442,
+}  # fmt: skip
+
+_PRELUDE = f"""
+import ctypes, errno, fcntl, os, signal, socket, stat, struct, sys, time
+NUMBERS = {NUMBERS!r}
+libc = ctypes.CDLL(None, use_errno=True)
+
+def call(name, *arguments):
+    number = NUMBERS.get(name, name)
+    passed = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments)]
+    libc.syscall.restype = ctypes.c_long
+    result = libc.syscall(*passed)
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def meanwhile_outside():
+    go = os.environ["HOME"] + "/playground/go"
+    print("ready", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.005)
+"""
+
+
+KINDS = {
+    "stream": socket.SOCK_STREAM,
+    "datagram": socket.SOCK_DGRAM,
+    "packet": socket.SOCK_SEQPACKET,
+}
+
+
+def python(code: str) -> str:
+    """Shell text that runs a program; it finds the usual modules imported, and call()."""
+    return shlex.join(["/usr/bin/python3", "-IS", "-c", _PRELUDE + textwrap.dedent(code)])
+
+
+def attempt(code: str) -> str:
+    """The same; says `succeeded`, or `refused` and why."""
+    body = textwrap.indent(textwrap.dedent(code).strip("\n"), "    ")
+    return python(
+        f"try:\n{body}\n"
+        "except OSError as error:\n"
+        "    print('refused', errno.errorcode.get(error.errno, type(error).__name__))\n"
+        "    sys.exit(1)\n"
+        "print('succeeded')"
+    )
+
+
+def dedented(code: str) -> str:
+    return "\n".join(line.strip() for line in code.splitlines())
+
+
+def attempts(codes: Mapping[str, str], first: str = "") -> str:
+    """The same for many that do not touch each other, each in a process of its own: most of what
+    an attempt takes is the sandbox and the start of a program. `first` comes before all of them."""
+    each = {name: textwrap.dedent(code).strip("\n") for name, code in codes.items()}
+    return python(f"""
+import traceback
+{first}
+for name, code in {each!r}.items():
+    child = os.fork()
+    if child == 0:
+        said = 'succeeded'
+        try:
+            exec(code, dict(globals()))
+        except OSError as error:
+            said = 'refused ' + errno.errorcode.get(error.errno, type(error).__name__)
+        except BaseException:
+            said = traceback.format_exc()
+        os.write(1, f'{{(name, said)}}\\n'.encode())
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status:
+        print((name, f'died {{status}}'), flush=True)
+""")
+
+
+def refusals(person: Person, codes: Mapping[str, str], **options: Any) -> dict[str, str]:
+    """Make all attempts in one sandbox; of each why it was refused, "" if it was not."""
+    result = person.run(attempts(codes), **options)
+    assert result.stderr.text == "", result.stderr.text
+    return reasons(codes, result.stdout.text)
+
+
+def reasons(codes: Mapping[str, str], output: str) -> dict[str, str]:
+    said = _answers(codes, output)
+    for name, answer in said.items():
+        assert answer == "succeeded" or answer.startswith("refused "), f"{name}: {answer}"
+    return {name: answer.partition(" ")[2] for name, answer in said.items()}
+
+
+def work_outside(person: Person, codes: Mapping[str, str]) -> dict[str, bool]:
+    """Make all attempts without the wall."""
+    done = person.run_outside(attempts(codes))
+    assert done.stderr == "", done.stderr
+    said = _answers(codes, done.stdout)
+    for name, answer in said.items():
+        assert "Traceback" not in answer, f"{name}: {answer}"
+    return {name: answer == "succeeded" for name, answer in said.items()}
+
+
+def _answers(codes: Mapping[str, str], output: str) -> dict[str, str]:
+    pairs = [ast.literal_eval(line) for line in output.splitlines()]
+    # Each once, so that none can speak for another.
+    assert [name for name, _ in pairs] == list(codes), output
+    return dict(pairs)
+
+
+_NEXT = "\n=== next ===\n"
+
+
+def one_by_one(commands: Iterable[str]) -> str:
+    """Shell text that runs each in a shell of its own, and says where the next one begins."""
+    return "\n".join(f"(\n{command}\n)\nprintf %s {shlex.quote(_NEXT)}" for command in commands)
+
+
+def said_by_each(commands: Iterable[str], output: str) -> dict[str, str]:
+    """What each of them said; the first one first."""
+    names = list(commands)
+    *pieces, rest = output.split(_NEXT)
+    assert (len(pieces), rest) == (len(names), ""), output
+    return dict(zip(names, pieces, strict=True))
+
+
+def works_outside(person: Person, attack: str) -> bool:
+    done = person.run_outside(attack)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode == 0 and done.stdout.endswith("succeeded\n")
+
+
+def refusal(person: Person, attack: str, **options: Any) -> str:
+    """Run an attempt in the sandbox; why it was refused, "" if it was not."""
+    result = person.run(attack, **options)
+    assert result.stderr.text == "", result.stderr.text
+    word, _, why = result.stdout.text.rstrip("\n").rpartition("\n")[2].partition(" ")
+    assert word in ("refused", "succeeded"), result.stdout.text
+    return why if word == "refused" else ""
+
+
+def run_while(person: Person, command: str, act: Callable[[], object], **options: Any) -> Result:
+    """`act` happens outside while the command runs: after its first output. Then there is a file
+    `go` in the playground: of the project a command sees what was there when it began."""
+    acted = False
+
+    async def noticed(_data: bytes) -> None:
+        nonlocal acted
+        if not acted:
+            acted = True
+            act()
+            (person.playground / "go").touch()
+
+    return loop.run(person.bubble(**options).exec(command, sinks=Sinks(noticed)))
+
+
+@contextmanager
+def folder_elsewhere(otherwise: Path) -> Iterator[Path]:
+    """A folder that is neither in the home folder nor in one for temporary files. Only root can
+    make one; for others it is `otherwise`."""
+    if not IS_ROOT:
+        otherwise.mkdir()
+        yield otherwise
+        return
+    made = Path(tempfile.mkdtemp(dir="/srv" if os.path.isdir("/srv") else "/opt"))
+    made.chmod(0o755)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
+
+
+def papers(folder: Path) -> Path:
+    """A folder with a file to be attacked."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    (folder / "file").write_text("mine\n")
+    (folder / "file").chmod(0o644)
+    return folder
+
+
+def look(folder: Path) -> dict[str, tuple[object, ...]]:
+    """Everything about a folder that an attack may change."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in [folder, *sorted(folder.rglob("*"))]:
+        seen = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path)] = (seen.st_mode, seen.st_ino, seen.st_mtime_ns, seen.st_nlink, content)
+    return found
+
+
+class Listener:
+    """A server outside. Whoever gets through to it is noticed."""
+
+    def __init__(self, family: int, kind: int, address: Any) -> None:
+        self.socket = socket.socket(family, kind)
+        self._kind = kind
+        self.socket.bind(address)
+        if kind != socket.SOCK_DGRAM:
+            self.socket.listen()
+        self.socket.setblocking(False)
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.socket.close()
+
+    @property
+    def address(self) -> Any:
+        return self.socket.getsockname()
+
+    def reached(self) -> bool:
+        """Whether anybody came since it was asked last."""
+        # Loopback delivers at once; a moment is for a busy machine.
+        for _ in range(3):
+            try:
+                if self._kind == socket.SOCK_DGRAM:
+                    self.socket.recv(100)
+                else:
+                    self.socket.accept()[0].close()
+            except BlockingIOError:
+                time.sleep(0.002)
+            else:
+                return True
+        return False

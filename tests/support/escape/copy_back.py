@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the attacks on the copy-back have in common: a project, the person's other files around it,
+and somebody who swaps folders for links."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.escape.attack import IS_ROOT
+from support.person import Person
+
+from ollmsandbox import loop
+from ollmsandbox.files import trees
+from ollmsandbox.project.apply.recorder import Mode, Recorder, Report, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.sandbox.process import Sinks
+
+# Every second step: root looks at these, an ordinary user at the others.
+FIRST_STEP = 0 if IS_ROOT else 1
+MODES = [Mode.AUTO, Mode.REVIEW]
+
+OURS = (".cache", ".local", ".config", "playground")
+WAIT = "echo ready; until [ -e ~/playground/go ]; do sleep 0.01; done"
+ATTACK = """
+cd outer/sub
+echo evil >changed; echo evil >new; rm gone; rm -r tree; ln -s /etc/passwd link
+mkdir made; echo evil >made/file; chmod 700 shut; chmod 777 tool
+"""
+
+
+def fill(folder: Path) -> None:
+    """The same everywhere, so that nothing but the way there tells them apart."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("changed", "gone", "tool"):
+        (folder / name).write_text("old\n")
+    for name in ("tree", "shut"):
+        (folder / name).mkdir()
+        (folder / name / "leaf").write_text("old\n")
+
+
+def snapshot(folder: Path, without: tuple[Path, ...]) -> dict[str, tuple[object, ...]]:
+    found: dict[str, tuple[object, ...]] = {}
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        if path in without:
+            continue
+        seen = path.lstat()
+        what: object = None
+        if stat.S_ISDIR(seen.st_mode):
+            waiting += path.iterdir()
+        elif stat.S_ISLNK(seen.st_mode):
+            what = os.readlink(path)
+        elif stat.S_ISREG(seen.st_mode):
+            what = path.read_bytes()
+        changed = 0 if path == folder else seen.st_mtime_ns
+        attributes = tuple(os.listxattr(path, follow_symlinks=False))
+        found[str(path)] = (seen.st_mode, seen.st_uid, seen.st_ino, changed, what, attributes)
+    return found
+
+
+@contextmanager
+def untouched_home(person: Person) -> Iterator[Path]:
+    """The person's other files. They are the same after every attack."""
+    for folder in (".", "sub", "outer/sub", "decoy/project/outer/sub"):
+        fill(person.home / folder)
+    (person.home / ".bashrc").write_text("mine\n")
+    (person.home / "way").symlink_to("outer/sub")
+    without = (
+        *(person.home / name for name in OURS),
+        *(person.home / name for name in ("project", "project.aside", "area", "area.aside")),
+    )
+    before = snapshot(person.home, without)
+    yield person.home
+    assert snapshot(person.home, without) == before
+
+
+@contextmanager
+def cleared_afterwards(person: Person) -> Iterator[None]:
+    """pytest cannot remove a folder that is too deep."""
+    yield
+    for folder in (person.project, person.paths.cache, person.paths.data):
+        trees.empty(folder)
+
+
+def settle(person: Person, command: str, mode: Mode = Mode.AUTO, step: Step = nothing) -> Report:
+    recorder = Recorder(os.path.realpath(person.project), person.paths, mode=mode, step=step)
+    person.run(command, keeper=recorder)
+    return recorder.report or Report("")
+
+
+def states(report: Report) -> dict[str, State]:
+    return {item.change.path: item.state for item in report.changes}
+
+
+def during(person: Person, command: str, act: Callable[[], object], mode: Mode) -> Report:
+    """`act` happens outside after the command has done its work, while it still runs."""
+    recorder = Recorder(os.path.realpath(person.project), person.paths, mode=mode)
+    person.playground.mkdir(parents=True, exist_ok=True)
+
+    async def noticed(_data: bytes) -> None:
+        if not (person.playground / "go").exists():
+            act()
+            (person.playground / "go").touch()
+
+    bubble = person.bubble(keeper=recorder)
+    loop.run(bubble.exec(f"{command}\n{WAIT}", sinks=Sinks(noticed)))
+    return recorder.report or Report("")
+
+
+def review(person: Person, action: str, run_id: str, *paths: str, step: Step = nothing) -> Report:
+    found = Review(person.paths, step)
+    try:
+        run = found.manager.run(run_id)
+        does = {"apply": found.apply, "discard": found.discard, "undo": found.undo}
+        return does[action](run, [f"{run.project.path}/{path}" for path in paths])
+    finally:
+        found.close()
+
+
+class Counter:
+    """Acts at one of the steps on disk."""
+
+    def __init__(self, at: int, act: Callable[[], object]) -> None:
+        self.steps = 0
+        self._at = at
+        self._act = act
+
+    def __call__(self) -> None:
+        if self.steps == self._at:
+            self._act()
+        self.steps += 1
+
+
+# What becomes a link, and where that leads: there everything is as it was in the project.
+SWAPS = {
+    "the folder": ("outer/sub", "."),
+    "its parent": ("outer", "."),
+    "the project": ("", "."),
+    "the folder around the project": ("..", "decoy"),
+}
+
+
+def swap(person: Person, what: str) -> Callable[[], None]:
+    name, target = SWAPS[what]
+    place = Path(os.path.normpath(person.project / name))
+
+    def act() -> None:
+        place.rename(f"{place}.aside")
+        place.symlink_to(person.home / target)
+
+    return act
+
+
+def swap_back(person: Person, what: str) -> None:
+    place = Path(os.path.normpath(person.project / SWAPS[what][0]))
+    if place.is_symlink():
+        place.unlink()
+        Path(f"{place}.aside").rename(place)

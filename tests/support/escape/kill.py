@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A program that is killed after each thing it does on disk, and the same project again each time
+as it was before."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from support.person import Person
+
+from ollmsandbox.files import trees
+from ollmsandbox.project.apply.recorder import MANY, Mode, Recorder, Report, nothing
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.database.runs import read_changes
+from ollmsandbox.project.recovery.recover import recover
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.sandbox.overlay import Overlay, Root, leftovers
+
+Seen = dict[str, tuple[object, ...]]
+
+# To look at more of the steps, or at fewer.
+EVERY = int(os.environ.get("OLLMSANDBOX_KILL_EVERY", "0"))
+
+_CHANGING = (
+    *("rename", "replace", "link", "symlink", "unlink", "remove", "mkdir", "rmdir", "mknod"),
+    *("chmod", "fchmod", "setxattr", "removexattr", "copy_file_range", "pwrite", "ftruncate"),
+)
+
+
+def killed_after(number: int, act: Callable[[Step], object]) -> bool:
+    """Whether a process that does it was killed, right after its so manieth step on disk. False:
+    it was done before."""
+    # Two threads may be at it, and count alike.
+    steps = itertools.count(1)
+    return killed_when(lambda: next(steps) == number, act)
+
+
+def killed_when(is_time: Callable[[], bool], act: Callable[[Step], object]) -> bool:
+    """The same, after the first step after which it is time."""
+    with warnings.catch_warnings():
+        # The child uses none of what our other threads might hold.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            _be_killed(is_time, act)
+            code = 0
+        except BaseException:  # noqa: BLE001 - the parent hears of it by the exit code
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert status == 0, "it failed; what it said is above"
+    return False
+
+
+def _be_killed(is_time: Callable[[], bool], act: Callable[[Step], object]) -> None:
+    def step() -> None:
+        if is_time():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            result = change(*arguments, **options)
+            step()
+            return result
+
+        return call
+
+    def counted_open(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        descriptor = real_open(path, flags, *arguments, **options)
+        if flags & os.O_CREAT:
+            step()
+        return descriptor
+
+    real_open = os.open
+    vars(os)["open"] = counted_open
+    for name in _CHANGING:
+        vars(os)[name] = counted(getattr(os, name))
+    act(step)
+
+
+class LeftBehind(Exception):
+    """Instead of settling what a command wrote."""
+
+
+class Leaver:
+    """A keeper that leaves all to the next start."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    about: Mapping[str, str] = MappingProxyType({"mode": "auto", "command": "change"})
+
+    def roots(self) -> Sequence[Root]:
+        return self._recorder.roots()
+
+    async def settle(self, overlay: Overlay) -> None:
+        raise LeftBehind
+
+
+class Bench:
+    """A person's folders, put back as often as needed as a command left them."""
+
+    def __init__(self, person: Person, *folders: Path) -> None:
+        """All of the home folder, unless others are named."""
+        self.person = person
+        saved = person.home.with_name("saved")
+        self._saved = {saved / str(n): one for n, one in enumerate(folders or (person.home,))}
+
+    def leave(self, command: str) -> None:
+        """Run a command and stop before what it wrote is looked at."""
+        keeper = Leaver(Recorder(str(self.person.project), self.person.paths))
+        with contextlib.suppress(LeftBehind):
+            self.person.run(command, keeper=keeper)
+
+    def save(self) -> None:
+        for folder in self.person.paths.cache.glob(os.path.join("overlay-*", "work", "*")):
+            # The kernel's own, and closed even to its owner.
+            trees.empty(folder)
+        for saved, folder in self._saved.items():
+            _copy(folder, saved)
+
+    def restore(self) -> None:
+        for saved, folder in self._saved.items():
+            trees.empty(folder)
+            _copy(saved, folder)
+        self._renew_times()
+
+    def _renew_times(self) -> None:
+        """The copies are younger than the run, and were not made by anybody else."""
+        probe = self.person.project.parent / "now"
+        probe.touch()
+        now = probe.lstat().st_ctime_ns
+        probe.unlink()
+        for file in self.person.paths.cache.glob("overlay-*/map.json"):
+            document = json.loads(file.read_text())
+            document["began"] = {
+                # When others came into the layer is as it was: so are their records.
+                key: at if key.endswith("-newest") else now
+                for key, at in document["began"].items()
+            }
+            file.write_text(json.dumps(document))
+        if self.person.paths.database.exists():
+            with contextlib.closing(sqlite3.connect(self.person.paths.database)) as database:
+                database.execute("UPDATE change SET began = ?", (now,))
+                database.commit()
+
+    # --- what is done with it ------------------------------------------------------------------
+
+    def settle(self, mode: Mode, step: Step = nothing, *, many: int = MANY) -> Report:
+        """As at the end of a run."""
+        (overlay,) = leftovers(self.person.paths.cache, print)
+        project, paths = str(self.person.project), self.person.paths
+        recorder = Recorder(project, paths, mode=mode, command="the command", step=step, many=many)
+        try:
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(recorder.settle(overlay))
+            overlay.cleanup()
+        finally:
+            overlay.release()
+        assert recorder.report is not None
+        return recorder.report
+
+    def apply(self, step: Step = nothing) -> None:
+        with self.review(step) as (review, run):
+            review.apply(run)
+
+    def discard(self, step: Step = nothing) -> None:
+        with self.review(step) as (review, run):
+            review.discard(run)
+
+    def undo(self, step: Step = nothing) -> None:
+        with self.review(step) as (review, run):
+            review.undo(run)
+
+    @contextlib.contextmanager
+    def review(self, step: Step = nothing) -> Iterator[tuple[Review, Run]]:
+        """And the last run."""
+        review = Review(self.person.paths, step)
+        try:
+            project = review.manager.find_project(self.person.project)
+            run = review.manager.last_run(project) if project else None
+            assert run is not None
+            yield review, run
+        finally:
+            review.close()
+
+    def look(self) -> Outcome:
+        with self.review() as (review, run):
+            rows = [
+                (item.change.path, item.change.kind.value, item.state.value, item.note)
+                for item in read_changes(review.manager, run)
+            ]
+            command, state = run.command, run.state
+        folder = self.person.paths.pending(str(self.person.project))
+        waiting = look_at(folder)
+        for name in [name for name in waiting if name.startswith((".", "map.json"))]:
+            del waiting[name]
+        return Outcome(look_at(self.person.project), waiting, sorted(rows), command, state)
+
+
+@dataclass
+class Outcome:
+    """All that a person could see."""
+
+    project: Seen
+    waiting: Seen
+    rows: list[tuple[str, str, str, str]]
+    command: str
+    state: str
+
+
+# --- after a kill --------------------------------------------------------------------------------
+
+
+def has_journal(person: Person) -> bool:
+    cache = person.paths.cache
+    return any(cache.glob("overlay-*/journal.json")) or any(cache.glob("journal-*.json"))
+
+
+def check_whole(found: Seen, old: Seen, new: Seen) -> None:
+    """Each file is the old or the new one. Folders may be open that shall be closed."""
+    for path, entry in found.items():
+        if not _is_folder(entry) and ".ollmsandbox-" not in path:
+            assert entry in (old.get(path), new.get(path)), path
+    for path in old.keys() & new.keys():
+        assert path in found or _is_folder(old[path]) or _is_folder(new[path]), path
+
+
+def check_kill(
+    bench: Bench, number: int, *kills: int, is_killed: bool, old: Seen, wanted: Outcome
+) -> None:
+    """After that step: all is whole, and the next start finishes what was begun."""
+    told = f"killed after step {number}"
+    check_whole(look_at(bench.person.project), old, wanted.project)
+    is_begun = has_journal(bench.person) or not is_killed
+    finish(bench, *kills)
+    check_finished(bench.person)
+    found = bench.look()
+    if is_begun:
+        assert found == wanted, f"{told}: {_differences(found, wanted)}"
+    else:
+        # What a command wrote waits; what a person asked for has not begun, or is done.
+        assert found.project in (old, wanted.project), told
+
+
+def _differences(found: Outcome, wanted: Outcome) -> list[object]:
+    """What there is of the one and not of the other."""
+    told: list[object] = [found.command, found.state]
+    for here, there in ((found.project, wanted.project), (found.waiting, wanted.waiting)):
+        told += [(name, here[name]) for name in here if there.get(name) != here[name]]
+        told += [("missing", name) for name in there if name not in here]
+    told += [row for row in found.rows if row not in wanted.rows]
+    return told + [("missing", row) for row in wanted.rows if row not in found.rows]
+
+
+def finish(bench: Bench, *kills: int) -> None:
+    """As the next start does. Who does it is killed, too, after so many steps each time."""
+    for number in kills:
+        killed_after(number, lambda step: recover(bench.person.paths, step))
+    assert not [error for report in recover(bench.person.paths) for error in report.errors]
+
+
+def check_finished(person: Person) -> None:
+    """Nothing is left that does not belong there."""
+    cache, pending = person.paths.cache, person.paths.data / "pending"
+    left = [*cache.glob("overlay-*"), *cache.glob("journal-*"), *cache.glob("temp-files/*/*.half")]
+    left += [*cache.glob(".*"), *pending.glob("*/.*"), *cache.glob("temp-files/*/modes-*")]
+    left += [*pending.glob("*/*.modes*"), *pending.glob("**/.ollmsandbox-*")]
+    left += [*person.project.glob("**/.ollmsandbox-*"), *person.project.glob("**/*.half")]
+    assert not left
+
+
+def _is_folder(entry: tuple[object, ...]) -> bool:
+    return str(entry[0]).startswith("d")
+
+
+def look_at(folder: Path) -> Seen:
+    """Types, modes, bytes, words of links."""
+    found: Seen = {}
+    if not folder.is_dir():
+        return found
+    opened: list[trees.Opened] = []
+    levels = [("", os.open(folder, os.O_RDONLY))]
+    found["."] = (stat.filemode(os.fstat(levels[0][1]).st_mode),)
+    descriptors = [levels[0][1]]
+    while levels:
+        prefix, around = levels.pop()
+        for name in os.listdir(around):
+            here = os.stat(name, dir_fd=around, follow_symlinks=False)
+            shown: object = ""
+            if stat.S_ISLNK(here.st_mode):
+                shown = os.readlink(name, dir_fd=around)
+            elif stat.S_ISREG(here.st_mode):
+                with open(os.open(name, os.O_RDONLY, dir_fd=around), "rb") as file:
+                    shown = file.read()
+            elif stat.S_ISDIR(here.st_mode):
+                inner = trees.open_folder(name, around, opened)
+                descriptors.append(inner)
+                levels.append((f"{prefix}{name}/", inner))
+            found[prefix + name] = (stat.filemode(here.st_mode), shown)
+    for folder_ in opened:
+        folder_.close_again()
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return found
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", f"{source}/.", target], check=True)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A command that waits in its sandbox while something happens outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from support.cli_inline import cli_here
+from support.cli_server import Started
+from support.person import Person
+
+WAIT = """
+touch "$HOME/playground/ready"
+while [ ! -e "$HOME/playground/go" ]; do sleep 0.01; done
+"""
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def running(person: Person, command: str, *options: str) -> Iterator[Started]:
+    """A command that has said that it is ready, and waits."""
+    person.playground.mkdir(parents=True, exist_ok=True)
+    for name in ("ready", "go"):
+        (person.playground / name).unlink(missing_ok=True)
+    process = person.start("run", *options, "-c", command)
+    try:
+        until(lambda: (person.playground / "ready").exists() or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
+        yield process
+        (person.playground / "go").touch()
+        process.wait(60)
+    finally:
+        process.end()
+
+
+def run_while(
+    person: Person, command: str, act: Callable[[], object], *options: str
+) -> dict[str, Any]:
+    with running(person, command + WAIT, "--json", *options) as process:
+        act()
+        (person.playground / "go").touch()
+        said, _ = process.communicate(timeout=60)
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    return {change["path"]: change["state"] for change in document["changes"]}
+
+
+def last_changes(person: Person) -> dict[str, Any]:
+    done = cli_here(person, "changes", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def kill(person: Person, process: Started) -> None:
+    process.kill()
+    process.wait()
+    for file in person.paths.cache.glob("overlay-*/process"):
+        pid = file.read_text().split()[0]
+        until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))  # type: ignore[misc]

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A project's folder, and what a scan of it recorded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.person import Person
+
+from ollmsandbox import loop
+from ollmsandbox.project.database.models import FileRecord, Project
+from ollmsandbox.project.folder import Folder
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.scan import Scan
+
+
+@contextmanager
+def opened(person: Person) -> Iterator[Folder]:
+    manager = ProjectManager(person.paths)
+    yield Folder(str(person.project), manager)
+    manager.close()
+
+
+def project_of(folder: Folder) -> Project:
+    return folder.manager.project_for(folder.path)
+
+
+def scan(folder: Folder) -> Scan:
+    return loop.run(folder.scan())
+
+
+def recorded(folder: Folder) -> set[str]:
+    """Relative to the project."""
+    records = FileRecord.select().where(FileRecord.project == project_of(folder).id)
+    return {os.path.relpath(record.path, folder.path) for record in records}
+
+
+def write(project: Path, *names: str, text: str = "") -> None:
+    for name in names:
+        file = project / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def make(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path

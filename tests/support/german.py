@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the window tells a person who speaks German, and what others are told meanwhile. Run by
+itself: a program speaks one language. Names the folder of the translations, then a home's."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from support.person import Person, make_person
+from support.tools import Agent
+
+from ollmsandbox import loop
+from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.sandbox.plan.mounts import PROJECT, Unrecorded
+from ollmsandbox.sandbox.probe.probe import kept_answer, probe
+from ollmsandbox.sandbox.profile.profile import Limits
+from ollmsandbox.ui.badge.flatpak_state import look
+from ollmsandbox.ui.badge.project_state import sections_of
+from ollmsandbox.ui.changes.note_words import note
+from ollmsandbox.ui.i18n import speak
+from ollmsandbox.ui.permission.text import lasting, question
+
+
+def card(request: PermissionRequest) -> dict[str, object]:
+    return {
+        "question": question(request),
+        "facts": {fact.label: fact.value for fact in request.facts},
+        "sees": request.sees,
+        "lasting": lasting(request),
+    }
+
+
+def told(person: Person) -> dict[str, object]:
+    (person.home / ".ssh").mkdir()
+    agent = Agent(person, ask_every_command=True)
+    outcomes = [agent.run("true", network=True), agent.run("true | cat")]
+    agent.asker.answer = Answer.ALLOW
+    outcomes.append(agent.run("touch made"))
+    outside = Agent(person, environ={"FLATPAK_ID": "some.program"})
+    outcomes += [outside.run("true"), outside.read("made"), outside.edit("made", content="x")]
+    asked = [*agent.asked, *outside.asked]
+    [(_pid, plan)] = agent.looking.starts
+    assert plan is not None
+    unrecorded = Unrecorded("/elsewhere", PROJECT, "/workspace")
+    in_flatpak = {**person.environ, "FLATPAK_ID": "some.program"}
+    state = loop.run(look(str(person.project), "standard", person.paths, in_flatpak, Limits()))
+    found = probe(person.paths, {**person.environ, "PATH": "/nowhere"}, fresh=True)
+    return {
+        "cards": [card(request) for request in asked],
+        "recorded": [request.question for request in asked],
+        "model": [outcome.text for outcome in outcomes],
+        "badge": {section.title: list(section.sentences) for section in sections_of(plan)},
+        "badge in a Flatpak": {item.title: list(item.sentences) for item in state.sections},
+        "unrecorded": [unrecorded.describe(), unrecorded.notice()],
+        "missing": [asdict(found.told(miss)) for miss in found.misses],
+        "kept": [asdict(miss) for miss in found.misses],
+        "kept file": kept_answer(person.paths, person.environ).read_text(encoding="utf-8"),
+        "notes": [
+            note("It was changed in the meantime."),
+            note("A later run changed it, too: some-run."),
+            note("Kein Platz mehr."),
+        ],
+    }
+
+
+if __name__ == "__main__":
+    speak(sys.argv[1])
+    print(json.dumps(told(make_person(Path(sys.argv[2])))))

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The oracle: what a script does in the sandbox, once applied, is what it does without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.oracle_steps import Seen, Step, look
+from support.person import Person
+
+from ollmsandbox import loop
+from ollmsandbox.files import trees
+from ollmsandbox.project.apply.recorder import Mode, Recorder, Report
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.database.models import Run
+from ollmsandbox.project.review.review import Review
+
+Command = str | Sequence[str]
+Programs = Mapping[str, list[Step]]
+
+_LENT = 0o6000
+_SOURCE = (Path(__file__).parent / "oracle_steps.py").read_text(encoding="utf-8")
+_PYTHON = os.path.realpath(sys.executable)
+# In the sandbox root has no capabilities; to be the same, it must have none outside either.
+_AS_INSIDE = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended, and what it said."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    report: Report | None = field(default=None, compare=False)
+
+
+def snapshot(folder: Path) -> Seen:
+    """Everything in a folder, without changing a time or a mode to see it."""
+    try:
+        return look(str(folder))
+    except PermissionError:
+        # What is closed to its owner is open to the root of a user namespace.
+        argv = ["unshare", "--user", "--map-root-user", *program("look", str(folder))]
+        seen = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+        return {path: (kind, mode, content) for path, (kind, mode, content) in seen.items()}
+
+
+def differences(plain: Seen, sandboxed: Seen) -> list[str]:
+    """One line for each. Rights that a command lent are stripped: that alone may differ."""
+    found = []
+    for path in sorted({*plain, *sandboxed}):
+        ours, theirs = plain.get(path), sandboxed.get(path)
+        if ours == theirs:
+            continue
+        if ours and theirs and ours[1] & _LENT and theirs == (ours[0], ours[1] & ~_LENT, ours[2]):
+            continue
+        found.append(f"{path!r}: plain {_shown(ours)}, sandbox {_shown(theirs)}")
+    return found
+
+
+def assert_same(plain: Seen, sandboxed: Seen, note: object = "") -> None:
+    found = differences(plain, sandboxed)
+    assert not found, "\n".join([*found, str(note)])
+
+
+def _shown(entry: tuple[str, int, str] | None) -> str:
+    return "nothing" if entry is None else f"{entry[0]} {entry[1]:o} {entry[2]!r}"
+
+
+def program(what: str, folder: str, given: str = "") -> list[str]:
+    return [_PYTHON, "-I", "-S", "-c", _SOURCE, what, folder, given]
+
+
+def real_project(person: Person) -> str:
+    return os.path.realpath(person.project)
+
+
+def run_plain(person: Person, command: Command) -> Ran:
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    if os.getuid() == 0:
+        argv = [*_AS_INSIDE, *argv]
+    done = subprocess.run(
+        argv,
+        cwd=person.project,
+        env=person.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=120,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+async def run_inside(person: Person, command: Command, mode: Mode = Mode.AUTO) -> Ran:
+    keeper = Recorder(real_project(person), person.paths, mode=mode)
+    result = await person.bubble(keeper=keeper, timeout=120).exec(command)
+    return Ran(result.exit_code, result.stdout.text, result.stderr.text, keeper.report)
+
+
+def run_sandboxed(person: Person, command: Command, mode: Mode = Mode.AUTO) -> Ran:
+    return loop.run(run_inside(person, command, mode))
+
+
+def steps(person: Person, programs: Programs) -> list[str]:
+    """The command that does the steps of each program, in a folder of its own."""
+    return program("run", str(person.project), json.dumps(programs))
+
+
+def with_review(person: Person, work: Callable[[Review, list[Run]], None]) -> None:
+    """Give it all runs of the project, the oldest first."""
+    review = Review(person.paths)
+    try:
+        project = review.manager.project_for(real_project(person))
+        work(review, review.manager.runs(project, 1000)[::-1])
+    finally:
+        review.close()
+
+
+def apply_what_waits(person: Person) -> None:
+    """Say yes to everything."""
+
+    def work(review: Review, runs: list[Run]) -> None:
+        for report in review.apply_all(runs[0].project) if runs else ():
+            must_all_be(report, State.APPLIED)
+
+    with_review(person, work)
+
+
+def must_all_be(report: Report, state: State) -> None:
+    wrong = [(item.change, item.state, item.note) for item in report.changes if item.state != state]
+    assert not wrong, wrong
+
+
+def assert_nothing_is_left(person: Person) -> None:
+    """No layer, no upper folder, no journal."""
+    pending = person.paths.pending(real_project(person))
+    assert not pending.exists(), snapshot(pending)
+    left = [name for name in os.listdir(person.paths.cache) if name.startswith(("over", "journ"))]
+    assert not left
+
+
+class Aside:
+    """A project put aside and brought back: a script can be tried at the same path again."""
+
+    def __init__(self, person: Person) -> None:
+        self._project = person.project
+        self._kept = Path(tempfile.mkdtemp(dir=person.home.parent)) / "kept"
+        self._copy(self._project, self._kept)
+
+    def bring_back(self) -> None:
+        trees.empty(self._project)
+        self._copy(self._kept, self._project)
+
+    @staticmethod
+    def _copy(source: Path, target: Path) -> None:
+        # With the times: make decides by them.
+        target.mkdir(exist_ok=True)
+        subprocess.run(["cp", "-a", f"{source}/.", str(target)], check=True)
+        shutil.copystat(source, target)

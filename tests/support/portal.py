@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A person in a Flatpak, and what the Flatpak portal starts for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support.person import ROOT, Person
+from support.servers.bus import Bus, private_bus, service_on
+from support.tools import Agent
+
+from ollmsandbox import loop
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.sandbox.flatpak.runner import InnerRunner
+from ollmsandbox.sandbox.process import Result
+
+PORTAL = ROOT / "tests/support/servers/flatpak_portal.py"
+
+
+class Flatpak:
+    """A person in a Flatpak, with a portal on a bus of their own."""
+
+    def __init__(self, person: Person, bus: Bus, service: subprocess.Popen[str]) -> None:
+        self.person = person
+        self.bus = bus
+        self.service = service
+        self.questions: list[str] = []
+        self.answer = True
+        self.environ = {"FLATPAK_ID": "org.example.App", "DBUS_SESSION_BUS_ADDRESS": bus.address}
+        # Seconds that no other process sleeps for.
+        self.mark = f"100.{uuid.uuid4().int}"
+
+    async def _ask(self, question: str) -> bool:
+        await asyncio.sleep(0)
+        self.questions.append(question)
+        return self.answer
+
+    def runner(self, **options: Any) -> InnerRunner:
+        options.setdefault("timeout", 60)
+        options.setdefault("ask", self._ask)
+        environ = {**self.person.environ, **self.environ}
+        return InnerRunner(self.person.project, environ=environ, **options)
+
+    def run(self, command: str | Sequence[str], **options: Any) -> Result:
+        return loop.run(self.runner(**options).exec(command))
+
+    def agent(self, answer: Answer = Answer.ALLOW) -> Agent:
+        agent = Agent(self.person, environ=self.environ)
+        agent.asker.answer = answer
+        return agent
+
+    def lose(self, what: str) -> None:
+        if what == "bus":
+            self.bus.kill()
+        elif what == "portal":
+            self.service.kill()
+            self.service.wait()
+        else:
+            for pid in children_of(self.service.pid):
+                os.killpg(pid, signal.SIGKILL)
+            wait_until(lambda: not children_of(self.service.pid))
+
+    def sleeping(self) -> list[str]:
+        """The processes with the mark that are still there."""
+        return [pid for pid in os.listdir("/proc") if pid.isdecimal() and self._is_marked(pid)]
+
+    def _is_marked(self, pid: str) -> bool:
+        try:
+            return Path("/proc", pid, "cmdline").read_bytes() == f"sleep\0{self.mark}\0".encode()
+        except OSError:
+            return False
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@contextmanager
+def portal(person: Person, *faults: str) -> Iterator[Flatpak]:
+    with private_bus() as bus, service_on(bus, PORTAL, str(person.home), *faults) as service:
+        yield Flatpak(person, bus, service)
+
+
+def hiding(flatpak: Flatpak, then: str) -> str:
+    """Leaves a process behind that hides from signals, from its group and from its parent."""
+    return (
+        "trap '' TERM INT HUP; mkfifo begun; "
+        f"(setsid sh -c 'echo >begun; exec sleep {flatpak.mark}' &) ; read x <begun; "
+        f"rm begun; echo begun; {then}"
+    )

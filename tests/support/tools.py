@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A person who answers, somebody who looks on, and the tools between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from support.person import Person
+
+from ollmsandbox import loop
+from ollmsandbox.permission.provider import Provider
+from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
+from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.sandbox.monitor import Event
+from ollmsandbox.sandbox.plan.plan import Plan
+from ollmsandbox.sandbox.profile.profile import Limits
+from ollmsandbox.tools.base import Outcome, Stream, Tool
+from ollmsandbox.tools.context import Workbench
+from ollmsandbox.tools.files.edit_file import EditFile
+from ollmsandbox.tools.files.read_file import ReadFile
+from ollmsandbox.tools.run_command import RunCommand
+
+# The same examples every time, however slow the machine is.
+FUZZED = settings(
+    derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@dataclass
+class Answering:
+    """Says what it was told to, and remembers what it was asked."""
+
+    answer: Answer | Callable[[PermissionRequest], Answer] = Answer.DENY
+    asked: list[PermissionRequest] = field(default_factory=list)
+
+    async def ask(self, request: PermissionRequest) -> Answer:
+        self.asked.append(request)
+        return self.answer if isinstance(self.answer, Answer) else self.answer(request)
+
+
+@dataclass
+class Looking:
+    """A watcher."""
+
+    requests: list[PermissionRequest] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    starts: list[tuple[int, Plan | None]] = field(default_factory=list)
+    printed: dict[Stream, bytes] = field(default_factory=lambda: dict.fromkeys(Stream, b""))
+    events: list[Event] = field(default_factory=list)
+
+    def asking(self, request: PermissionRequest) -> None:
+        self.requests.append(request)
+
+    def answered(self, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
+
+    def started(self, pid: int, plan: Plan | None) -> None:
+        self.starts.append((pid, plan))
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        self.printed[stream] += data
+
+    def changed(self, event: Event) -> None:
+        self.events.append(event)
+
+
+async def until(condition: Callable[[], bool], task: asyncio.Future[Outcome]) -> None:
+    """What is waited for happens while the task goes on, or never."""
+    while not condition() and not task.done():  # noqa: ASYNC110 - it may be a file's being there
+        await asyncio.sleep(0.01)
+    assert condition()
+
+
+class Agent:
+    """What a model would do, for a person."""
+
+    def __init__(self, person: Person, **options: Any) -> None:
+        self.person = person
+        person._tell_machine()
+        self.asker = Answering()
+        # The machine's own proxies have nothing to do with a test.
+        environ = {k: v for k, v in person.environ.items() if not k.lower().endswith("_proxy")}
+        environ |= options.pop("environ", {})
+        options.setdefault("project", str(person.project))
+        options.setdefault("own_limits", Limits(time=60))
+        self.bench = Workbench(
+            paths=person.paths,
+            environ=environ,
+            permissions=Provider(self.asker, RuleStore(person.paths), None),
+            session_id="the-session",
+            **options,
+        )
+        self.looking = Looking()
+
+    @property
+    def asked(self) -> list[PermissionRequest]:
+        return self.asker.asked
+
+    def call(self, tool: Tool, **arguments: object) -> Outcome:
+        return loop.run(tool.read(arguments, "the-call").execute(self.looking))
+
+    def run(self, command: str, **arguments: object) -> Outcome:
+        return self.call(RunCommand(self.bench), command=command, **arguments)
+
+    def read(self, path: str, **arguments: object) -> Outcome:
+        return self.call(ReadFile(self.bench), path=path, **arguments)
+
+    def edit(self, path: str, **arguments: object) -> Outcome:
+        return self.call(EditFile(self.bench), path=path, **arguments)

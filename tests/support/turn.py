@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One turn of a conversation, and what holds after each."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from support.scripted import FakeTool, Listening, ScriptedModel
+
+from ollmsandbox import loop
+from ollmsandbox.chat.conversation import STANDARD, Conversation, Limits
+from ollmsandbox.chat.events import TurnEnded
+from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.tools.base import Watcher
+
+
+def run(work: Coroutine[object, object, Any]) -> Any:
+    return loop.run(work)
+
+
+def echo(arguments: Mapping[str, object], _watcher: Watcher) -> str:
+    return f"echo: {arguments.get('text', '')}"
+
+
+def talk(
+    model: ScriptedModel, *tools: FakeTool, limits: Limits = STANDARD
+) -> tuple[Conversation, Listening, TurnEnded]:
+    """One turn."""
+    listening = Listening()
+    conversation = Conversation(model=model, tools=tools, limits=limits, prompt="Be kind.")
+    conversation.listen(listening)
+    ended = run(conversation.say("Hello"))
+    check_pairs(conversation.messages)
+    return conversation, listening, ended
+
+
+def check_pairs(messages: list[Message]) -> None:
+    """Each call has its answer, right after it, as servers demand."""
+    waiting: list[str] = []
+    for message in messages:
+        if message.role is Role.TOOL:
+            assert message.call_id in waiting
+            waiting.remove(message.call_id)
+        else:
+            assert not waiting
+            waiting = [call.id for call in message.calls]
+            assert len(set(waiting)) == len(waiting)
+    assert not waiting
+
+
+def roles(conversation: Conversation) -> list[Role]:
+    return [message.role for message in conversation.messages]

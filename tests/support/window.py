@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole program in this process: its window, its loop, its person."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from gi.repository import Gtk
+from support.person import Person
+from support.screen import all_of, descendants, texts
+
+from ollmsandbox.chat.providers.tour.model import TourServer
+from ollmsandbox.loop import end, new_loop
+from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.preferences.settings import SCHEMA
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
+
+T = TypeVar("T")
+_numbers = count(1)
+# GLib complains of one that is freed without having run a loop of its own.
+_kept: list[Application] = []
+
+
+@contextmanager
+def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Turns while the test waits for something with `wait_until` or `finish`: PyGObject keeps
+    asyncio from turning where a program turns the main context by itself."""
+    loop = new_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield loop
+    finally:
+        end(loop)
+
+
+def finish(work: Coroutine[object, object, T]) -> T:
+    return asyncio.get_event_loop().run_until_complete(work)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    async def wait() -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"not within {seconds} s"
+            await asyncio.sleep(0.01)
+
+    finish(wait())
+
+
+@contextmanager
+def program(person: Person) -> Iterator[Application]:
+    """Started as from the desktop, with its window open. It is closed at the end."""
+    # An id stays taken as long as the process lives.
+    with running_loop(), _quick_tour():
+        application = Application(person.environ, f"{SCHEMA}.Test{next(_numbers)}")
+        _kept.append(application)
+        application.register(None)
+        application.activate()
+        window = window_of(application)
+        wait_until(lambda: window.is_ready)
+        try:
+            yield application
+        finally:
+            if application.window is not None:
+                application.window.close_at_once()
+                wait_until(lambda: application.window is None)
+
+
+@contextmanager
+def in_project(person: Person) -> Iterator[tuple[Window, OpenSession]]:
+    """The same, with a session in the person's project."""
+    with program(person) as application:
+        window = window_of(application)
+        yield window, open_session(window, person.project)
+
+
+def open_session(window: Window, project: Path) -> OpenSession:
+    window.open_project(str(project))
+    wait_until(lambda: window.chat.session is not None)
+    return session_of(window)
+
+
+def session_of(window: Window) -> OpenSession:
+    assert window.chat.session is not None
+    return window.chat.session
+
+
+@contextmanager
+def _quick_tour() -> Iterator[None]:
+    """The scripted model takes its time, so that people can follow."""
+    before, TourServer.delay = TourServer.delay, 0.0
+    try:
+        yield
+    finally:
+        TourServer.delay = before
+
+
+def window_of(application: Application) -> Window:
+    assert application.window is not None
+    return application.window
+
+
+def button(widget: Gtk.Widget, label: str) -> Gtk.Button:
+    """The one that can be pressed and reads so."""
+    found = [
+        one
+        for one in all_of(widget, Gtk.Button)
+        if one.get_mapped() and (label in texts(one) or one.get_tooltip_text() == label)
+    ]
+    assert len(found) == 1, f"{len(found)} buttons {label!r}: {buttons(widget)}"
+    return found[0]
+
+
+def press(widget: Gtk.Widget, label: str) -> None:
+    pressed = button(widget, label)
+    assert pressed.get_sensitive(), f"{label} cannot be pressed"
+    pressed.emit("clicked")
+
+
+def buttons(widget: Gtk.Widget) -> list[str]:
+    return [
+        (texts(one) or [one.get_tooltip_text() or ""])[0]
+        for one in all_of(widget, Gtk.Button)
+        if one.get_mapped()
+    ]
+
+
+def cards(window: Window) -> list[ToolCard]:
+    return all_of(window.chat, ToolCard)
+
+
+def card_that(window: Window, condition: Callable[[ToolCard], object]) -> ToolCard:
+    """Waits for it."""
+    wait_until(lambda: any(condition(card) for card in cards(window)))
+    return next(card for card in cards(window) if condition(card))
+
+
+def allow_once(window: Window) -> ToolCard:
+    """Waits for a question, and until it can be answered: a click that was meant for what stood
+    there before answers nothing."""
+    card = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
+    question = card.question
+    assert question is not None
+    wait_until(lambda: button(question, "Allow Once").get_sensitive() and question.is_at_rest)
+    press(question, "Allow Once")
+    return card
+
+
+def says(widget: Gtk.Widget, part: str) -> bool:
+    return any(part in text for text in texts(widget))
+
+
+def accessible_name(widget: Gtk.Widget) -> str:
+    """As a screen reader would find it, as far as GTK tells."""
+    label = texts(widget)
+    return (label[0] if label else "") or widget.get_tooltip_text() or ""
+
+
+__all__ = [
+    "accessible_name",
+    "allow_once",
+    "button",
+    "card_that",
+    "cards",
+    "descendants",
+    "finish",
+    "in_project",
+    "open_session",
+    "press",
+    "program",
+    "running_loop",
+    "says",
+    "session_of",
+    "wait_until",
+    "window_of",
+]

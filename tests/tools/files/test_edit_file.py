@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""edit_file is a run with one change."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import threading
+
+import pytest
+from support.person import Person
+from support.tools import Agent
+
+from ollmsandbox import loop
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.tools.base import ToolError
+from ollmsandbox.tools.files import sandboxed_file
+from ollmsandbox.tools.files.edit_file import EditFile
+
+
+def test_an_exact_replacement(agent: Agent) -> None:
+    file = agent.person.project / "a.py"
+    file.write_text("one\ntwo\nthree\nfour\nfive\nsix\n")
+    outcome = agent.edit("a.py", old_text="five\n", new_text="5\n")
+    assert outcome.ok
+    assert file.read_text() == "one\ntwo\nthree\nfour\n5\nsix\n"
+    assert outcome.text.splitlines() == [
+        "Changes: 1 modified.",
+        "  modified a.py",
+        "@@ -2,6 +2,6 @@",
+        *(" two", " three", " four", "-five", "+5", " six", " "),
+    ]
+
+
+@pytest.mark.anybody
+def test_text_can_be_removed(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_text("one two")
+    assert agent.edit("a", old_text=" two").ok
+    assert file.read_text() == "one"
+
+
+def test_it_is_recorded_backed_up_and_can_be_undone(agent: Agent, person: Person) -> None:
+    file = agent.person.project / "a"
+    file.write_text("before")
+    outcome = agent.edit("a", old_text="before", new_text="after")
+    manager = ProjectManager(agent.person.paths)
+    run = manager.run(outcome.run_id)
+    assert (run.command, run.session_id, run.call_id) == ("edit_file a", "the-session", "the-call")
+    [backup] = os.listdir(agent.person.paths.backups)
+    assert (agent.person.paths.backups / backup).read_text() == "before"
+    Review(person.paths).undo(run)
+    manager.close()
+    assert file.read_text() == "before"
+
+
+def test_a_new_file_is_made_with_its_folders(agent: Agent) -> None:
+    outcome = agent.edit("src/deep/a.py", content="hello\n")
+    assert outcome.ok
+    assert "added src/deep/a.py" in outcome.text
+    assert (agent.person.project / "src/deep/a.py").read_text() == "hello\n"
+    assert os.listdir(agent.person.project / "src/deep") == ["a.py"]
+
+
+@pytest.mark.anybody
+def test_an_empty_file_can_be_made(agent: Agent) -> None:
+    assert agent.edit("empty", content="").ok
+    assert (agent.person.project / "empty").read_bytes() == b""
+
+
+def test_a_whole_file_is_written(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_text("old\n")
+    assert "-old\n+new" in agent.edit("a", content="new\n").text
+    assert file.read_text() == "new\n"
+
+
+@pytest.mark.anybody
+def test_a_large_file_is_written_whole(agent: Agent) -> None:
+    text = "".join(f"line {number}\n" for number in range(100_000))
+    assert agent.edit("a", content=text).ok
+    assert (agent.person.project / "a").read_text() == text
+    outcome = agent.edit("a", old_text="line 77777\n", new_text="changed\n")
+    assert outcome.ok
+    assert (agent.person.project / "a").read_text() == text.replace("line 77777\n", "changed\n")
+    assert len(outcome.text) < 500
+
+
+def test_mode_mark_and_line_ends_stay(agent: Agent) -> None:
+    file = agent.person.project / "a.sh"
+    file.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    file.chmod(0o751)
+    assert agent.edit("a.sh", old_text="one\ntwo", new_text="1\n2\n3").ok
+    assert file.read_bytes() == b"\xef\xbb\xbf1\r\n2\r\n3\r\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o751
+    assert agent.edit("a.sh", content="new\n").ok
+    assert file.read_bytes() == b"\xef\xbb\xbfnew\r\n"
+
+
+@pytest.mark.anybody
+def test_mixed_line_ends_are_left_as_they_are(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_bytes(b"one\r\ntwo\nthree")
+    assert agent.edit("a", old_text="two", new_text="2").ok
+    assert file.read_bytes() == b"one\r\n2\nthree"
+
+
+def test_a_link_inside_the_project_stays_a_link(agent: Agent) -> None:
+    (agent.person.project / "real").write_text("x")
+    link = agent.person.project / "link"
+    link.symlink_to("real")
+    outcome = agent.edit("link", old_text="x", new_text="y")
+    assert "modified real" in outcome.text
+    assert link.is_symlink()
+    assert (agent.person.project / "real").read_text() == "y"
+
+
+def test_odd_names_work(agent: Agent) -> None:
+    for name in ("-n", "new\nline", "$(touch x) '\"", "ö" * 127):
+        assert agent.edit(name, content="1").ok, name
+        assert agent.edit(name, old_text="1", new_text="2").ok, name
+        assert (agent.person.project / name).read_text() == "2"
+    assert not (agent.person.project / "x").exists()
+
+
+def test_what_is_the_same_already_is_no_run(agent: Agent) -> None:
+    (agent.person.project / "a").write_text("same")
+    outcome = agent.edit("a", content="same")
+    assert outcome.ok
+    assert outcome.report is None
+    assert "already" in outcome.text
+
+
+# --- what does not fit -------------------------------------------------------------------------
+
+
+@pytest.mark.anybody
+def test_text_that_occurs_twice_is_not_replaced(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_text("x\ny\nx\n")
+    outcome = agent.edit("a", old_text="x", new_text="z")
+    assert not outcome.ok
+    assert "occurs 2 times (lines 1, 3)" in outcome.text
+    assert file.read_text() == "x\ny\nx\n"
+    assert agent.edit("a", old_text="x", new_text="z", replace_all=True).ok
+    assert file.read_text() == "z\ny\nz\n"
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    ("old", "words"),
+    [
+        ("retrun x", "The closest line is 2: '    return x'"),
+        ("return x", ""),
+        ("\treturn x", "Line 2 has the same words with other white space: '    return x'"),
+        ("def f():\n  other", "Its first line is line 1, but what follows differs"),
+        ("zzzzzzzzzzzz", "Nothing in the file is like it"),
+        ("\n\n\n", "nothing but white space"),
+    ],
+)
+def test_what_comes_closest_is_told(agent: Agent, old: str, words: str) -> None:
+    (agent.person.project / "a").write_text("def f():\n    return x\n")
+    outcome = agent.edit("a", old_text=old, new_text="new")
+    assert outcome.ok is not bool(words)
+    assert words in outcome.text
+
+
+@pytest.mark.anybody
+def test_a_missing_file_is_not_made_by_a_replacement(agent: Agent) -> None:
+    outcome = agent.edit("a", old_text="x", new_text="y")
+    assert "There is no file a." in outcome.text
+    assert os.listdir(agent.person.project) == []
+
+
+def test_a_folder_a_pipe_or_a_dead_link_is_not_edited(agent: Agent) -> None:
+    (agent.person.project / "d").mkdir()
+    os.mkfifo(agent.person.project / "p")
+    (agent.person.project / "l").symlink_to("no/where")
+    assert "is a folder" in agent.edit("d", content="x").text
+    assert "not a file" in agent.edit("p", content="x").text
+    assert "leads nowhere" in agent.edit("l", content="x").text
+
+
+def test_a_file_that_is_no_text_is_only_written_whole(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_bytes(b"\xff\xfe\x00")
+    assert "not UTF-8" in agent.edit("a", old_text="x", new_text="y").text
+    assert agent.edit("a", content="text").ok
+    assert file.read_text() == "text"
+
+
+def test_a_file_that_may_not_be_written_stays(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_text("x")
+    file.chmod(0o444)
+    assert "permission denied" in agent.edit("a", content="y").text
+    assert file.read_text() == "x"
+
+
+@pytest.mark.parametrize("path", ["/etc/x", "~/x", "../x", "/tmp/x", "{project}-evil/x"])
+def test_nothing_is_written_outside(agent: Agent, path: str) -> None:
+    outcome = agent.edit(path.format(project=agent.person.project), content="x")
+    assert not outcome.ok
+    assert "is not in the project" in outcome.text
+
+
+def test_a_link_does_not_lead_outside(agent: Agent) -> None:
+    outside = agent.person.home / "outside"
+    outside.mkdir()
+    (outside / "a").write_text("x")
+    (agent.person.project / "out").symlink_to(outside)
+    (agent.person.project / "tmp").symlink_to("/tmp")
+    assert not agent.edit("out/a", content="y").ok
+    assert not agent.edit("out/new", content="y").ok
+    assert "not kept" in agent.edit("tmp/new", content="y").text
+    assert (outside / "a").read_text() == "x"
+    assert os.listdir(outside) == ["a"]
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"path": ""}, "empty"),
+        ({"path": "d/"}, "folder"),
+        ({"path": "d/."}, "folder"),
+        ({"path": "a", "content": "x", "old_text": "y"}, "Both"),
+        ({"path": "a"}, "Nothing is to be changed"),
+        ({"path": "a", "old_text": "", "new_text": ""}, "Nothing is to be changed"),
+        ({"path": "a", "new_text": "y"}, "`old_text` is missing"),
+        ({"path": "a", "new_text": "y", "old_text": "y"}, "the same"),
+    ],
+)
+def test_calls_that_make_no_sense(agent: Agent, arguments: dict[str, str], words: str) -> None:
+    with pytest.raises(ToolError, match=words):
+        EditFile(agent.bench).read(arguments)
+
+
+# --- modes, conflicts, permission --------------------------------------------------------------
+
+
+def test_in_review_mode_the_next_edit_sees_the_last_one(person: Person) -> None:
+    agent = Agent(person, mode=Mode.REVIEW)
+    (person.project / "a").write_text("one")
+    assert "looks at it first" in agent.edit("a", old_text="one", new_text="two").text
+    assert agent.edit("a", old_text="two", new_text="three").ok
+    assert agent.read("a").text.endswith("three")
+    assert (person.project / "a").read_text() == "one"
+
+
+def test_a_git_hook_waits_for_a_yes(agent: Agent) -> None:
+    (agent.person.project / ".git").mkdir()
+    outcome = agent.edit(".git/hooks/pre-commit", content="x")
+    assert "waits for the person's yes" in outcome.text
+    assert not (agent.person.project / ".git/hooks/pre-commit").exists()
+
+
+def test_what_the_person_writes_meanwhile_is_a_conflict(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = agent.person.project / "a"
+    file.write_text("before")
+    request = EditFile(agent.bench).read({"path": "a", "old_text": "before", "new_text": "after"})
+    read = request._new_content
+
+    def late(said: sandboxed_file.Said) -> bytes:
+        # Between the reading and the writing.
+        file.write_text("the person's")
+        return read(said)
+
+    monkeypatch.setattr(request, "_new_content", late)
+    outcome = loop.run(request.execute(agent.looking))
+    assert "NOT applied: somebody else changed it" in outcome.text
+    assert file.read_text() == "the person's"
+
+
+def test_stopped_before_it_writes_it_writes_nothing(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = agent.person.project / "a"
+    file.write_text("old")
+    request = EditFile(agent.bench).read({"path": "a", "content": "new"})
+    read, over = threading.Event(), threading.Event()
+
+    def wait(_said: object) -> bytes:
+        read.set()
+        over.wait(60)
+        return b""
+
+    monkeypatch.setattr(request, "_new_content", wait)
+
+    async def run() -> None:
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await asyncio.to_thread(read.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        over.set()
+
+    loop.run(run())
+    assert file.read_text() == "old"
+    assert os.listdir(agent.person.project) == ["a"]
+
+
+def test_stopped_while_it_writes_it_writes_all(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = agent.person.project / "a"
+    file.write_text("old")
+    text = "new\n" * 100_000
+    request = EditFile(agent.bench).read({"path": "a", "content": text})
+    write = sandboxed_file._write
+
+    async def run() -> None:
+        task = asyncio.ensure_future(request.execute(agent.looking))
+
+        def write_and_stop(descriptor: int, data: bytes) -> None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+            write(descriptor, data)
+
+        monkeypatch.setattr(sandboxed_file, "_write", write_and_stop)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    loop.run(run())
+    assert file.read_text() == text
+    assert request.partial is not None
+    assert "modified a" in request.partial.text
+    assert os.listdir(agent.person.project) == ["a"]
+
+
+def test_the_playground_is_written(agent: Agent) -> None:
+    assert agent.edit("playground/x/note", content="hi").ok
+    assert (agent.person.playground / "x/note").read_text() == "hi"
+
+
+def test_the_person_may_want_to_be_asked(person: Person) -> None:
+    (person.project / "a").write_text("one")
+    agent = Agent(person, ask_every_command=True)
+    assert "denied" in agent.edit("a", old_text="one", new_text="two").text
+    [request] = agent.asked
+    assert request.subject == f"{person.project}/a\n-one\n+two"
+    assert request.target_path == f"{person.project}/a"
+    assert (person.project / "a").read_text() == "one"
+
+
+def test_without_a_sandbox_it_asks_and_is_recorded_all_the_same(person: Person) -> None:
+    file = person.project / "a"
+    file.write_text("one\n")
+    agent = Agent(person, environ={"FLATPAK_ID": "x"})
+    assert "denied" in agent.edit("a", old_text="one", new_text="two").text
+    assert file.read_text() == "one\n"
+    agent.asker.answer = Answer.ALLOW
+    outcome = agent.edit("a", old_text="one", new_text="two")
+    assert outcome.ok
+    assert file.read_text() == "two\n"
+    assert agent.asked[1].one_time_only
+    manager = ProjectManager(person.paths)
+    Review(person.paths).undo(manager.run(outcome.run_id))
+    manager.close()
+    assert file.read_text() == "one\n"
+    assert agent.edit("playground/note", content="hi").ok
+    assert (person.playground / "note").read_text() == "hi"
+
+
+@pytest.mark.parametrize("path", ["link", "folder/start"])
+def test_without_a_sandbox_no_link_leads_out_of_the_project(person: Person, path: str) -> None:
+    start = person.home / "start"
+    start.write_text("old\n")
+    (person.project / "link").symlink_to(start)
+    (person.project / "folder").symlink_to(person.home)
+    agent = Agent(person, environ={"FLATPAK_ID": "x"})
+    agent.asker.answer = Answer.ALLOW
+    outcome = agent.edit(path, content="evil\n")
+    assert not outcome.ok
+    assert "not in the project" in outcome.text
+    assert start.read_text() == "old\n"
+    assert agent.asked == []

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""read_file sees what a command sees, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+from support.person import Person
+from support.tools import Agent
+
+from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.tools.base import ToolError
+from ollmsandbox.tools.files.read_file import ReadFile
+
+
+def write(person: Person, name: str, text: str) -> None:
+    file = person.project / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def test_a_file_is_read_by_any_name_it_has(agent: Agent) -> None:
+    write(agent.person, "src/a.py", "one\ntwo\n")
+    for name in ("src/a.py", "./src/../src/a.py", f"{agent.person.project}/src/a.py"):
+        outcome = agent.read(name)
+        assert outcome.ok
+        assert outcome.text == f"{name} (2 lines):\none\ntwo"
+    assert agent.read("~/project/src/a.py").text.endswith("one\ntwo")
+    assert agent.asked == []
+
+
+@pytest.mark.anybody
+def test_a_part_is_read_and_told_how_to_go_on(agent: Agent) -> None:
+    write(agent.person, "a", "".join(f"{number}\n" for number in range(1, 101)))
+    text = agent.read("a", first_line=10, line_count=3).text
+    assert text == "a (lines 10 to 12 of 100). More with first_line=13.\n10\n11\n12"
+    text = agent.read("a", first_line=99, line_count=10).text
+    assert text == "a (lines 99 to 100 of 100).\n99\n100"
+
+
+@pytest.mark.anybody
+def test_a_beginning_behind_the_end_is_an_error(agent: Agent) -> None:
+    write(agent.person, "a", "1\n2\n")
+    outcome = agent.read("a", first_line=50)
+    assert not outcome.ok
+    assert "only 2 lines" in outcome.text
+
+
+@pytest.mark.anybody
+def test_a_last_line_without_an_end_counts(agent: Agent) -> None:
+    write(agent.person, "a", "1\n2")
+    assert agent.read("a").text == "a (2 lines):\n1\n2"
+
+
+@pytest.mark.anybody
+def test_a_large_file_comes_in_parts(agent: Agent) -> None:
+    lines = [f"line {number}" for number in range(50_000)]
+    write(agent.person, "a", "\n".join(lines) + "\n")
+    text = agent.read("a", line_count=50_000).text
+    assert len(text) < 61_000
+    head, *shown = text.split("\n")
+    assert (
+        head == f"a (lines 1 to {len(shown):,} of 50,000). More with first_line={len(shown) + 1}."
+    )
+    assert shown == lines[: len(shown)]
+
+
+@pytest.mark.anybody
+def test_a_long_line_is_cut(agent: Agent) -> None:
+    write(agent.person, "a", "x" * 5000 + "\nend\n")
+    text = agent.read("a").text
+    assert "x" * 2000 + " [... 3,000 more characters]\nend" in text
+
+
+@pytest.mark.anybody
+def test_binary_is_refused_with_its_size(agent: Agent) -> None:
+    (agent.person.project / "a").write_bytes(b"\x7fELF\0\0" * 100)
+    outcome = agent.read("a")
+    assert not outcome.ok
+    assert "not a text file; it has 600 bytes" in outcome.text
+
+
+@pytest.mark.anybody
+def test_bytes_that_are_no_text_and_controls_do_no_harm(agent: Agent) -> None:
+    (agent.person.project / "a").write_bytes(b"a\xff\x1b[31mb\r\nc")
+    assert agent.read("a").text.endswith("a\ufffdb\nc")
+
+
+@pytest.mark.anybody
+def test_an_empty_file_is_said_to_be_empty(agent: Agent) -> None:
+    write(agent.person, "a", "")
+    assert agent.read("a").text == "a is empty."
+
+
+@pytest.mark.anybody
+def test_a_folder_lists_its_names(agent: Agent) -> None:
+    write(agent.person, "d/b", "")
+    write(agent.person, "d/.hidden", "")
+    write(agent.person, "d/sub/x", "")
+    (agent.person.project / "d/link").symlink_to("nowhere")
+    (agent.person.project / "d/new\nline").touch()
+    (agent.person.project / "d/-n").touch()
+    assert agent.read("d").text.split("\n")[1:] == sorted(
+        ["-n", ".hidden", "b", "link@", "new\\nline", "sub/"]
+    )
+
+
+@pytest.mark.anybody
+def test_an_empty_folder_is_said_to_be_empty(agent: Agent) -> None:
+    assert agent.read(".").text == ". is an empty folder."
+
+
+@pytest.mark.anybody
+def test_a_large_folder_is_cut(agent: Agent) -> None:
+    for number in range(1200):
+        (agent.person.project / f"f{number}").touch()
+    text = agent.read(".").text
+    assert "1,000 names" in text
+    assert text.count("\n") == 1001
+    assert "and 20" in text.splitlines()[-1]
+
+
+@pytest.mark.anybody
+def test_what_is_not_there_is_said(agent: Agent) -> None:
+    outcome = agent.read("nope")
+    assert not outcome.ok
+    assert "There is no file nope here" in outcome.text
+
+
+@pytest.mark.parametrize("make", ["fifo", "socket"])
+def test_a_pipe_or_socket_is_not_waited_for(
+    agent: Agent, make: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = agent.person.project / "a"
+    if make == "fifo":
+        os.mkfifo(path)
+    else:
+        # By its short name: the whole one may be too long for a socket.
+        monkeypatch.chdir(agent.person.project)
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind("a")
+    outcome = agent.read("a")
+    assert not outcome.ok
+    assert "not a file" in outcome.text
+
+
+def test_a_device_is_not_read(agent: Agent) -> None:
+    assert "not a file" in agent.read("/dev/zero").text
+
+
+def test_the_playground_is_read(agent: Agent) -> None:
+    agent.run("echo x > note", working_dir="playground")
+    for name in ("playground/note", "~/playground/note", f"{agent.person.home}/playground/note"):
+        assert agent.read(name).text.endswith("\nx")
+
+
+def test_what_waits_for_review_is_seen(person: Person) -> None:
+    agent = Agent(person, mode=Mode.REVIEW)
+    agent.run("echo waiting > a")
+    assert agent.read("a").text.endswith("waiting")
+    assert not (person.project / "a").exists()
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "{home}/.ssh/id",
+        "~/.ssh/id",
+        "../.ssh/id",
+        "link",
+        "folder/id",
+        "/proc/self/root{home}/.ssh/id",
+        "/proc/1/root{home}/.ssh/id",
+        "{data}/ollmsandbox.db",
+        "{data}/playground/../secret",
+    ],
+)
+def test_secrets_are_not_there_whatever_the_way(agent: Agent, way: str) -> None:
+    person = agent.person
+    ssh = person.home / ".ssh"
+    ssh.mkdir()
+    (ssh / "id").write_text("SECRET")
+    agent.run("touch x")
+    (person.paths.data / "secret").write_text("SECRET")
+    (person.project / "link").symlink_to(ssh / "id")
+    (person.project / "folder").symlink_to(ssh)
+    outcome = agent.read(way.format(home=person.home, data=person.paths.data))
+    assert not outcome.ok
+    assert "SECRET" not in outcome.text
+
+
+def test_the_environment_of_others_is_not_read(person: Person) -> None:
+    agent = Agent(person, environ={"MY_TOKEN": "SECRET"})
+    assert "SECRET" not in agent.read("/proc/self/environ").text
+
+
+def test_programs_of_the_project_have_no_part_in_it(person: Person) -> None:
+    write(person, "a", "the file\n")
+    for name in ("cat", "head", "tail", "stat", "wc", "mv", "chmod"):
+        write(person, f"bin/{name}", "#!/bin/sh\necho file 1 1\necho fooled\n")
+        (person.project / "bin" / name).chmod(0o755)
+    agent = Agent(person, environ={"PATH": f"{person.project}/bin:/usr/bin:/bin"})
+    assert agent.read("a").text == "a (1 line):\nthe file"
+    assert agent.edit("a", old_text="the file", new_text="changed").ok
+    assert (person.project / "a").read_text() == "changed\n"
+
+
+def test_reading_changes_nothing(agent: Agent) -> None:
+    write(agent.person, "a", "1")
+    agent.read("a")
+    assert not [name for name in os.listdir(agent.person.paths.cache) if "overlay" in name]
+    assert not agent.person.paths.database.exists()
+
+
+@pytest.mark.anybody
+def test_an_empty_path_is_an_error(agent: Agent) -> None:
+    with pytest.raises(ToolError, match="empty"):
+        agent.read(" ")
+
+
+def test_several_may_be_read_at_once(agent: Agent) -> None:
+    assert ReadFile(agent.bench).read({"path": "a"}).is_independent
+
+
+def test_without_a_sandbox_it_asks(person: Person) -> None:
+    write(person, "a", "text\n")
+    agent = Agent(person, environ={"FLATPAK_ID": "x"})
+    assert "denied" in agent.read("a").text
+    assert agent.asked[0].subject == f"{person.project}/a"
+    assert not agent.asked[0].sandboxed
+    agent.asker.answer = Answer.ALLOW
+    assert agent.read("a").text == "a (1 line):\ntext"
+
+
+def test_without_a_sandbox_it_is_asked_for_what_a_link_leads_to(person: Person) -> None:
+    secret = person.home / "secret"
+    secret.write_text("the key\n")
+    (person.project / "notes").symlink_to(secret)
+    agent = Agent(person, environ={"FLATPAK_ID": "x"})
+    agent.read("notes")
+    assert agent.asked[0].subject == str(secret)
+
+    def swap(_request: PermissionRequest) -> Answer:
+        (person.project / "plain").unlink()
+        (person.project / "plain").symlink_to(secret)
+        return Answer.ALLOW
+
+    write(person, "plain", "text\n")
+    agent.asker.answer = swap
+    outcome = agent.read("plain")
+    assert not outcome.ok
+    assert "the key" not in outcome.text

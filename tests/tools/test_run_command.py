@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""run_command: what runs, and what the model is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.tools import Agent, Looking, until
+
+from ollmsandbox import loop
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.sandbox.profile.profile import Limits
+from ollmsandbox.tools.base import Stream, ToolError
+from ollmsandbox.tools.context import all_tools
+from ollmsandbox.tools.run_command import RunCommand
+
+# --- what runs ---------------------------------------------------------------------------------
+
+
+def test_a_command_runs_in_the_project_without_a_question(agent: Agent) -> None:
+    outcome = agent.run("pwd; echo problem >&2")
+    assert outcome.ok
+    assert outcome.text == f"{agent.person.project}\nproblem"
+    assert agent.asked == []
+
+
+@pytest.mark.anybody
+def test_what_it_prints_is_seen_while_it_comes(agent: Agent) -> None:
+    agent.run("printf one; printf two >&2")
+    assert agent.looking.printed == {Stream.STDOUT: b"one", Stream.STDERR: b"two"}
+    [(pid, plan)] = agent.looking.starts
+    assert pid > 0
+    assert plan is not None
+    assert not plan.network
+
+
+def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
+    # It goes on until the live view has told of its file.
+    wait = (
+        'touch seen; for i in $(seq 600); do [ -e "$HOME/playground/go" ] && exit; sleep .1; done'
+    )
+
+    async def run() -> None:
+        task = asyncio.ensure_future(
+            RunCommand(agent.bench).read({"command": wait}).execute(agent.looking)
+        )
+        await until(lambda: bool(agent.looking.events), task)
+        (agent.person.playground / "go").touch()
+        await task
+
+    loop.run(run())
+    assert agent.looking.events[0].path.endswith("seen")
+
+
+def test_what_could_not_be_finished_is_finished_before_the_next_one(agent: Agent) -> None:
+    file, paths = agent.person.project / "file", agent.person.paths
+    file.write_text("old")
+    paths.versions.parent.mkdir(parents=True, exist_ok=True)
+    paths.versions.write_text("not a folder")
+    assert "cannot be made" in agent.run("echo new > file").text
+    assert [*paths.cache.glob("overlay-*")]
+    paths.versions.unlink()
+    assert agent.run("cat file").text == "new"
+    assert not [*paths.cache.glob("overlay-*")]
+    assert [copy.read_text() for copy in paths.backups.iterdir()] == ["old"]
+
+
+def test_what_cannot_be_finished_at_all_is_told_and_kept(agent: Agent) -> None:
+    left = agent.person.paths.cache / "overlay-20260101-000000-00000000"
+    kept = left / "upper/overlay1/file"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("somebody's work")
+    outcome = agent.run("echo works")
+    assert outcome.ok
+    assert outcome.text.startswith("works\n")
+    assert f"which project {left} belongs to" in outcome.text
+    assert kept.read_text() == "somebody's work"
+
+
+def test_it_runs_on_a_loop_without_glib_too(agent: Agent) -> None:
+    request = RunCommand(agent.bench).read({"command": "touch a"})
+    outcome = asyncio.run(request.execute(agent.looking))
+    assert outcome.ok
+    assert (agent.person.project / "a").exists()
+
+
+@pytest.mark.anybody
+def test_changes_are_listed_and_what_is_gone_comes_first(agent: Agent) -> None:
+    project = agent.person.project
+    (project / "old").write_text("1")
+    (project / "same").write_text("1")
+    outcome = agent.run("rm old; echo 2 > same; mkdir new; echo 3 > new/file")
+    assert outcome.text.splitlines() == [
+        "The command printed nothing.",
+        "Changes: 1 deleted, 1 modified, 2 added.",
+        "  deleted old",
+        "  modified same",
+        "  added new/",
+        "  added new/file",
+    ]
+    assert outcome.report is not None
+    assert not (project / "old").exists()
+
+
+@pytest.mark.anybody
+def test_many_new_files_are_counted_and_every_deletion_is_told(agent: Agent) -> None:
+    for number in range(120):
+        (agent.person.project / f"old{number}").touch()
+    lines = agent.run("rm old*; seq 500 | xargs touch").text.splitlines()
+    assert "Changes: 120 deleted, 500 added." in lines
+    assert sum(line.startswith("  deleted") for line in lines) == 120
+    assert sum(line.startswith("  added") for line in lines) == 40
+    assert "  ... 460 more added ..." in lines
+
+
+def test_the_run_is_recorded_with_its_call(agent: Agent) -> None:
+    outcome = agent.run("touch a; exit 3")
+    assert not outcome.ok
+    assert "Exit status: 3" in outcome.text
+    manager = ProjectManager(agent.person.paths)
+    run = manager.run(outcome.run_id)
+    assert (run.session_id, run.call_id, run.exit_code) == ("the-session", "the-call", 3)
+    assert run.command == "touch a; exit 3"
+    manager.close()
+
+
+@pytest.mark.anybody
+def test_long_output_is_cut_in_the_middle_for_the_model(agent: Agent) -> None:
+    outcome = agent.run("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo last")
+    assert len(outcome.text) < 30_000
+    assert outcome.text.startswith("first\n")
+    assert outcome.text.endswith("last")
+    total = 3_000_000 + len("first\nlast\n")
+    assert f"[... {total - 24_000} bytes left out ...]" in outcome.text
+
+
+def test_output_cannot_play_with_a_terminal(agent: Agent) -> None:
+    text = agent.run(
+        r"printf '\033[31mred\033]0;title\007\342\200\256'; touch $(printf 'a\033b')"
+    ).text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "added a\\x1bb" in text
+
+
+def test_a_held_file_is_told_with_the_reason(agent: Agent) -> None:
+    (agent.person.project / ".git").mkdir()
+    outcome = agent.run("mkdir .git/hooks; echo x > .git/hooks/pre-commit")
+    assert "waits for the person's yes" in outcome.text
+    assert "Your next commands see it" in outcome.text
+    assert not (agent.person.project / ".git/hooks/pre-commit").exists()
+    assert agent.run("cat .git/hooks/pre-commit").text == "x"
+
+
+def test_a_conflict_is_told(agent: Agent) -> None:
+    file = agent.person.project / "a"
+    file.write_text("before")
+    tool = RunCommand(agent.bench)
+    playground = agent.person.playground
+
+    async def run() -> str:
+        wait = 'echo theirs > a; touch "$HOME/playground/on"; while [ ! -e "$HOME/playground/go" ];'
+        request = tool.read({"command": f"{wait} do sleep .05; done"})
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await until((playground / "on").exists, task)
+        file.write_text("the person's")
+        (playground / "go").touch()
+        return (await task).text
+
+    text = loop.run(run())
+    assert "modified a [NOT applied: somebody else changed it meanwhile" in text
+    assert file.read_text() == "the person's"
+
+
+def test_in_review_mode_changes_wait(person: Person) -> None:
+    agent = Agent(person, mode=Mode.REVIEW)
+    assert "the person looks at it first" in agent.run("touch a").text
+    assert not (person.project / "a").exists()
+    assert agent.run("ls").text == "a"
+
+
+def test_a_dry_run_keeps_nothing(person: Person) -> None:
+    agent = Agent(person, mode=Mode.NEVER)
+    assert "nothing was kept" in agent.run("touch a").text
+    assert agent.run("ls").text == "The command printed nothing."
+
+
+def test_the_time_limit_is_told(person: Person) -> None:
+    agent = Agent(person, own_limits=Limits(time=0.3))
+    outcome = agent.run("echo begun; sleep 600")
+    assert not outcome.ok
+    assert "longer than the time limit" in outcome.text
+
+
+# --- where -------------------------------------------------------------------------------------
+
+
+def test_the_playground_is_found_by_its_name(agent: Agent) -> None:
+    outcome = agent.run("pwd; touch here", working_dir="playground")
+    assert outcome.text == f"{agent.person.home}/playground"
+    assert (agent.person.playground / "here").exists()
+
+
+def test_a_relative_folder_is_taken_from_the_project(agent: Agent) -> None:
+    (agent.person.project / "src").mkdir()
+    assert agent.run("pwd", working_dir="src").text == f"{agent.person.project}/src"
+
+
+def test_a_folder_that_is_not_there_is_named(agent: Agent) -> None:
+    outcome = agent.run("touch a", working_dir="/no/where")
+    assert outcome.text == "ERROR: Working directory does not exist: /no/where"
+    assert not outcome.ok
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("command", ["", "  ", "\n"])
+def test_an_empty_command_is_an_error(agent: Agent, command: str) -> None:
+    with pytest.raises(ToolError, match="empty"):
+        agent.run(command)
+
+
+@pytest.mark.anybody
+def test_without_a_project_there_is_an_error(person: Person) -> None:
+    with pytest.raises(ToolError, match="No project"):
+        Agent(person, project=None).run("ls")
+
+
+def test_a_project_that_vanished_is_an_error(person: Person) -> None:
+    with pytest.raises(ToolError, match="does not exist"):
+        Agent(person, project=str(person.home / "gone")).run("ls")
+
+
+# --- stopping ----------------------------------------------------------------------------------
+
+
+def test_a_stopped_command_is_dead_and_what_it_wrote_is_settled(agent: Agent) -> None:
+    request = RunCommand(agent.bench).read({"command": "echo x > a; echo on; sleep 1000"})
+
+    async def run() -> None:
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await until(lambda: bool(agent.looking.printed[Stream.STDOUT]), task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    loop.run(run())
+    assert (agent.person.project / "a").read_text() == "x\n"
+    assert request.partial is not None
+    assert "added a" in request.partial.text
+    [(pid, _)] = agent.looking.starts
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_stopped_at_its_very_end_it_is_known_what_it_changed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def slowly(_recorder: Recorder, _code: int) -> None:
+        begun.set()
+        assert may_go_on.wait(60)
+
+    monkeypatch.setattr(Recorder, "note_exit", slowly)
+    request = RunCommand(agent.bench).read({"command": "echo x > a"})
+
+    async def run() -> None:
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await until(begun.is_set, task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        may_go_on.set()
+
+    loop.run(run())
+    assert (agent.person.project / "a").read_text() == "x\n"
+    assert request.partial is not None and request.partial.run_id
+    assert "added a" in request.partial.text
+
+
+def test_stopping_while_asking_runs_nothing(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_request: object) -> Answer:
+        await asyncio.Event().wait()
+        return Answer.ALLOW
+
+    monkeypatch.setattr(agent.asker, "ask", never)
+    request = RunCommand(agent.bench).read({"command": "touch a", "network": True})
+
+    async def run() -> None:
+        task = asyncio.ensure_future(request.execute(agent.looking))
+        await until(lambda: bool(agent.looking.requests), task)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    loop.run(run())
+    assert agent.looking.starts == []
+    assert not (agent.person.project / "a").exists()
+
+
+def test_several_run_side_by_side(agent: Agent) -> None:
+    tool = RunCommand(agent.bench)
+    # Each waits for the other: one after the other would never end.
+    meet = 'touch "$HOME/playground/{0}"; while [ ! -e "$HOME/playground/{1}" ]; do sleep .05; done'
+
+    async def run() -> list[bool]:
+        commands = [meet.format("a", "b") + "; touch a", meet.format("b", "a") + "; touch b"]
+        requests = [tool.read({"command": command}) for command in commands]
+        assert all(request.is_independent for request in requests)
+        done = await asyncio.gather(*(request.execute(Looking()) for request in requests))
+        return [outcome.ok for outcome in done]
+
+    assert loop.run(run()) == [True, True]
+    assert sorted(os.listdir(agent.person.project)) == ["a", "b"]
+
+
+# --- what a model is told of it ----------------------------------------------------------------
+
+
+def test_the_description_tells_the_rules_and_the_programs(agent: Agent) -> None:
+    tool = RunCommand(agent.bench)
+    for words in ("read-write access", "playground", "`web_fetch`", "Everything else is read-only"):
+        assert words in tool.description
+    programs = tool.description.split("Programs found here: ")[1].rstrip(".").split(", ")
+    assert "bash" in programs
+    looked_for = agent.run(f"for name in {' '.join(programs)}; do command -v $name || exit 1; done")
+    assert looked_for.ok
+
+
+def test_a_program_that_only_the_host_sees_is_not_told_of(person: Person, tmp_path: Path) -> None:
+    for folder in (person.home / ".ssh", person.home / "bin"):
+        folder.mkdir()
+        (folder / "zig").write_text("#!/bin/sh\n")
+        (folder / "zig").chmod(0o755)
+    tool = RunCommand(Agent(person, environ={"PATH": f"{person.home}/.ssh:/usr/bin:/bin"}).bench)
+    assert "zig" not in tool.description
+    tool = RunCommand(Agent(person, environ={"PATH": f"{person.home}/bin:/usr/bin:/bin"}).bench)
+    assert "zig" in tool.description
+
+
+@pytest.mark.anybody
+def test_all_tools_can_be_told_to_a_model(agent: Agent) -> None:
+    tools = all_tools(agent.bench)
+    assert [tool.name for tool in tools] == ["run_command", "read_file", "edit_file", "web_fetch"]
+    for tool in tools:
+        assert tool.description
+        assert tool.parameters["type"] == "object"

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""run_command: what is asked before anything runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.tools import Agent
+
+from ollmsandbox.permission.request import Answer, PermissionRequest, Source
+from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.tools.run_command import RunCommand
+
+
+def test_network_is_asked_for_every_time(agent: Agent) -> None:
+    agent.asker.answer = Answer.ALLOW
+    for _ in range(2):
+        assert agent.run("echo ok", network=True).ok
+    one, two = agent.asked
+    assert one.one_time_only
+    assert one.network
+    assert one.target_path != two.target_path
+    assert one.answers == (Answer.DENY, Answer.ALLOW)
+    assert one.question == "Run command with network access?"
+    assert one.subject == "echo ok"
+
+
+@pytest.mark.anybody
+def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
+    agent.asker.answer = Answer.ALLOW
+    agent.run("true", network=True)
+    [request] = agent.asked
+    facts = {fact.label: fact.value for fact in request.facts}
+    assert facts["in"] == "~/project"
+    assert facts["network"] == "ON for this command"
+    assert facts["writes"] == "~/project, playground"
+    assert "every time" in facts["asked"]
+    [(_, plan)] = agent.looking.starts
+    assert plan is not None
+    assert request.sees == tuple(plan.describe())
+    assert (request.session_id, request.call_id) == ("the-session", "the-call")
+
+
+@pytest.mark.anybody
+def test_the_wording_of_the_documents_is_there(agent: Agent) -> None:
+    request = RunCommand(agent.bench).read({"command": "pip list", "network": True})
+    assert request.permission_question == "Run command with network access: pip list?"
+    assert request.one_time_only
+    assert request.permission_target_path
+
+
+def test_a_denied_network_runs_nothing(agent: Agent) -> None:
+    outcome = agent.run("touch a", network=True)
+    assert not outcome.ok
+    assert outcome.text.startswith("ERROR: The command with network was denied by the person")
+    assert outcome.verdict is not None
+    assert outcome.verdict.source is Source.PERSON
+    assert agent.looking.starts == []
+    assert not (agent.person.project / "a").exists()
+
+
+def test_what_was_approved_runs_or_nothing_does(person: Person) -> None:
+    agent = Agent(person, mode=Mode.REVIEW)
+    agent.run("touch waiting")
+
+    def discard_then_allow(_request: PermissionRequest) -> Answer:
+        manager = ProjectManager(person.paths)
+        [run] = manager.runs()
+        manager.close()
+        Review(person.paths).discard(run)
+        return Answer.ALLOW
+
+    agent.asker.answer = discard_then_allow
+    outcome = agent.run("touch a", network=True)
+    assert not outcome.ok
+    assert "Try again" in outcome.text
+    assert len(agent.looking.starts) == 1
+    assert agent.run("ls").text == "The command printed nothing."
+
+
+@pytest.mark.anybody
+def test_the_whole_command_is_shown(agent: Agent) -> None:
+    command = "echo one\n" + "x" * 5000 + "\nrm -rf everything"
+    agent.run(command, network=True)
+    assert agent.asked[0].subject == command
+    assert "\n" not in agent.asked[0].question
+
+
+@pytest.mark.anybody
+def test_every_command_asks_where_the_person_wants_that(person: Person) -> None:
+    agent = Agent(person, ask_every_command=True)
+    assert "denied" in agent.run("ls").text
+    assert agent.asked[0].target_path == str(person.project)
+    assert not agent.asked[0].one_time_only
+    agent.asker.answer = Answer.ALLOW_SESSION
+    assert agent.run("ls").ok
+    assert agent.run("ls").ok
+    assert len(agent.asked) == 2
+    agent.asker.answer = Answer.DENY
+    assert not agent.run("ls; rm x").ok
+
+
+def test_a_linked_folder_is_asked_for_once_and_then_writable(agent: Agent, tmp_path: Path) -> None:
+    other = agent.person.home / "other"
+    other.mkdir()
+    (agent.person.project / "link").symlink_to(other)
+    assert "denied" in agent.run("touch a", working_dir="link").text
+    assert agent.asked[0].subject == str(other)
+    assert agent.asked[0].tool == "agree_root"
+    agent.asker.answer = Answer.ALLOW
+    assert f"added {other}/a" in agent.run("touch a", working_dir="link").text
+    assert (other / "a").exists()
+    assert agent.run("touch b", working_dir="link").ok
+    assert len(agent.asked) == 2
+
+
+@pytest.mark.parametrize("target", ["/etc", "~", "~/.ssh", "~/.config"])
+def test_nobody_is_asked_to_open_a_folder_of_secrets(agent: Agent, target: str) -> None:
+    agent.asker.answer = Answer.ALLOW
+    place = target.replace("~", str(agent.person.home))
+    if target.startswith("~/"):
+        os.makedirs(f"{agent.person.home}/.ssh")
+        os.makedirs(f"{agent.person.home}/.config/gh")
+    (agent.person.project / "link").symlink_to(place)
+    agent.run("touch a", working_dir="link")
+    assert agent.asked == []
+    assert not os.path.lexists(f"{place}/a")
+
+
+@pytest.mark.anybody
+def test_without_a_sandbox_every_command_asks(person: Person) -> None:
+    agent = Agent(person, environ={"FLATPAK_ID": "x"})
+    assert "denied" in agent.run("touch a").text
+    [request] = agent.asked
+    assert not request.sandboxed
+    assert request.one_time_only
+    assert request.question == "Run command without a sandbox?"
+    assert "not sandboxed" in request.sees[0]
+    assert not (person.project / "a").exists()
+    agent.asker.answer = Answer.ALLOW
+    assert agent.run("touch a; echo done").text == "done"
+    assert (person.project / "a").exists()
+    assert len(agent.asked) == 2
+    assert agent.looking.starts[0][1] is None

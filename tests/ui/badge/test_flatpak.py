@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The window in a Flatpak: the badge says what holds commands in there, as the cards do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from support.person import ROOT, Person
+from support.screen import Screen, texts
+from support.servers.bus import private_bus, service_on
+from support.window import allow_once, finish, program, says, wait_until, window_of
+
+from ollmsandbox.ui.window.window import Window
+
+NOT_SANDBOXED = "Not sandboxed: asks each time"
+CUT_OFF = "It is cut off, unless you allow it for a single command."
+
+
+@contextmanager
+def window_in_flatpak(person: Person, *faults: str) -> Iterator[Window]:
+    """With the portal, or one that has a fault."""
+    portal = ROOT / "tests/support/servers/flatpak_portal.py"
+    with private_bus() as bus, service_on(bus, portal, str(person.home), *faults):
+        person.environ |= {
+            "FLATPAK_ID": "org.example.App",
+            "DBUS_SESSION_BUS_ADDRESS": bus.address,
+        }
+        with program(person) as application:
+            yield window_of(application)
+
+
+def wait_for_badge(window: Window, text: str) -> None:
+    wait_until(lambda: text in texts(window.badge))
+
+
+def popover_texts(window: Window) -> list[str]:
+    popover = window.badge.get_popover()
+    assert popover is not None
+    return texts(popover)
+
+
+def test_an_inner_sandbox_is_told_of(screen: Screen, person: Person) -> None:
+    with window_in_flatpak(person) as window:
+        assert says(window.welcome, "In a Flatpak each command asks before it runs.")
+        assert "Asks each time" in texts(window.badge)
+        window.open_project(str(person.project))
+        wait_for_badge(window, "Inner sandbox, no network")
+        assert says(window.chat, "What it changes is changed at once.")
+        told = popover_texts(window)
+        assert "The project and the playground." in told
+        assert "In a Flatpak each command asks before it runs." in told
+        assert told[told.index("Network") + 1] == CUT_OFF
+        assert "Limits of a command" in told
+
+
+def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
+    with window_in_flatpak(person) as window:
+        window.open_project(str(person.project))
+        wait_for_badge(window, "Inner sandbox, no network")
+        assert window.chat.session is not None
+        talk = window.chat.session.conversation
+        waiting = "until [ -e go ]; do sleep 0.05; done"
+        running = asyncio.get_event_loop().create_task(talk.run(waiting, network=True))
+        card = allow_once(window)
+        assert says(card, "Run command in the Flatpak's inner sandbox, with network access?")
+        wait_for_badge(window, "Inner sandbox, network on")
+        (person.project / "go").touch()
+        finish(asyncio.wait_for(running, 60))
+        wait_for_badge(window, "Inner sandbox, no network")
+
+
+@pytest.mark.parametrize(
+    ("fault", "meaning", "why", "network"),
+    [
+        (
+            "forget-folders",
+            "A command can do all that this Flatpak may, but for the network.",
+            "The project cannot be written in it.",
+            CUT_OFF,
+        ),
+        (
+            "refuse",
+            "A command can do all that this Flatpak may.",
+            "The Flatpak portal refuses",
+            "It is open, and cannot be cut off here.",
+        ),
+    ],
+)
+def test_what_no_inner_sandbox_holds_is_told_and_why(
+    screen: Screen, person: Person, fault: str, meaning: str, why: str, network: str
+) -> None:
+    with window_in_flatpak(person, fault) as window:
+        window.open_project(str(person.project))
+        wait_for_badge(window, NOT_SANDBOXED)
+        told = popover_texts(window)
+        assert meaning in told
+        assert any(why in text for text in told)
+        assert told[told.index("Network") + 1] == network
+
+
+def test_a_project_that_is_gone_is_told_of(screen: Screen, person: Person) -> None:
+    with window_in_flatpak(person) as window:
+        window.open_project(str(person.project))
+        wait_for_badge(window, "Inner sandbox, no network")
+        person.project.rmdir()
+        window._badge.look_again()
+        wait_for_badge(window, "Commands cannot run")

@@ -1,0 +1,531 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pane of changes: runs, files, parts of files, and what can be done with each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from gi.repository import Adw, Gtk
+from support.person import Person
+from support.screen import Screen, all_of, texts
+from support.window import button, buttons, finish, press, running_loop, says, wait_until
+
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.review.review import Review
+from ollmsandbox.ui.changes import view as changes_view
+from ollmsandbox.ui.changes.list_model import FileItem, RunItem
+from ollmsandbox.ui.changes.page import ChangePage
+from ollmsandbox.ui.changes.rows import FileRow, RunRow
+from ollmsandbox.ui.changes.view import ChangesView
+from ollmsandbox.ui.diff.view import DiffView
+from ollmsandbox.ui.preferences.settings import Settings
+
+_LONG = "".join(f"line {number}\n" for number in range(40))
+
+
+@dataclass
+class Pane:
+    view: ChangesView
+    manager: ProjectManager
+    window: Adw.Window
+    person: Person
+    told: list[str] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def show(self) -> None:
+        self.view.show_project(str(self.person.project))
+        # They are made before the page that they are on is to be seen.
+        wait_until(lambda: any(row.get_mapped() for row in all_of(self.view, RunRow)))
+
+    def open(self, name: str) -> ChangePage:
+        wait_until(lambda: self._place(name) is not None)
+        place = self._place(name)
+        assert place is not None
+        self.view.list_view.emit("activate", place)
+        wait_until(lambda: self.view.page is not None and self.view.page.place.get_child())
+        assert self.view.page is not None
+        return self.view.page
+
+    def _place(self, name: str) -> int | None:
+        for place, item in enumerate(self.view.items):
+            recorded = getattr(item, "recorded", None)
+            if recorded is not None and recorded.change.path == name:
+                return place
+        return None
+
+
+@pytest.fixture
+def pane(screen: Screen, person: Person) -> Iterator[Pane]:
+    with running_loop():
+        told: list[str] = []
+        counts: list[int] = []
+        manager = ProjectManager(person.paths)
+        view = ChangesView(manager, Settings(person.paths), told.append)
+        view.connect("count-changed", lambda _view, count: counts.append(count))
+        window = Adw.Window(content=view)
+        window.set_default_size(560, 700)
+        window.present()
+        yield Pane(view, manager, window, person, told, counts)
+        window.destroy()
+        wait_until(lambda: len(asyncio.all_tasks()) == 1)
+        manager.close()
+
+
+def run(person: Person, command: str, mode: Mode = Mode.AUTO) -> None:
+    keeper = Recorder(str(person.project), person.paths, mode=mode, command=command)
+    assert finish(person.bubble(keeper=keeper).exec(command)).exit_code == 0
+
+
+def loaded(page: ChangePage) -> DiffView:
+    """What it compares, once all of it can be read."""
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    assert page.diff is not None
+    return page.diff
+
+
+def two_parts(pane: Pane, mode: Mode) -> tuple[Path, ChangePage, DiffView]:
+    """A text that was changed at two places, far from each other, and its page."""
+    file = pane.person.project / "text"
+    file.write_text(_LONG)
+    run(pane.person, "sed -i -e 's/line 3$/changed 3/' -e 's/line 33/changed 33/' text", mode)
+    pane.show()
+    page = pane.open("text")
+    return file, page, loaded(page)
+
+
+def test_nothing_changed_is_said(pane: Pane) -> None:
+    pane.view.show_project(str(pane.person.project))
+    wait_until(lambda: says(pane.view, "No Changes Yet"))
+
+
+def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
+    run(pane.person, "echo 1 > first")
+    run(pane.person, "echo 2 > second; chmod +x second")
+    pane.show()
+    wait_until(lambda: [says(r, "second") for r in all_of(pane.view, RunRow)] == [True, False])
+    wait_until(lambda: all_of(pane.view, FileRow))
+    (shown,) = all_of(pane.view, FileRow)
+    assert says(shown, "New program that can be run")
+    assert pane.counts[-1] == 0
+
+
+def test_what_is_gone_stands_first(pane: Pane) -> None:
+    for name in ("b", "z"):
+        (pane.person.project / name).write_text("old")
+    run(pane.person, "echo 1 > a; echo new > b; rm z")
+    pane.show()
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 3)
+    rows = [item.recorded.change.path for item in pane.view.items if isinstance(item, FileItem)]
+    assert rows == ["z", "a", "b"]
+
+
+def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("old\n")
+    run(pane.person, "echo new > file")
+    pane.show()
+    press(pane.view, "Undo")
+    wait_until(lambda: file.read_text() == "old\n")
+    wait_until(lambda: says(pane.view, "undone"))
+    press(pane.view, "Redo")
+    wait_until(lambda: file.read_text() == "new\n")
+    wait_until(lambda: len(pane.told) == 2)
+    assert pane.told == ["1 change undone.", "1 change applied again."]
+
+
+def test_what_waits_is_counted_applied_or_discarded(pane: Pane) -> None:
+    run(pane.person, "echo 1 > one; echo 2 > two", Mode.REVIEW)
+    pane.show()
+    assert says(pane.view, "2 changes wait")
+    assert pane.counts[-1] == 2
+    page = pane.open("one")
+    press(page, "Apply")
+    wait_until(lambda: (pane.person.project / "one").exists())
+    assert not (pane.person.project / "two").exists()
+    press(page, "All Changes")
+    wait_until(lambda: says(pane.view, "1 change waits"))
+    page = pane.open("two")
+    press(page, "Discard")
+    wait_until(lambda: pane.counts[-1] == 0)
+    assert not (pane.person.project / "two").exists()
+
+
+def test_what_several_runs_changed_waits_once(pane: Pane) -> None:
+    for text in ("one", "two"):
+        run(pane.person, f"echo {text} > file", Mode.REVIEW)
+    pane.show()
+    assert says(pane.view, "1 change waits")
+    press(pane.view, "Apply All")
+    wait_until(lambda: pane.counts[-1] == 0)
+    assert (pane.person.project / "file").read_text() == "two\n"
+    assert pane.told == ["1 change applied."]
+
+
+def test_a_text_is_shown_before_and_after(pane: Pane) -> None:
+    (pane.person.project / "text").write_text("kept\nold word\n")
+    run(pane.person, "sed -i s/old/new/ text")
+    pane.show()
+    page = pane.open("text")
+    loaded(page)
+    shown = "\n".join(texts(page))
+    assert "old word" in shown
+    assert "new word" in shown
+
+
+def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
+    file, page, shown = two_parts(pane, Mode.AUTO)
+    undo = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Undo"]]
+    assert len(undo) == 2
+    assert undo[1].grab_focus()
+    undo[1].emit("clicked")
+    wait_until(lambda: "Redo" in buttons(shown))
+    assert "line 33\n" in file.read_text() and "changed 3\n" in file.read_text()
+    # It is still there, where the person reads, and so is the keyboard.
+    assert page.diff is shown
+    window = page.get_root()
+    assert isinstance(window, Gtk.Window)
+    wait_until(lambda: texts(window.get_focus() or page) == ["Redo"])
+    press(shown, "Redo")
+    wait_until(lambda: "Redo" not in buttons(shown))
+    assert "changed 33\n" in file.read_text()
+    run(pane.person, "sed -i 's/changed 33/something else/' text")
+    pane.view.refresh()
+    wait_until(lambda: says(page, "Changed since"))
+    assert buttons(shown).count("Undo") == 1
+
+
+def test_one_part_of_what_waits_is_applied_and_the_next_has_the_keyboard(pane: Pane) -> None:
+    file, page, shown = two_parts(pane, Mode.REVIEW)
+    apply = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Apply"]]
+    assert apply[1].grab_focus()
+    apply[1].emit("clicked")
+    wait_until(lambda: page.diff is not shown and page.diff is not None and page.diff.is_loaded)
+    assert "changed 33\n" in file.read_text() and "line 3\n" in file.read_text()
+    window = page.get_root()
+    assert isinstance(window, Gtk.Window) and page.diff is not None
+    wait_until(lambda: texts(window.get_focus() or page) == ["Apply"])
+    focus = window.get_focus()
+    assert focus is not None and focus.is_ancestor(page.diff)
+
+
+def test_one_part_of_what_waits_is_discarded_and_the_page_shows_the_rest(pane: Pane) -> None:
+    file, page, shown = two_parts(pane, Mode.REVIEW)
+    shown.emit("hunk-action", 0, "discard")
+    # Not "1 change", which is there only until it was gone to.
+    wait_until(lambda: "Change 1 of 1 · +1 \N{MINUS SIGN}1" in texts(page))
+    wait_until(lambda: says(page, "changed 33\n"))
+    wait_until(lambda: not says(page, "changed 3\n"))
+    # It is one file as before, and one row.
+    wait_until(lambda: pane.view._tasks.is_idle)
+    assert set(pane.counts) == {1}
+    assert [one.waiting for one in pane.view._found.runs] == [1, 0]
+    wait_until(lambda: "Apply" in buttons(page.verbs))
+    press(page.verbs, "Apply")
+    wait_until(lambda: "changed 33\n" in file.read_text())
+    assert "line 3\n" in file.read_text()
+
+
+@pytest.mark.parametrize("verb", ["apply", "discard"])
+def test_its_row_counts_the_lines_of_the_rest(pane: Pane, verb: str) -> None:
+    two_parts(pane, Mode.REVIEW)
+    pane.view.leave_file()
+    wait_until(lambda: says(pane.view.list_view, "+2"))
+    page = pane.open("text")
+    loaded(page).emit("hunk-action", 0, verb)
+    wait_until(lambda: "Change 1 of 1 · +1 \N{MINUS SIGN}1" in texts(page))
+    pane.view.leave_file()
+    wait_until(lambda: "+1" in texts(pane.view.list_view))
+    assert "+2" not in texts(pane.view.list_view)
+
+
+def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("before\n")
+    finish(_run_while(pane.person, "echo theirs > file", lambda: file.write_text("mine\n")))
+    pane.show()
+    page = pane.open("file")
+    loaded(page)
+    assert says(page, "You changed this file while the command ran.")
+    shown = "\n".join(texts(page))
+    assert "mine" in shown
+    assert "theirs" in shown
+    assert file.read_text() == "mine\n"
+    press(page, "Take Theirs")
+    wait_until(lambda: file.read_text() == "theirs\n")
+
+
+def test_an_earlier_version_comes_back(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("first\n")
+    run(pane.person, "echo second > file")
+    run(pane.person, "echo third > file")
+    pane.show()
+    page = pane.open("file")
+    wait_until(lambda: page.versions_button.get_visible())
+    popover = page.versions_button.get_popover()
+    assert popover is not None
+    popover.popup()
+    restores = [text for text in texts(popover) if text.startswith("Until")]
+    assert len(restores) == 2
+    buttons = [one for one in all_of(popover, Gtk.Button) if "Restore" in texts(one)]
+    buttons[-1].emit("clicked")
+    wait_until(lambda: file.read_text() == "first\n")
+
+
+def test_runs_are_found_by_command_and_by_path(pane: Pane) -> None:
+    run(pane.person, "echo 1 > apple")
+    run(pane.person, "echo 2 > pear")
+    pane.show()
+    pane.view.filter.set_text("pear")
+    wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
+    pane.view.filter.set_text("nothing like it")
+    wait_until(lambda: says(pane.view, "Nothing Found"))
+
+
+def test_a_file_tells_how_many_lines_came_and_went(pane: Pane) -> None:
+    (pane.person.project / "file").write_text("one\ntwo\nthree\n")
+    run(pane.person, "printf 'one\\n2\\nthree\\nfour\\n' > file; echo 1 > new; printf '\\0' > raw")
+    pane.show()
+    wait_until(lambda: len(all_of(pane.view, FileRow)) == 3)
+    rows = {row.item.recorded.change.path: row for row in all_of(pane.view, FileRow)}
+    wait_until(lambda: says(rows["file"], "+2"))
+    assert says(rows["file"], "\N{MINUS SIGN}1")
+    wait_until(lambda: says(rows["new"], "+1"))
+    assert not says(rows["new"], "\N{MINUS SIGN}")
+    assert not says(rows["raw"], "+")
+
+
+def test_lines_are_counted_for_what_is_in_sight_only(pane: Pane) -> None:
+    run(pane.person, "for i in $(seq 110 199); do echo 1 > f$i; done")
+    pane.show()
+    wait_until(lambda: len(pane.view.items) == 91)
+
+    def is_counted(name: str) -> bool:
+        rows = [r for r in all_of(pane.view, FileRow) if r.item.recorded.change.path == name]
+        return any(says(row, "+1") for row in rows)
+
+    wait_until(lambda: is_counted("f110"))
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    assert not is_counted("f199")
+    scrolled = pane.view.list_view.get_vadjustment()
+    assert scrolled is not None
+    scrolled.set_value(scrolled.get_upper())
+    wait_until(lambda: is_counted("f199"))
+
+
+def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> None:
+    run(pane.person, "touch a b c")
+    pane.show()
+    wait_until(lambda: len(pane.view.items) == 4)
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    files = pane.view.items[1:]
+    pane.view.refresh()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    assert pane.view.items[1:] == files
+    pane.view.list_view.emit("activate", 0)
+    wait_until(lambda: len(pane.view.items) == 1)
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.view.list_view.emit("activate", 0)
+    wait_until(lambda: len(pane.view.items) == 4)
+
+
+def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_keyboard(pane: Pane) -> None:
+    # As long as the page is in front that says so, no row is seen.
+    pane.view.show_project(str(pane.person.project))
+    wait_until(lambda: says(pane.view, "No Changes Yet"))
+    run(pane.person, "echo 1 > a")
+    run(pane.person, "echo 2 > b")
+    newest, oldest = pane.manager.runs(None, -1)
+    pane.view.filter.grab_focus()
+    rows = pane.view.list_view.get_model()
+    assert rows is not None
+
+    def undo_elsewhere(*_changed: object) -> None:
+        rows.disconnect(handler)
+        with closing(Review(pane.person.paths)) as review:
+            review.undo(oldest)
+        pane.view.refresh()
+
+    handler = rows.connect("items-changed", undo_elsewhere)
+    pane.view.select_run(newest.id)
+    wait_until(lambda: _run_with_keyboard(pane) is not None)
+    assert "Redo" in buttons(pane.view)
+
+
+def test_a_run_gets_the_keyboard_of_a_row_that_is_gone(pane: Pane) -> None:
+    run(pane.person, "echo 1 > a")
+    run(pane.person, "echo 2 > b")
+    pane.show()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    # As in a pane that is about to be opened.
+    pane.view.set_child_visible(False)
+    pane.view.focus()
+    rows = pane.view.list_view.get_model()
+    assert rows is not None
+    rows.connect("items-changed", lambda *_changed: pane.view.set_child_visible(True))
+    wanted = pane.manager.runs(None, -1)[1]
+    pane.view.select_run(wanted.id)
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    wait_until(lambda: (row := _run_with_keyboard(pane)) and wanted.command in texts(row))
+
+
+def test_a_run_keeps_the_keyboard_while_the_rest_of_the_list_is_on_its_way(
+    pane: Pane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(pane.person, "echo 1 > a")
+    pane.show()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    pane.view.filter.grab_focus()
+    # It never comes.
+    monkeypatch.setattr(changes_view, "_PAUSE", 3600)
+    pane.view.select_run(pane.manager.runs(None, -1)[0].id)
+    wait_until(lambda: _run_with_keyboard(pane) is not None)
+    row = _run_with_keyboard(pane)
+    monkeypatch.setattr(changes_view, "_PAUSE", 0)
+    pane.view.refresh()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    assert row is not None and row.get_mapped()
+
+
+def test_what_was_discarded_is_applied_after_all(pane: Pane) -> None:
+    run(pane.person, "echo 1 > new", Mode.REVIEW)
+    pane.show()
+    press(pane.view, "Discard")
+    wait_until(lambda: says(pane.view, "discarded"))
+    assert not (pane.person.project / "new").exists()
+    page = pane.open("new")
+    press(page, "Apply")
+    wait_until((pane.person.project / "new").exists)
+    wait_until(lambda: says(page, "Applied"))
+
+
+def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:
+    run(pane.person, "echo 1 > '<b>bold&'")
+    pane.show()
+    wait_until(lambda: all_of(pane.view, FileRow))
+    assert "<b>bold&" in texts(all_of(pane.view, FileRow)[0])
+    pane.open("<b>bold&")
+
+
+def test_older_runs_are_there_for_the_asking(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes_view, "_PIECE", 2)
+    run(pane.person, "echo 0 > waits", Mode.REVIEW)
+    for number in range(1, 6):
+        run(pane.person, f"echo {number} > file{number}")
+    pane.show()
+    # What waits, however old it is, before the two newest.
+    wait_until(lambda: _commands(pane) == ["echo 0 > waits", *_made(5, 4)])
+    assert pane.counts[-1] == 1
+    oldest = pane.manager.runs(None, -1)[-2].id
+    pane.view.select_run(oldest)
+    wait_until(lambda: _commands(pane) == ["echo 0 > waits", *_made(5, 4, 1)])
+    press(pane.view, "Show Older")
+    wait_until(lambda: _commands(pane) == ["echo 0 > waits", *_made(5, 4, 3, 2, 1)])
+    press(pane.view, "Show Older")
+    wait_until(lambda: not pane.view.older.get_visible())
+
+
+def test_what_waits_is_counted_whatever_is_looked_for(pane: Pane) -> None:
+    run(pane.person, "echo 1 > apple", Mode.REVIEW)
+    run(pane.person, "echo 2 > pear", Mode.REVIEW)
+    pane.show()
+    assert says(pane.view, "2 changes wait")
+    pane.view.filter.set_text("pear")
+    wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
+    assert says(pane.view, "2 changes wait")
+    pane.view.filter.set_text("nothing like it")
+    wait_until(lambda: says(pane.view, "Nothing Found"))
+    assert pane.counts[-1] == 2
+    press(pane.view, "Apply All")
+    wait_until(lambda: pane.counts[-1] == 0)
+    assert (pane.person.project / "apple").exists()
+
+
+def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
+    file = pane.person.project / "text"
+    file.write_text(_LONG)
+    run(pane.person, "sed -i 's/line 33/changed 33/' text")
+    pane.show()
+    page = pane.open("text")
+    shown = loaded(page)
+    pane.view.refresh()
+    wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    # Nothing happened: it is where the person has scrolled to.
+    assert page.diff is shown
+    review = Review(pane.person.paths)
+    review.undo(pane.manager.runs()[0])
+    review.close()
+    pane.view.refresh()
+    wait_until(lambda: says(page, "Undone"))
+    assert "Redo" in buttons(page)
+
+
+def test_work_on_one_file_is_seen_to_be_under_way(pane: Pane) -> None:
+    run(pane.person, "echo 1 > new", Mode.REVIEW)
+    pane.show()
+    page = pane.open("new")
+    shown: list[bool] = []
+    pane.view.progress.connect("map", lambda bar: shown.append(bar.get_mapped()))
+    press(page, "Apply")
+    wait_until((pane.person.project / "new").exists)
+    wait_until(lambda: not pane.view.progress.get_visible())
+    assert shown == [True]
+
+
+def test_nothing_is_begun_while_something_is_changed(pane: Pane) -> None:
+    file = pane.person.project / "file"
+    file.write_text("old\n")
+    run(pane.person, "echo new > file")
+    run(pane.person, "echo 1 > waits", Mode.REVIEW)
+    pane.show()
+    verbs = ("Undo", "Apply", "Apply All", "Discard All…")
+    wait_until(lambda: set(verbs) <= set(buttons(pane.view)))
+    with pane.view.progress.working():
+        assert not [verb for verb in verbs if button(pane.view, verb).get_sensitive()]
+        # Also what comes into the list meanwhile.
+        run(pane.person, "echo 2 > second")
+        pane.view.refresh()
+        wait_until(lambda: len(all_of(pane.view, RunRow)) == 3 and pane.view._tasks.is_idle)
+        undo = [one for one in all_of(pane.view, Gtk.Button) if "Undo" in texts(one)]
+        assert len(undo) == 2 and not any(one.get_sensitive() for one in undo)
+    assert all(one.get_sensitive() for one in undo)
+    # Where the keyboard is, it stays.
+    undo[1].grab_focus()
+    with pane.view.progress.working():
+        undo[1].emit("clicked")
+    assert pane.told == ["Something is being changed. Try again when that is over."]
+    assert file.read_text() == "new\n"
+
+
+def _commands(pane: Pane) -> list[str]:
+    return [item.data.command for item in pane.view.items if isinstance(item, RunItem)]
+
+
+def _made(*numbers: int) -> list[str]:
+    return [f"echo {number} > file{number}" for number in numbers]
+
+
+async def _run_while(person: Person, command: str, act: Callable[[], object]) -> None:
+    """The person does something while the command runs."""
+    playground = person.playground
+    playground.mkdir(parents=True, exist_ok=True)
+    keeper = Recorder(str(person.project), person.paths, command=command)
+    wait = "touch ~/playground/ready; while [ ! -e ~/playground/go ]; do sleep 0.01; done"
+    running = asyncio.ensure_future(person.bubble(keeper=keeper).exec(f"{command}; {wait}"))
+    while not (playground / "ready").exists():
+        assert not running.done()
+        await asyncio.sleep(0.01)
+    act()
+    (playground / "go").touch()
+    await running
+
+
+def _run_with_keyboard(pane: Pane) -> Gtk.Widget | None:
+    focus = pane.window.get_focus()
+    return focus.get_ancestor(RunRow) if focus is not None else None

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The list of runs and files, of which very many may come at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import pytest
+from gi.repository import GObject, Gtk
+from support.person import Person
+from support.screen import Screen, spin_until
+
+from ollmsandbox.project.changes.change import Change, Kind, Recorded, Type
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.ui.changes.list_model import ChangeList, FileItem, RunData, RunItem
+from ollmsandbox.ui.changes.view import ChangesView
+from ollmsandbox.ui.preferences.settings import Settings
+
+pytestmark = pytest.mark.anybody
+
+_MANY = 5000
+
+
+@dataclass
+class Mirror:
+    """What somebody sees who only listens."""
+
+    model: ChangeList
+    names: list[str] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.model.connect("items-changed", self._changed)
+
+    def _changed(self, model: ChangeList, place: int, removed: int, added: int) -> None:
+        new = [name(model.get_item(one)) for one in range(place, place + added)]
+        self.names[place : place + removed] = new
+        self.steps.append(removed + added)
+
+
+def name(item: GObject.Object | None) -> str:
+    if isinstance(item, RunItem):
+        return f"{item.data.id} {'open' if item.is_open else 'closed'}"
+    assert isinstance(item, FileItem)
+    return item.recorded.change.path
+
+
+def run(id_: str, files: int) -> RunData:
+    changes = (Recorded(n, Change("/p", f"{id_}/{n}", Kind.ADDED, Type.FILE)) for n in range(files))
+    return RunData(id_, "true", 0.0, tuple(changes))
+
+
+def expected(runs: Collection[RunData], open_runs: Collection[str]) -> list[str]:
+    names = []
+    for one in runs:
+        is_open = one.id in open_runs
+        names.append(f"{one.id} {'open' if is_open else 'closed'}")
+        names += [item.change.path for item in one.items if is_open]
+    return names
+
+
+def grown(model: ChangeList) -> int:
+    """How many pieces it took."""
+    pieces = 0
+    while model.grow():
+        pieces += 1
+    return pieces
+
+
+def test_all_that_is_open_comes_in_its_order(screen: Screen) -> None:
+    runs = [run("a", 3), run("b", 30), run("c", _MANY), run("d", 4)]
+    model = ChangeList()
+    seen = Mirror(model)
+    model.show(runs, {"b", "c"})
+    grown(model)
+    assert seen.names == expected(runs, {"b", "c"})
+    assert model.get_n_items() == 4 + 30 + _MANY
+    assert model.get_item(model.get_n_items()) is None
+    assert model.place_of("d") == 3 + 30 + _MANY
+    assert model.place_of("e") is None
+
+
+def test_rows_come_and_go_a_few_at_a_time(screen: Screen) -> None:
+    model = ChangeList()
+    seen = Mirror(model)
+    model.show([run("a", _MANY), run("b", 1)], {"a"})
+    grown(model)
+    # All but one step are of so few that their rows are made in no time.
+    assert sorted(seen.steps)[-2] <= 20
+    seen.steps.clear()
+    model.fold(0)
+    grown(model)
+    assert seen.names == ["a closed", "b closed"]
+    assert sorted(seen.steps)[-2] <= 20
+    model.fold(1)
+    grown(model)
+    assert seen.names == ["a closed", "b open", "b/0"]
+
+
+def test_a_run_is_closed_before_all_of_it_was_there(screen: Screen) -> None:
+    runs = [run("a", _MANY), run("b", 2)]
+    model = ChangeList()
+    seen = Mirror(model)
+    model.show(runs, {"a", "b"})
+    model.grow()
+    model.fold(0)
+    grown(model)
+    assert seen.names == expected(runs, {"b"})
+    model.show(runs[1:], ())
+    assert seen.names == ["b closed"]
+    assert grown(model) == 0
+
+
+def test_of_many_files_only_those_with_rows_become_items(screen: Screen) -> None:
+    bound: list[FileItem | RunItem] = []
+    model = ChangeList()
+    factory = Gtk.SignalListItemFactory()
+
+    def bind(_factory: Gtk.SignalListItemFactory, row: Gtk.ListItem) -> None:
+        item = row.get_item()
+        assert isinstance(item, FileItem | RunItem)
+        bound.append(item)
+        row.set_child(Gtk.Label(label=name(item)))
+
+    factory.connect("bind", bind)
+    view = Gtk.ListView(model=Gtk.NoSelection.new(model), factory=factory)
+    screen.show(Gtk.ScrolledWindow(child=view), 400, 300)
+    model.show([run("a", _MANY)], {"a"})
+    grown(model)
+    spin_until(lambda: bound)
+    assert len(bound) < 1000
+    # One that somebody holds stays the same.
+    assert model.get_item(1) is next(one for one in bound if isinstance(one, FileItem))
+
+
+def test_a_view_that_has_left_the_screen_asks_the_list_for_nothing(
+    screen: Screen, person: Person
+) -> None:
+    manager = ProjectManager(person.paths)
+    view = ChangesView(manager, Settings(person.paths), lambda _text: None)
+    window = screen.show(view)
+    model = view.list_view.get_model()
+    assert isinstance(model, Gtk.NoSelection)
+    assert model.get_model() is view._list
+    window.destroy()
+    # Freed together, the list may be empty before the view is: GTK aborts then.
+    assert view.list_view.get_model() is None
+    manager.close()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is written and not sent yet is kept, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from gi.repository import Gdk, Gtk
+from support.chat import press_key
+from support.person import Person
+from support.screen import Screen
+from support.scripted import SlowModel
+from support.window import finish, in_project, says, wait_until
+
+from ollmsandbox.chat.storage.stored import StoredSession
+from ollmsandbox.ui.chat import controller
+from ollmsandbox.ui.chat.entries import MessageEntry
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.window.window import Window
+
+pytestmark = pytest.mark.anybody
+
+
+def key(window: Window, key: int) -> bool:
+    nothing = Gdk.ModifierType(0)
+    return press_key(window.chat.composer.view, key, nothing, Gtk.PropagationPhase.CAPTURE)
+
+
+def stored(window: Window, session: OpenSession) -> StoredSession:
+    return window._desk.history.load(session.id)
+
+
+def test_who_leafs_through_what_was_sent_and_leaves_finds_the_draft_again(
+    screen: Screen, person: Person
+) -> None:
+    with in_project(person) as (window, session):
+        composer = window.chat.composer
+        composer.set_history(["an old message"])
+        composer.text = "half a letter"
+        assert key(window, Gdk.KEY_Up)
+        assert composer.text == "an old message"
+        assert session.draft == "half a letter"
+        window.activate_action("win.new-session", None)
+        wait_until(lambda: window.chat.session is not session)
+        wait_until(lambda: session.kept_draft)
+        assert stored(window, session).draft == "half a letter"
+
+
+def test_what_was_typed_is_stored_after_a_rest(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "REST", 10)
+    with in_project(person) as (window, session):
+        for text in ("half a letter", "half a letter, and more"):
+            window.chat.composer.text = text
+            wait_until(lambda text=text: session.kept_draft == text)  # type: ignore[misc]
+            assert stored(window, session).draft == text
+
+
+def test_what_is_sent_while_a_turn_begins_is_not_lost(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        composer = window.chat.composer
+        session.conversation.use_model(SlowModel("Well, "))
+        composer.set_can_send("")
+        # Two in one turn of the main loop, as a window that was busy gets them.
+        for text in ("first", "!second"):
+            composer.text = text
+            assert key(window, Gdk.KEY_Return)
+        wait_until(lambda: says(window.toasts, "The last turn is not over."))
+        assert composer.text == "!second"
+        assert next(one.text for one in session if isinstance(one, MessageEntry)) == "first"
+        finish(session.conversation.stop())

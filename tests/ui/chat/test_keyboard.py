@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""By key from one command of the chat to the next, past all that was said between them."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from gi.repository import Gtk
+from support.chat import Chat, done
+from support.screen import Screen, all_of, draw_frames, spin_until
+
+from ollmsandbox.paths import Paths
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.ui.chat.entries import CallEntry
+from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.chat.view import ChatView
+from ollmsandbox.ui.preferences.settings import Settings
+
+pytestmark = pytest.mark.anybody
+
+
+def step(view: ChatView, key: str) -> bool:
+    """As GTK does when the key is pressed in there."""
+    for controller in view.observe_controllers():
+        if not isinstance(controller, Gtk.ShortcutController):
+            continue
+        for shortcut in controller:
+            assert isinstance(shortcut, Gtk.Shortcut)
+            trigger, action = shortcut.get_trigger(), shortcut.get_action()
+            assert trigger is not None and action is not None
+            if trigger.to_string() == key:
+                return bool(action.activate(Gtk.ShortcutActionFlags(0), view, None))
+    raise AssertionError(f"no {key}")
+
+
+def is_at(view: ChatView, entry: CallEntry) -> bool:
+    window = view.get_root()
+    focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+    cards = [card for card in all_of(view, ToolCard) if card.entry is entry]
+    return bool(cards) and focus is cards[0].header and view.column.is_in_view(entry)
+
+
+def test_a_key_leads_from_command_to_command_and_back_to_where_one_writes(
+    screen: Screen, tmp_path: Path
+) -> None:
+    view = ChatView(Settings(Paths.from_environ({"HOME": str(tmp_path)})))
+    window = screen.show(view, 700, 600)
+    chat = Chat()
+    view.show(chat.session)
+    calls = []
+    for number in range(3):
+        calls.append(chat.call(f"make {number}"))
+        chat.end(calls[-1], done())
+        chat.agent("Much is said.\n\n" * 20)
+    draw_frames(view, 4)
+    view.focus_composer()
+    for entry in reversed(calls):
+        assert step(view, "<Alt>Up")
+        spin_until(partial(is_at, view, entry))
+    assert not step(view, "<Alt>Up")
+    for entry in calls[1:]:
+        assert step(view, "<Alt>Down")
+        spin_until(partial(is_at, view, entry))
+    assert step(view, "<Alt>Down")
+    assert window.get_focus() is view.composer.view
+
+
+def test_at_a_question_it_is_the_no_that_has_the_keyboard(screen: Screen, tmp_path: Path) -> None:
+    view = ChatView(Settings(Paths.from_environ({"HOME": str(tmp_path)})))
+    window = screen.show(view, 700, 600)
+    chat = Chat()
+    view.show(chat.session)
+    view.composer.text = "I am wri"
+    view.focus_composer()
+    entry = chat.call("make install")
+    chat.ask(entry)
+    spin_until(lambda: all_of(view, ToolCard))
+    (card,) = all_of(view, ToolCard)
+    draw_frames(view, 4)
+    assert step(view, "<Alt>Up")
+    assert card.question is not None
+    assert window.get_focus() is card.question.button_for(Answer.DENY)

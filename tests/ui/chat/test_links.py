@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What leads out of the window, and leads nowhere."""
+
+from __future__ import annotations
+
+import pytest
+from gi.repository import Gtk
+from support.screen import Screen
+from support.window import finish, running_loop
+
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.ui.chat.links import show
+
+pytestmark = pytest.mark.anybody
+
+
+def test_what_no_program_opens_is_told(screen: Screen) -> None:
+    address = "x-nobody-opens-this://there"
+    window = screen.show(Gtk.Label(label="a chat"))
+    with running_loop(), pytest.raises(OllmSandboxError) as caught:
+        finish(show(window, address))
+    assert str(caught.value).startswith(f"{address} cannot be opened: ")

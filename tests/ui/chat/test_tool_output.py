@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is left of a call: its output on disk, and a card made from what was stored."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.chat import PROJECT, Chat, done, printed, shown
+from support.screen import Screen, spin_until
+
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.storage.stored import CallRecord, Entry, SessionInfo, StoredSession
+from ollmsandbox.paths import Paths
+from ollmsandbox.permission.provider import NobodyAsks, Provider
+from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.tools.context import Workbench
+from ollmsandbox.ui.chat.entries import CallEntry, entries_of
+from ollmsandbox.ui.terminal import output_file
+from ollmsandbox.ui.terminal.output_file import OutputFiles, TerminalStore, remove_old
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture
+def chat() -> Chat:
+    return Chat()
+
+
+def test_all_of_much_output_is_kept_on_disk(screen: Screen, chat: Chat, tmp_path: Path) -> None:
+    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
+    entry = chat.call()
+    entry.keep_output(files.new)
+    card = shown(screen, entry)
+    opened: list[CallEntry] = []
+    card.connect("open-output", lambda _card, which: opened.append(which))
+    chat.start(entry)
+    whole = b"".join(b"line %d\n" % number for number in range(20_000))
+    for start in range(0, len(whole), 3000):
+        chat.output(entry, whole[start : start + 3000])
+    chat.end(entry, done(1))
+    assert card.output is not None
+    spin_until(lambda: card.output is not None and card.output.earlier.get_visible())
+    card.output.open_all.emit("clicked")
+    assert opened == [entry]
+    assert entry.output_file is not None
+    assert entry.output_file.read_bytes() == whole
+    assert entry.output_file.stat().st_mode & 0o077 == 0
+    files.remove()
+    assert not entry.output_file.exists()
+
+
+def test_the_end_of_very_much_output_is_kept_in_memory(chat: Chat) -> None:
+    entry = chat.call()
+    chat.start(entry)
+    for letter in b"letter by letter ":
+        chat.output(entry, bytes([letter]))
+    assert entry.kept_output() == b"letter by letter "
+    for number in range(120):
+        chat.output(entry, b"%06d\n" % number * 10_000)
+    kept = entry.kept_output()
+    assert len(kept) <= 4 << 20
+    assert kept.endswith(b"000119\n")
+    assert entry.printed == 17 + 120 * 70_000
+
+
+def test_what_is_in_a_file_is_not_kept_in_memory_once_it_is_over(
+    chat: Chat, tmp_path: Path
+) -> None:
+    entry = chat.call()
+    entry.keep_output(OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new)
+    chat.start(entry)
+    chat.output(entry, b"line\n" * 200_000)
+    chat.end(entry, done(1))
+    assert not entry._kept
+    assert entry.outcome is not None and entry.outcome.result is not None
+    assert not entry.outcome.result.stdout.total
+    assert entry.kept_output() == b"line\n" * 200_000
+    # Of a command that was given up, and went on for a moment.
+    chat.output(entry, b"last words\n")
+    assert entry.kept_output() == b"line\n" * 200_000 + b"last words\n"
+
+
+def test_the_end_of_what_no_file_holds_stays_in_memory(chat: Chat, tmp_path: Path) -> None:
+    entry = chat.call()
+    entry.keep_output(lambda: TerminalStore(tmp_path / "output", ceiling=10_000))
+    chat.start(entry)
+    chat.output(entry, b"line\n" * 10_000)
+    chat.output(entry, b"the end\n")
+    chat.end(entry, done(1))
+    assert entry.kept_output().endswith(b"line\nthe end\n")
+
+
+def test_closing_a_session_removes_what_its_commands_printed(tmp_path: Path) -> None:
+    paths = Paths.from_environ({"HOME": str(tmp_path)})
+    provider = Provider(NobodyAsks(), RuleStore(paths), None)
+    chat = Chat(Workbench(None, paths, {}, provider))
+    entry = chat.call("../../odd/name")
+    chat.start(entry)
+    chat.output(entry, b"x" * 5000)
+    assert entry.output_file is not None
+    assert entry.output_file.parent.parent == paths.cache / "output"
+    asyncio.run(chat.session.close())
+    assert not entry.output_file.parent.exists()
+
+
+def test_little_output_makes_no_file(chat: Chat, tmp_path: Path) -> None:
+    paths = Paths.from_environ({"HOME": str(tmp_path)})
+    entry = chat.call()
+    entry.keep_output(OutputFiles(paths).new)
+    chat.start(entry)
+    chat.output(entry, b"x" * 4000)
+    chat.end(entry, done())
+    assert entry.output_file is None
+    assert not paths.cache.exists()
+
+
+def test_files_of_a_program_that_was_killed_go_after_a_day(tmp_path: Path) -> None:
+    old, new = (OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new() for _ in range(2))
+    for store in (old, new):
+        store.close()
+    _age(old.path.parent)
+    remove_old(old.path.parent.parent)
+    assert not old.path.parent.exists()
+    assert new.path.exists()
+
+
+def test_nobody_waits_for_the_removal_of_old_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, ended = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    def slow(_base: Path) -> None:
+        in_time.append(may_end.wait(20))
+        ended.set()
+
+    monkeypatch.setattr(output_file, "remove_old", slow)
+    OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new().close()
+    may_end.set()
+    assert ended.wait(20)
+    assert in_time == [True]
+
+
+def test_files_of_a_session_that_is_open_stay_however_quiet_it_is(tmp_path: Path) -> None:
+    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
+    quiet = files.new()
+    quiet.close()
+    _age(quiet.path.parent)
+    remove_old(quiet.path.parent.parent)
+    assert quiet.path.exists()
+    files.remove()
+    assert not quiet.path.parent.exists()
+
+
+def test_where_somebody_removed_the_files_new_ones_are_made(tmp_path: Path) -> None:
+    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
+    gone = files.new()
+    gone.close()
+    shutil.rmtree(gone.path.parent.parent)
+    again = files.new()
+    again.write(b"there")
+    again.close()
+    assert again.path.read_bytes() == b"there"
+    files.remove()
+    assert not again.path.parent.exists()
+
+
+def _age(folder: Path) -> None:
+    """Nothing was written in it since yesterday."""
+    long_ago = time.time() - 25 * 3600
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (long_ago, long_ago))
+
+
+def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> None:
+    call = ToolCall("c", "run_command", {"command": "make"})
+    record = CallRecord(ok=True, description="make", run_id="run-1", exit_code=2, duration=61.0)
+    told = "said\nExit status: 2\nChanges: 1 deleted, 2 added."
+    session = StoredSession(
+        SessionInfo("s", "t", PROJECT, "m", "c", 0, 0),
+        (
+            Entry(1, Message(Role.ASSISTANT, "", calls=(call,))),
+            Entry(2, Message(Role.TOOL, told, call_id="c"), record),
+            Entry(
+                3,
+                Message(Role.USER, "I ran this command in the sandbox myself:\n$ ls\na\nb"),
+                CallRecord(ok=True, description="ls", exit_code=0, own=True),
+            ),
+        ),
+    )
+    made, own = entries_of(session)
+    assert isinstance(made, CallEntry)
+    card = shown(screen, made)
+    assert not card.is_open
+    assert card.status.get_label() == "Command · Failed with status 2 · 1 min 1 s"
+    assert card.changes.get_label() == "Changes: 1 deleted, 2 added"
+    card.header.emit("clicked")
+    assert printed(card).startswith("said\n")
+    assert isinstance(own, CallEntry)
+    card = shown(screen, own)
+    assert card.status.get_label() == "Your command · Succeeded"
+    card.header.emit("clicked")
+    assert printed(card) == "a\nb"
+
+
+def test_all_of_a_stored_call_is_opened_as_a_file(tmp_path: Path) -> None:
+    paths = Paths.from_environ({"HOME": str(tmp_path)})
+    chat = Chat(Workbench(None, paths, {}, Provider(NobodyAsks(), RuleStore(paths), None)))
+    call = ToolCall("c", "run_command", {"command": "seq"})
+    entry = CallEntry.stored(call, "\x1b[31mred\x1b[0m\rover\n" * 6000, None)
+    chat.session.show_stored([entry])
+    file = entry.readable_file()
+    assert file is not None
+    lines = file.read_text().splitlines()
+    assert len(lines) == 12_000
+    assert "\x1b" not in lines[0]
+    asyncio.run(chat.session.close())
+    assert not file.exists()
+
+
+def test_a_stored_call_can_be_undone_as_long_as_it_is_applied(screen: Screen) -> None:
+    record = CallRecord(ok=True, description="make", run_id="run-1", exit_code=0, duration=1.0)
+    entry = CallEntry.stored(ToolCall("c", "run_command", {}), "Changes: 1 added.", record)
+    card = shown(screen, entry)
+    assert not card.undo_button.get_visible()
+    entry.note_states(frozenset({State.APPLIED}))
+    assert card.undo_button.get_visible()
+    assert card.undo_button.get_sensitive()
+    entry.note_states(frozenset({State.UNDONE}))
+    assert card.undo_button.get_label() == "Undone"
+    assert not card.undo_button.get_sensitive()

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The conversation as a whole: rows, scrolling, and what is left when it is closed."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from gi.repository import Gtk
+from support.chat import Chat, done
+from support.chat_screen import Place
+from support.freed import watch_freeing
+from support.screen import Screen, all_of, descendants, one_of, spin_until, texts
+
+from ollmsandbox.chat.events import (
+    End,
+    Notice,
+    State,
+    StateChanged,
+    TextGrew,
+    ThinkingGrew,
+    TurnEnded,
+    Withdrawn,
+)
+from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.chat.tool_calls import STOPPED
+from ollmsandbox.project.changes.change import State as ChangeState
+from ollmsandbox.tools.base import Outcome
+from ollmsandbox.ui.chat.entries import MessageEntry, NoticeEntry
+from ollmsandbox.ui.chat.message_row import MessageRow, NoticeRow
+from ollmsandbox.ui.chat.tool_card import ToolCard
+from ollmsandbox.ui.permission import card as permission_card
+from ollmsandbox.ui.permission.card import ChatPermission
+
+pytestmark = pytest.mark.anybody
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission_card, "_PAUSE", 0)
+    monkeypatch.setattr(permission_card, "_LOOK", 5)
+
+
+@pytest.fixture
+def place(screen: Screen, tmp_path: Path) -> Place:
+    return Place(screen, tmp_path)
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+def test_an_empty_chat_says_what_it_is_for(place: Place) -> None:
+    assert "What Shall Be Done?" in texts(place.view)
+    place.chat.person("Hello")
+    place.settle()
+    assert "What Shall Be Done?" not in texts(place.view)
+
+
+def test_messages_say_who_wrote_them(place: Place) -> None:
+    place.chat.person("<b>Hello</b>")
+    place.chat.agent("Good day.")
+    place.chat.agent("From before models had names.", model="")
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 3)
+    rows = all_of(place.view, MessageRow)
+    assert [texts(row)[0] for row in rows] == ["You", "qwen3:14b", "Agent"]
+    assert "<b>Hello</b>" in texts(rows[0])
+    assert rows[0].has_css_class("own-message")
+    assert not rows[1].has_css_class("own-message")
+
+
+def test_an_answer_grows(place: Place) -> None:
+    tell = place.chat.talk.tell
+    tell(StateChanged(State.STREAMING), ThinkingGrew("Let me "), ThinkingGrew("see."))
+    tell(TextGrew("First.\n\n"), TextGrew("Sec"))
+    spin_until(lambda: "Sec" in texts(place.view))
+    row = one_of(place.view, MessageRow)
+    thinking = one_of(row, Gtk.Expander)
+    assert not thinking.get_expanded()
+    thinking.set_expanded(True)
+    assert "Let me see." in texts(row)
+    place.chat.agent("First.\n\nSecond.", thinking="Let me see.")
+    tell(TextGrew("ond."))
+    assert len(all_of(place.view, MessageRow)) == 1
+
+
+def test_an_answer_that_broke_off_says_so(place: Place) -> None:
+    place.chat.talk.tell(TextGrew("Half of"))
+    place.chat.agent("Half of", partial=True)
+    spin_until(lambda: "The answer broke off here." in texts(place.view))
+
+
+def test_an_answer_that_is_taken_back_is_gone(place: Place) -> None:
+    place.chat.person("Hello")
+    place.chat.talk.tell(TextGrew("Nonsense"), Withdrawn())
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 1)
+
+
+def test_what_the_person_should_know_stands_between(place: Place) -> None:
+    failed = TurnEnded(End.FAILED, "The server is <gone>.\ncaf\udce9")
+    place.chat.talk.tell(Notice("Old output was left out."), failed)
+    spin_until(lambda: len(all_of(place.view, NoticeRow)) == 2)
+    told = {"Old output was left out.", "The server is <gone>.\ncaf⟨byte E9⟩"}
+    assert told <= set(texts(place.view))
+
+
+def test_a_very_long_message_of_the_person_is_there_at_once(place: Place) -> None:
+    def is_shown(start: str) -> bool:
+        return any(text.startswith(start) for text in texts(place.view))
+
+    for text in ("x" * 5000, "line\n" * 10_000):
+        place.chat.person(text)
+        # The one before may be out of sight by then, and is not kept.
+        spin_until(partial(is_shown, text[:9]))
+
+
+# --- sending and stopping ------------------------------------------------------------------------
+
+
+def test_what_is_written_goes_out(place: Place) -> None:
+    place.view.composer.text = "Hello"
+    place.view.composer.send_button.emit("clicked")
+    place.view.composer.text = "!ls"
+    place.view.composer.send_button.emit("clicked")
+    assert place.heard == [("send", "Hello"), ("run", "ls")]
+
+
+def test_without_a_model_it_says_why_not(place: Place) -> None:
+    place.view.set_can_send("Connect a model first.")
+    assert "Connect a model first." in texts(place.view)
+    place.view.set_can_send("")
+    assert "Connect a model first." not in texts(place.view)
+
+
+def test_stop_is_there_while_something_goes_on(place: Place) -> None:
+    place.chat.talk.tell(StateChanged(State.WAITING))
+    assert place.view.composer.is_busy
+    place.view.composer.stop_button.emit("clicked")
+    assert place.heard == [("stop",)]
+    place.chat.idle()
+    assert not place.view.composer.is_busy
+
+
+def test_the_stop_of_a_card_is_for_its_own_command(place: Place) -> None:
+    first, second = place.chat.call("make one"), place.chat.call("make two")
+    for entry in (first, second):
+        place.chat.start(entry)
+    place.card(second).stop_button.emit("clicked")
+    assert place.heard == [("stop-call", second)]
+
+
+def test_a_stop_is_said_once(place: Place) -> None:
+    entry = place.ask()
+    place.chat.end(entry, Outcome(STOPPED, ok=False))
+    place.chat.talk.tell(TurnEnded(End.STOPPED))
+    assert not any(isinstance(one, NoticeEntry) for one in place.chat.session)
+    place.chat.person("And now?")
+    place.chat.talk.tell(TurnEnded(End.STOPPED))
+    last = list(place.chat.session)[-1]
+    assert isinstance(last, NoticeEntry)
+    assert last.text == "Stopped."
+    assert not last.is_error
+
+
+def test_drafts_and_history_belong_to_their_session(place: Place) -> None:
+    place.chat.person("first")
+    place.chat.end(place.chat.call("ls", own=True), done())
+    other = Chat()
+    other.session.draft = "half a thought"
+    place.view.composer.text = "not yet"
+    place.view.show(other.session)
+    assert place.view.composer.text == "half a thought"
+    place.view.show(place.chat.session)
+    assert place.view.composer.text == "not yet"
+    place.view.composer._leaf(-1)
+    assert place.view.composer.text == "!ls"
+    place.view.composer._leaf(-1)
+    assert place.view.composer.text == "first"
+
+
+# --- scrolling -----------------------------------------------------------------------------------
+
+
+def test_it_follows_the_end_until_the_person_scrolls_up(place: Place) -> None:
+    place.fill()
+    assert place.view.column.at_end
+    button = next(b for b in all_of(place.view, Gtk.Button) if b.has_css_class("osd"))
+    assert not button.get_visible()
+    place.scroll_up()
+    place.chat.agent("More.")
+    place.settle()
+    assert not place.view.column.at_end
+    assert button.get_visible()
+    button.emit("clicked")
+    spin_until(lambda: place.view.column.at_end)
+    spin_until(lambda: not button.get_visible())
+
+
+def test_ones_own_message_is_always_in_view(place: Place) -> None:
+    place.fill()
+    place.scroll_up()
+    place.chat.person("Here I am")
+    spin_until(lambda: place.view.column.at_end)
+
+
+def test_a_running_card_stays_while_one_reads_elsewhere(place: Place) -> None:
+    entry = place.chat.call()
+    place.chat.start(entry)
+    card = place.card(entry)
+    place.fill(60)
+    assert place.card(entry) is card
+    place.chat.end(entry, done())
+    spin_until(lambda: not any(one.entry is entry for one in all_of(place.view, ToolCard)))
+
+
+# --- all of it -----------------------------------------------------------------------------------
+
+
+def test_what_was_undone_elsewhere_is_undone_at_its_call(place: Place) -> None:
+    entry = place.chat.call()
+    place.chat.end(entry, done(0, "", "a.c"))
+    place.card(entry)
+    place.chat.session.note_states({"run-1": frozenset({ChangeState.UNDONE})})
+    assert place.card(entry).undo_button.get_label() == "Undone"
+
+
+def test_a_model_is_named_once_in_a_turn(place: Place) -> None:
+    chat = place.chat
+    chat.person("go")
+    chat.agent("first")
+    chat.call()
+    chat.agent("second")
+    chat.talk.tell(TextGrew(""), Withdrawn())
+    chat.person("again")
+    chat.agent("third")
+    chat.agent("other", model="llama3")
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 6)
+    names = [texts(row)[0] for row in all_of(place.view, MessageRow)]
+    assert names == ["You", "qwen3:14b", "second", "You", "qwen3:14b", "llama3"]
+
+
+def everything(place: Place) -> None:
+    chat = place.chat
+    chat.person("p" * 300)
+    chat.agent("# Heading\n\ntext `code` " + "w" * 300, thinking="t" * 300)
+    failed = chat.call("f" * 300)
+    chat.start(failed)
+    chat.output(failed, b"o" * 3000)
+    chat.end(failed, done(1, "", "c" * 300))
+    chat.talk.tell(Notice("n" * 300))
+    place.ask("q" * 300)
+    place.settle()
+
+
+def test_nothing_needs_more_than_a_narrow_window(screen: Screen, tmp_path: Path) -> None:
+    place = Place(screen, tmp_path, 360, 640)
+    place.view.set_can_send("Choose or connect a model to talk to. !commands work without one.")
+    everything(place)
+    assert place.view.measure(Gtk.Orientation.HORIZONTAL, -1)[0] <= 360
+    assert place.window.get_width() == 360
+
+
+def test_every_button_has_a_name(place: Place) -> None:
+    everything(place)
+    for widget in descendants(place.view):
+        if isinstance(widget, Gtk.Button) and widget.get_mapped():
+            assert texts(widget) or widget.get_tooltip_text(), widget
+
+
+def test_a_session_that_is_left_is_freed_with_all_its_rows(place: Place) -> None:
+    everything(place)
+    place.chat.person("Hello")
+    place.settle()
+    kinds = (MessageRow, ToolCard, ChatPermission)
+    rows = [one for kind in kinds for one in all_of(place.view, kind)]
+    assert len(rows) >= 3
+    rows_are_freed = watch_freeing(*rows)
+    del rows
+    session_is_freed = watch_freeing(place.chat.session)
+    place.view.show(None)
+    place.settle()
+    spin_until(rows_are_freed)
+    # Nobody listens any more, and what happens goes on happening.
+    place.chat.person("Still there?")
+    assert "Still there?" not in texts(place.view)
+    place.chat = Chat()
+    spin_until(session_is_freed)
+
+
+def test_a_chat_is_freed(screen: Screen, tmp_path: Path) -> None:
+    place = Place(screen, tmp_path)
+    everything(place)
+    is_freed = watch_freeing(place.view)
+    place.view.show(None)
+    place.window.destroy()
+    del place
+    spin_until(is_freed)
+
+
+def test_a_stored_message_keeps_the_name_of_its_model() -> None:
+    (entry,) = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
+    assert entry.model == "old:7b"
+    assert not entry.is_growing

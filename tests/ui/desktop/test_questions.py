@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is asked in the window, and answered from outside, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+from support.desktop import AT_REST, Outside, is_not, program
+from support.person import Person
+from support.servers.http import Replay, Reply, delta, document, finish, sse
+
+pytestmark = pytest.mark.anybody
+
+
+def test_a_question_has_the_keyboard_escape_is_no_and_a_letter_is_its_button(
+    person: Person,
+) -> None:
+    with Replay(_model([["touch a", "touch b"]])) as server:
+        _connect(person, server)
+        with program(person, f"{person.project}/", ask_every_command=True) as window:
+            window.say("go")
+            window.wait_focus("Deny")
+            window.press("Escape", then=lambda: window.reads("Denied, "))
+            window.until(lambda: _is_asked(window, "touch b"), "the next one is asked")
+            window.wait_focus("Deny")
+            window.wait_at_rest("button", "Allow")
+            window.press("alt+a", then=lambda: window.reads("Allowed once, "))
+            window.wait_for("Round 1 is over.")
+            window.close()
+    assert [path.name for path in person.project.iterdir()] == ["b"]
+
+
+def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
+    """The model asks for five commands, then for the same once more."""
+    commands = [f"touch {name}" for name in ("a", "b", "c", "d", "e")]
+    with Replay(_model([commands, commands])) as server:
+        _connect(person, server)
+        with program(person, f"{person.project}/", ask_every_command=True) as window:
+            window.say("go")
+            for answer, verdict in (
+                ("Deny", "Denied, "),
+                ("Allow", "Allowed once, "),
+                ("Allow for This Session", "Allowed for this session, "),
+                ("Allow Always", "Allowed, now and always, "),
+                ("Deny Always", "Denied, now and always, "),
+            ):
+                said = partial(window.reads, verdict)
+                window.click("button", answer, then=said, still=AT_REST)
+            window.wait_for("Round 1 is over.")
+            assert sorted(path.name for path in person.project.iterdir()) == ["b", "c", "d"]
+            written = (person.paths.config / "permissions.yaml").read_text()
+            assert "touch d" in written
+            assert "touch e" in written
+            assert "touch c" not in written
+            window.say("again")
+            # Only what was answered for once is asked again.
+            for name in ("a", "b"):
+                is_asked = partial(_is_asked, window, f"touch {name}")
+                window.until(is_asked, "it is asked")
+                window.click("button", "Deny", then=partial(is_not, is_asked))
+            window.wait_for("Round 2 is over.")
+            window.wait_for("Always denied, ")
+            window.close()
+
+
+def _model(rounds: list[list[str]]) -> dict[str, Reply | list[Reply]]:
+    """In each round it calls for one command after the other, then says that the round is over."""
+    replies: list[Reply] = []
+    for number, commands in enumerate(rounds, 1):
+        for command in commands:
+            given = json.dumps({"command": command})
+            function = {"name": "run_command", "arguments": given}
+            call = {"index": 0, "id": f"call-{len(replies)}", "type": "function"}
+            piece = delta(role="assistant", tool_calls=[{**call, "function": function}])
+            replies.append(sse(piece, finish("tool_calls")))
+        replies.append(sse(delta(content=f"Round {number} is over."), finish()))
+    return {
+        "/v1/models": document({"object": "list", "data": [{"id": "played", "object": "model"}]}),
+        "/v1/chat/completions": replies,
+    }
+
+
+def _connect(person: Person, server: Replay) -> None:
+    done = person.cli("connections", "add", "played", f"{server.address}/v1", "--kind", "openai")
+    assert done.returncode == 0, done.stderr
+
+
+def _is_asked(window: Outside, command: str) -> bool:
+    """Whether the question that waits is for this one."""
+    found = window.find("text box", "What is asked for")
+    return found is not None and window.reader.text(found[0]) == command

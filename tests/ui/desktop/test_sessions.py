@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The window from its opening to its end, with commands of the person's own, from outside."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from functools import partial
+
+import pytest
+from support.desktop import CLOSING, PATIENCE, is_not, program, start
+from support.person import Person
+
+from ollmsandbox.project.apply.journal import project_lock
+
+pytestmark = pytest.mark.anybody
+
+
+def test_a_command_of_ones_own_is_typed(person: Person) -> None:
+    with program(person, f"{person.project}/") as window:
+        window.say("!echo typed > here; echo it ran")
+        window.wait_for("1 file changed")
+        assert (person.project / "here").read_text() == "typed\n"
+        window.click("button", "Undo", then=lambda: not (person.project / "here").exists())
+        window.close()
+
+
+def test_a_second_start_opens_its_folder_in_the_window_that_is_there(person: Person) -> None:
+    other = person.home / "another"
+    other.mkdir()
+    with program(person, f"{person.project}/") as window:
+        window.wait_for("project")
+        second = start(person, f"{other}/")
+        assert second.wait(PATIENCE) == 0
+        window.wait_for("another")
+        assert len(window.windows()) == 1
+        window.close()
+
+
+def test_closing_while_a_command_runs_is_a_question(person: Person) -> None:
+    with program(person, f"{person.project}/") as window:
+        window.say("!touch began; sleep 98761")
+        window.wait_for("Running")
+        is_asked = partial(window.reads, CLOSING)
+        window.press("ctrl+q", then=is_asked)
+        window.click("button", "Keep Open", then=partial(is_not, is_asked))
+        window.wait_for("Running")
+        window.press("ctrl+q", then=is_asked)
+        window.click("button", "Stop and Close", then=partial(is_not, is_asked))
+        window.wait_end()
+    assert (person.project / "began").exists()
+    assert not _processes("sleep 98761")
+
+
+def test_asked_by_the_system_it_ends_soon_and_loses_nothing(person: Person) -> None:
+    """Somebody else is at work in the project, so what the command made cannot be looked at."""
+    with program(person, f"{person.project}/") as window:
+        window.say("!touch began; echo it has; sleep 98762")
+        window.wait_for("Running")
+        window.wait_for("1 file changed")
+        with project_lock(person.paths, str(person.project)):
+            window.process.terminate()
+            assert window.process.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert not _processes("sleep 98762")
+    assert not (person.project / "began").exists()
+    assert "began" in person.cli("run", "-c", "ls").stdout
+
+
+def test_a_restart_continues_the_session(person: Person) -> None:
+    with program(person, f"{person.project}/") as window:
+        window.say("!echo said before the restart")
+        window.wait_for("Succeeded")
+        window.close()
+    with program(person) as window:
+        window.wait_for("$ echo said before the restart")
+        window.say("!echo and after it")
+        window.wait_for("$ echo and after it. Your command · Succeeded")
+        window.close()
+
+
+def _processes(words: str) -> str:
+    return subprocess.run(
+        ["pgrep", "-f", f"^{words}$"], capture_output=True, text=True, check=False
+    ).stdout

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program as a person meets it: a process of its own, with a mouse, a keyboard and what a
+screen reader tells. `build-aux/with-display --accessible` gives it all that."""
+
+from __future__ import annotations
+
+import re
+
+from support.desktop import Outside, program
+from support.person import Person
+from support.screen_reader import Node
+
+_TOUR = "OLLM Sandbox Tour"
+_TYPE = re.compile(r"(Gtk|Adw|Ollm)[A-Z]\w+")
+_USED = ("button", "toggle button", "text box", "search box", "combo box", "check box", "switch")
+
+
+def test_the_tour_is_taken_with_the_mouse_a_deletion_undone_and_nothing_is_without_a_name(
+    person: Person,
+) -> None:
+    with program(person) as window:
+        window.wait_for("Commands are sandboxed here.")
+        _has_names(window)
+        _take_tour(window)
+        _has_names(window)
+        sample = person.home / _TOUR
+        assert (sample / "old-notes.txt").exists()
+        assert "basket.items()" in (sample / "basket.py").read_text()
+        window.wait_at_rest("button", "Allow Once")
+        window.click("button", "Allow Once", then=lambda: window.reads("Allowed once, "))
+        window.until(lambda: not (sample / "old-notes.txt").exists(), "the file is deleted")
+        window.wait_for("That was all.")
+        window.click("button", "Undo", then=(sample / "old-notes.txt").exists)
+        window.wait_find_insensitive("button", "Undone")
+        window.press("F9", then=lambda: window.find("button", "Redo: rm old-notes.txt"))
+        _has_names(window)
+        window.close()
+
+
+def _take_tour(window: Outside) -> None:
+    """As far as its question."""
+    window.click("button", "Take the Tour", then=lambda: window.find("text box", "Message"))
+    window.wait_find("button", "Allow Once")
+
+
+def _has_names(window: Outside) -> None:
+    """All that can be used has one, once it is made."""
+    window.is_within(30, lambda: not _nameless(window))
+    assert _nameless(window) == []
+
+
+def _nameless(window: Outside) -> list[str]:
+    nodes = window.read()
+    return [
+        f"{node.role} {node.name!r} in {_above(node.order, nodes)}"
+        for node in nodes
+        if node.role in _USED and (not node.name or _TYPE.fullmatch(node.name))
+    ]
+
+
+def _above(order: tuple[int, ...], nodes: list[Node]) -> str:
+    names = [n.name or n.role for n in nodes if n.order == order[: len(n.order)]]
+    return " > ".join(names[-6:])

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two versions of a file on a screen."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable
+
+import cairo
+import pytest
+from gi.repository import Adw, Gtk
+from support.freed import watch_freeing
+from support.screen import Screen, all_of, draw_frames, spin_until
+
+from ollmsandbox.ui.diff.image_pair import ImagePair, binary_words, read_picture
+from ollmsandbox.ui.diff.view import DiffView
+
+pytestmark = pytest.mark.anybody
+
+OLD = [f"value_{number} = {number}\n" for number in range(60)]
+NEW = [*OLD[:9], "value_9 = 'nine'\n", *OLD[10:40], "added = True\n", *OLD[40:]]
+
+
+def shown(view: DiffView, column: int = 0) -> list[str]:
+    buffer = view._columns[column].buffer
+    text = buffer.get_text(*buffer.get_bounds(), True)
+    return [line for line in text.split("\n") if line]
+
+
+def with_texts(screen: Screen, old: list[str], new: list[str], width: int = 900) -> DiffView:
+    view = DiffView()
+    view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
+    screen.show(view, width, 500)
+    load(view, old, new)
+    return view
+
+
+def load(view: DiffView, old: list[str], new: list[str]) -> None:
+    view.show_texts("".join(old), "".join(new), "example.py")
+    spin_until(lambda: view.is_loaded)
+
+
+def buttons(view: DiffView, label: str) -> list[Gtk.Button]:
+    column = view._columns[-1].widget
+    return [button for button in all_of(column, Gtk.Button) if button.get_label() == label]
+
+
+def test_changes_are_shown_in_one_column(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    draw_frames(view)
+    assert shown(view) == [
+        *(f"value_{n} = {n}" for n in range(6, 10)),
+        "value_9 = 'nine'",
+        *(f"value_{n} = {n}" for n in range(10, 13)),
+        *(f"value_{n} = {n}" for n in range(37, 40)),
+        "added = True",
+        *(f"value_{n} = {n}" for n in range(40, 43)),
+    ]
+    assert view.summary.get_label() == "2 changes · +2 \N{MINUS SIGN}1"
+    assert view._columns[0].row(4).margin.split() == ["10", "-"]
+    assert view._columns[0].row(5).margin.split() == ["10", "+"]
+
+
+def test_each_change_has_its_buttons(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    pressed: list[tuple[int, str]] = []
+    view.connect("hunk-action", lambda _view, index, action: pressed.append((index, action)))
+    first, second = buttons(view, "Undo")
+    second.emit("clicked")
+    first.emit("clicked")
+    assert pressed == [(1, "undo"), (0, "undo")]
+    # With the keyboard, too.
+    assert first.get_focusable()
+    first.grab_focus()
+    assert first.is_focus()
+
+
+def test_a_text_that_began_above_a_fold_has_its_colours(screen: Screen) -> None:
+    old = ['text = """\n', *(f"word {n}\n" for n in range(40)), '"""\n', "after = 1\n"]
+    view = with_texts(screen, old, [*old[:30], "if new\n", *old[30:]])
+    buffer = view._columns[0].buffer
+    inside = buffer.get_iter_at_line(next_line(view, "if new"))[1]
+    outside = buffer.get_iter_at_line(next_line(view, "word 29"))[1]
+    assert [tag.props.name for tag in inside.get_tags() if tag.props.foreground_set] == [
+        tag.props.name for tag in outside.get_tags() if tag.props.foreground_set
+    ]
+    assert any(tag.props.foreground_set for tag in inside.get_tags())
+
+
+def next_line(view: DiffView, text: str) -> int:
+    column = view._columns[0]
+    return next(n for n in range(len(column)) if column.row(n).text == text)
+
+
+def test_a_fold_opens(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    buttons(view, "6 unchanged lines")[0].emit("clicked")
+    assert shown(view)[:7] == [f"value_{n} = {n}" for n in range(7)]
+    assert not buttons(view, "6 unchanged lines")
+    # What stands below has moved, and is still found.
+    buttons(view, "24 unchanged lines")[0].emit("clicked")
+    assert f"value_{20} = {20}" in shown(view)
+    view.go_to_change(1)
+    draw_frames(view)
+    assert view.summary.get_label().startswith("Change 2 of 2")
+
+
+def test_the_next_and_the_previous_change(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    for button, place in ((view.next, 0), (view.next, 1), (view.next, 1), (view.previous, 0)):
+        button.emit("clicked")
+        assert view.current == place
+
+
+def test_two_columns_where_there_is_room(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    view.side_toggle.set_active(True)
+    spin_until(lambda: view.is_side_by_side and view.is_loaded)
+    draw_frames(view)
+    left, right = shown(view, 0), shown(view, 1)
+    assert "value_9 = 9" in left
+    assert "value_9 = 9" not in right
+    assert "value_9 = 'nine'" in right
+    heights = [column.view.get_height() for column in view._columns]
+    assert heights[0] == heights[1]
+    assert [len(column) for column in view._columns] == [len(view._columns[0])] * 2
+    buttons(view, "6 unchanged lines")[0].emit("clicked")
+    assert shown(view, 0)[0] == shown(view, 1)[0] == "value_0 = 0"
+    window = view.get_root()
+    assert isinstance(window, Gtk.Window)
+    screen.resize(window, 400, 500)
+    spin_until(lambda: not view.is_side_by_side and view.is_loaded)
+    assert not view.side_toggle.get_sensitive()
+
+
+def test_both_columns_scroll_together(screen: Screen) -> None:
+    view = with_texts(screen, OLD, [f"{line.strip()}  # changed\n" for line in OLD])
+    view.side_toggle.set_active(True)
+    spin_until(lambda: view.is_side_by_side and view.is_loaded)
+    one, other = (column.widget.get_vadjustment() for column in view._columns)
+    spin_until(lambda: min(a.get_upper() - a.get_page_size() for a in (one, other)) > 100)
+    one.set_value(100)
+    assert other.get_value() == 100
+    other.set_value(50)
+    assert one.get_value() == 50
+
+
+def test_a_large_file_comes_in_pieces(screen: Screen) -> None:
+    view = with_texts(screen, [], [f"line {number}\n" for number in range(5000)])
+    assert shown(view)[-1] == "line 4999"
+    assert view.summary.get_label() == "1 change · +5,000 \N{MINUS SIGN}0"
+
+
+def test_of_many_changes_the_first_are_shown_and_the_rest_on_demand(screen: Screen) -> None:
+    old = [f"line {number}\n" for number in range(250)]
+    new = ["changed\n" if number % 10 == 5 else line for number, line in enumerate(old)]
+    view = DiffView(most_hunks=20)
+    view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
+    screen.show(view)
+    load(view, old, new)
+    assert len(buttons(view, "Undo")) == 20
+    buttons(view, "Show more changes")[0].emit("clicked")
+    spin_until(lambda: view.is_loaded)
+    assert len(buttons(view, "Undo")) == 25
+    assert not buttons(view, "Show more changes")
+
+
+def test_equal_texts_and_another_file_at_once(screen: Screen) -> None:
+    view = with_texts(screen, OLD, OLD)
+    assert view.same_label.get_label() == "The text is the same."
+    view.show_texts("".join(OLD), "", "a.py")
+    load(view, ["a\n"], ["b\n"])
+    assert shown(view) == ["a", "b"]
+
+
+def test_colours_follow_the_theme(screen: Screen) -> None:
+    view = with_texts(screen, OLD, NEW)
+    tag = view._columns[0].tags.added
+    manager = Adw.StyleManager.get_default()
+    try:
+        manager.set_color_scheme(Adw.ColorScheme.FORCE_LIGHT)
+        light = tag.props.paragraph_background_rgba.to_string()
+        manager.set_color_scheme(Adw.ColorScheme.FORCE_DARK)
+        assert tag.props.paragraph_background_rgba.to_string() != light
+    finally:
+        manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
+
+
+def test_a_closed_view_is_freed(screen: Screen) -> None:
+    def used() -> Callable[[], bool]:
+        view = with_texts(screen, OLD, NEW)
+        window = view.get_root()
+        assert isinstance(window, Gtk.Window)
+        window.set_child(None)
+        window.destroy()
+        return watch_freeing(view)
+
+    spin_until(used())
+
+
+def png(width: int, height: int) -> bytes:
+    surface = cairo.ImageSurface(cairo.FORMAT_ARGB32, width, height)
+    data = io.BytesIO()
+    surface.write_to_png(data)
+    return data.getvalue()
+
+
+def test_pictures_before_and_after(screen: Screen) -> None:
+    pair = ImagePair()
+    screen.show(pair)
+    pair.show_files(png(20, 10), png(30, 15))
+    spin_until(lambda: pair.is_loaded)
+    draw_frames(pair)
+    assert pair.before_label.get_label().startswith("Before: 20 \N{MULTIPLICATION SIGN} 10")
+    assert pair.after_label.get_label().startswith("After: 30 \N{MULTIPLICATION SIGN} 15")
+    assert not pair.words.get_visible()
+    pair.show_files(None, b"\0\1\2" * 4000)
+    spin_until(lambda: pair.is_loaded)
+    assert pair.words.get_visible()
+    assert pair.words.get_label() == "Binary file, 12 kB, new"
+
+
+def test_a_picture_that_claims_to_be_enormous_is_not_read() -> None:
+    small = bytearray(png(2, 2))
+    assert read_picture(bytes(small)) is not None
+    small[16:24] = (100_000).to_bytes(4, "big") * 2
+    small[29:33] = zlib.crc32(small[12:29]).to_bytes(4, "big")
+    assert read_picture(bytes(small)) is None
+    assert binary_words(12_000, 14_000) == "Binary file, 12 kB before, 14 kB after"
+    assert binary_words(12_000, None) == "Binary file, 12 kB, deleted"

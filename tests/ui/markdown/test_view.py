@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Markdown on the screen, whole and while it is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from gi.repository import GLib, Gtk, Pango
+from support.freed import watch_freeing
+from support.screen import Screen, all_of, descendants, draw_frames, one_of, spin_until, texts
+
+from ollmsandbox.ui.markdown.code_block import CodeBlock
+from ollmsandbox.ui.markdown.view import MarkdownView
+
+pytestmark = pytest.mark.anybody
+
+TEXT = """\
+# Title
+
+Some *words* and `code`, see [here](https://example.org/a?b=1&c=2).
+
+- one
+- two
+  1. inner
+
+> quoted
+
+```python
+def f():
+    return 1
+```
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+
+- [x] done
+
+The end, <b>not</b> markup & so on.
+"""
+
+
+def shown(screen: Screen, text: str, width: int = 600) -> MarkdownView:
+    view = MarkdownView(text)
+    screen.show(Gtk.ScrolledWindow(child=view), width, 700)
+    spin_until(lambda: view.is_settled)
+    return view
+
+
+def shape(widget: Gtk.Widget) -> list[tuple[str, str]]:
+    """What is there, as one reads: the kind of each widget and its text."""
+    return [
+        (type(one).__name__, one.get_label() if isinstance(one, Gtk.Label) else "")
+        for one in descendants(widget)
+        # Scroll bars and the like come and go with the space there is.
+        if isinstance(one, (Gtk.Label, Gtk.Box, Gtk.Grid, Gtk.CheckButton, Gtk.Separator))
+    ]
+
+
+def test_every_block_is_there(screen: Screen) -> None:
+    view = shown(screen, TEXT)
+    seen = texts(view)
+    for text in ("Title", "Some words and code, see here.", "one", "inner", "quoted", "a", "2"):
+        assert text in seen
+    assert "def f():\n    return 1" in seen
+    assert seen[-1] == "The end, <b>not</b> markup & so on."
+    assert one_of(view, Gtk.CheckButton).get_active()
+
+
+def test_a_heading_is_one_for_everybody(screen: Screen) -> None:
+    view = shown(screen, "## Second\n\ntext")
+    (heading, text) = all_of(view, Gtk.Label)
+    assert heading.get_accessible_role() is Gtk.AccessibleRole.HEADING
+    assert heading.has_css_class("h2")
+    assert text.get_accessible_role() is Gtk.AccessibleRole.LABEL
+
+
+def test_words_can_be_selected_and_are_not_hyphenated(screen: Screen) -> None:
+    (label,) = all_of(shown(screen, "A/path/" * 200, 360), Gtk.Label)
+    assert label.get_selectable()
+    assert label.get_wrap_mode() is Pango.WrapMode.WORD_CHAR
+    layout = label.get_layout()
+    assert layout.get_line_count() > 3
+    attributes = layout.get_attributes()
+    assert attributes is not None
+    hyphens = [
+        one.as_int().value
+        for one in attributes.get_attributes()
+        if one.klass.type == Pango.AttrType.INSERT_HYPHENS
+    ]
+    assert hyphens == [0]
+
+
+def test_a_link_is_opened_by_the_owner_alone(screen: Screen) -> None:
+    view = shown(screen, TEXT)
+    asked: list[str] = []
+    view.connect("open-link", lambda _view, address: asked.append(address))
+    label = one_of(view, Gtk.Label, "Some words and code, see here.")
+    assert label.emit("activate-link", "https://example.org/a?b=1&c=2")
+    assert asked == ["https://example.org/a?b=1&c=2"]
+
+
+@pytest.mark.parametrize("width", [300, 900])
+def test_nothing_forces_the_width(screen: Screen, width: int) -> None:
+    wide = "| " + " | ".join(f"a column that is wide {n}" for n in range(20)) + " |\n"
+    rows = wide + "|-" * 20 + "|\n" + wide
+    text = f"{TEXT}\n{rows}\n{'word' * 500}\n\n```\n{'x ' * 500}\n```\n\n" + "> - " * 8 + "deep"
+    view = MarkdownView(text)
+    window = screen.show(
+        Gtk.ScrolledWindow(child=view, hscrollbar_policy=Gtk.PolicyType.NEVER), width, 500
+    )
+    spin_until(lambda: view.is_settled)
+    draw_frames(window)
+    assert window.get_width() == width
+    assert view.get_width() <= width
+
+
+def test_a_table_keeps_its_columns_and_scrolls(screen: Screen) -> None:
+    cell = "many words in one cell " * 5
+    view = shown(screen, f"|{cell}|b|c|\n|-|-|-|\n|1|{cell}|3|\n", 360)
+    scroller = one_of(view, Gtk.ScrolledWindow)
+    adjustment = scroller.get_hadjustment()
+    spin_until(lambda: adjustment.get_upper() > adjustment.get_page_size() > 0)
+    grid = one_of(view, Gtk.Grid)
+    # No taller than it has to be. Its own width would be without its border.
+    _known, bounds = grid.compute_bounds(scroller)
+    width = round(bounds.get_width())
+    assert scroller.get_height() == grid.measure(Gtk.Orientation.VERTICAL, width)[1]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_streamed_text_is_in_the_end_as_if_it_had_been_set(screen: Screen, size: int) -> None:
+    text = TEXT * 3 + "```py\nnot closed"
+    streamed = MarkdownView()
+    screen.show(Gtk.ScrolledWindow(child=streamed), 600, 700)
+    for at in range(0, len(text), size):
+        streamed.append(text[at : at + size])
+        if at % 50 == 0:
+            GLib.MainContext.default().iteration(False)
+    streamed.finish()
+    spin_until(lambda: streamed.is_settled)
+    assert streamed.text == text
+    assert shape(streamed) == shape(shown(screen, text))
+
+
+def test_the_end_is_plain_text_until_its_block_is_finished(screen: Screen) -> None:
+    view = MarkdownView()
+    screen.show(view)
+    view.append("# Title\n\nSome *wor")
+    spin_until(lambda: texts(view) == ["Title", "Some *wor"])
+    assert len(all_of(view, Gtk.TextView)) == 1
+    view.append("ds*.\n\nMore")
+    spin_until(lambda: texts(view) == ["Title", "Some words.", "More"])
+    view.finish()
+    spin_until(lambda: view.is_settled)
+    assert all_of(view, Gtk.TextView) == []
+    assert texts(view) == ["Title", "Some words.", "More"]
+
+
+def test_code_is_code_while_it_is_being_written(screen: Screen) -> None:
+    view = MarkdownView()
+    screen.show(view)
+    view.append("Look:\n\n```py\nx = 1\n``")
+    spin_until(lambda: "x = 1" in texts(view))
+    block = one_of(view, CodeBlock)
+    view.append("`\n\nThere.")
+    view.finish()
+    spin_until(lambda: view.is_settled)
+    # The same one: nothing flickers.
+    assert all_of(view, CodeBlock) == [block]
+    assert block.text == "x = 1"
+    assert texts(view)[-1] == "There."
+
+
+def test_a_long_text_takes_turns_with_the_rest_of_the_program(screen: Screen) -> None:
+    view = MarkdownView()
+    screen.show(Gtk.ScrolledWindow(child=view))
+    turns: list[int] = []
+
+    def turn() -> bool:
+        turns.append(1)
+        return not view.is_settled
+
+    view.set_text(TEXT * 25)
+    assert not view.is_settled
+    GLib.timeout_add(1, turn)
+    spin_until(lambda: view.is_settled, 60)
+    assert len(turns) > 5
+    assert texts(view).count("Title") == 25
+
+
+def test_a_paragraph_without_end_is_several_labels(screen: Screen) -> None:
+    text = "word " * 4_000
+    view = shown(screen, text)
+    labels = all_of(view, Gtk.Label)
+    assert max(len(label.get_text()) for label in labels) <= 4000
+    assert " ".join(label.get_text() for label in labels).split() == text.split()
+
+
+def test_a_text_can_be_replaced_while_it_is_being_built(screen: Screen) -> None:
+    view = MarkdownView(TEXT * 25)
+    screen.show(Gtk.ScrolledWindow(child=view))
+    view.set_text("short")
+    spin_until(lambda: view.is_settled)
+    assert texts(view) == ["short"]
+
+
+def watch_drawing(view: MarkdownView) -> list[Gtk.Widget]:
+    """What of it is drawn from now on."""
+    drawn: list[Gtk.Widget] = []
+    column = view.get_child()
+    assert column is not None
+
+    def note(child: Gtk.Widget, snapshot: Gtk.Snapshot) -> None:
+        drawn.append(child)
+
+    column.snapshot_child = note  # type: ignore[method-assign]
+    return drawn
+
+
+def test_what_is_out_of_sight_is_not_drawn(screen: Screen) -> None:
+    view = MarkdownView("\n\n".join(f"Paragraph {n}" for n in range(200)))
+    scroller = Gtk.ScrolledWindow(child=view)
+    window = screen.show(scroller, 400, 300)
+    spin_until(lambda: view.is_settled)
+    drawn = watch_drawing(view)
+    adjustment = scroller.get_vadjustment()
+    spin_until(lambda: adjustment.get_upper() > 4000)
+    adjustment.set_value(3000)
+    drawn.clear()
+    draw_frames(window)
+    assert 0 < len(set(drawn)) < 80
+
+
+@pytest.mark.parametrize("count", [3, 4, 9])
+def test_what_is_in_sight_is_drawn_while_code_is_being_written(screen: Screen, count: int) -> None:
+    view = MarkdownView("")
+    scroller = Gtk.ScrolledWindow(child=view)
+    window = screen.show(scroller, 400, 100)
+    view.append("\n\n".join("word " * 200 for _number in range(count)))
+    spin_until(lambda: all_of(view, Gtk.TextView))
+    tail = all_of(view, Gtk.TextView)[-1]
+    view.append("\n\n```\ncode\n")
+    spin_until(lambda: all_of(view, CodeBlock) and not tail.get_visible())
+    view.append("code\n" * 100)
+    spin_until(lambda: one_of(view, CodeBlock).text.count("code") == 101)
+    drawn = watch_drawing(view)
+    draw_frames(window)
+    adjustment = scroller.get_vadjustment()
+    adjustment.set_value(adjustment.get_upper())
+    drawn.clear()
+    draw_frames(window)
+    assert one_of(view, CodeBlock) in drawn
+
+
+def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
+    view = MarkdownView(TEXT)
+    view.append("more")
+    is_freed = watch_freeing(view)
+    window = screen.show(Gtk.ScrolledWindow(child=view))
+    window.destroy()
+    del view, window
+    spin_until(is_freed)
+
+
+def test_what_is_being_written_is_never_higher_than_its_text(screen: Screen) -> None:
+    view = MarkdownView("")
+    scroller = Gtk.ScrolledWindow(child=view)
+    screen.show(scroller, 400, 300)
+    heights: list[float] = []
+    adjustment = scroller.get_vadjustment()
+    adjustment.connect("changed", lambda one: heights.append(one.get_upper()))
+    view.append("Some words that fill a few lines, no more than that. " * 6)
+    spin_until(lambda: all_of(view, Gtk.TextView) and all_of(view, Gtk.TextView)[0].get_height())
+    draw_frames(scroller, 3)
+    assert max(heights, default=0) <= 300
+
+
+def test_a_text_is_taken_down_piece_by_piece_and_freed(screen: Screen) -> None:
+    def use() -> tuple[Gtk.Widget, Callable[[], bool]]:
+        view = MarkdownView(TEXT * 20)
+        spin_until(lambda: view.is_settled)
+        column = view.get_child()
+        assert column is not None
+        view.take_down()
+        assert column.get_first_child() is not None
+        return column, watch_freeing(view)
+
+    column, is_freed = use()
+    spin_until(is_freed)
+    assert column.get_first_child() is None

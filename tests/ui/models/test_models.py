@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which model is talked to, and with which key, after its connection was changed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+from gi.repository import Adw, Gtk
+from support.person import Person
+from support.screen import Screen, texts
+from support.servers.http import Replay, Reply, delta, document, sse
+from support.servers.http import finish as finished
+from support.window import finish, press, running_loop, says, wait_until
+
+from ollmsandbox.chat.providers.connections import ConnectionStore
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.providers.keys import Keys, Place
+from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.ui.chat.view import ChatView
+from ollmsandbox.ui.models.choice import ModelChoice
+from ollmsandbox.ui.models.chooser import ModelChooser
+from ollmsandbox.ui.models.controller import ModelController
+from ollmsandbox.ui.permission.asker import WindowAsker
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.preferences.connections import ConnectionsPage
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.preferences.window import Preferences
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.widgets.tasks import Tasks
+
+pytestmark = pytest.mark.anybody
+
+TALK = {
+    "/v1/chat/completions": sse(delta(content="ok"), finished()),
+    "/v1/models": document({"data": [{"id": "small"}, {"id": "big"}]}),
+}
+
+
+@dataclass
+class Room:
+    desk: Desk
+    told: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = Settings(self.desk.paths)
+        self.store: ConnectionStore = self.desk.connections
+        choice = ModelChoice(self.store)
+        self.chooser = ModelChooser()
+        self.sessions = Sessions(self.desk, choice, settings)
+        self.tasks = Tasks(self.told.append)
+        self.chat = ChatView(settings)
+        self.control = ModelController(self.chooser, choice, self.chat, self.sessions, self.tasks)
+        self.window = Adw.Window()
+        self.window.present()
+
+    def put(self, connection: Connection, key: str | None = None) -> None:
+        finish(self.store.put(connection, key=key))
+
+    def session(self, connection: str) -> OpenSession:
+        session = finish(self.sessions.new(None))
+        self.sessions.use_model(session, connection, "small")
+        self.control.show_session(session)
+        return session
+
+    def look_again(self) -> None:
+        self.control.look_again()
+        wait_until(lambda: self.tasks.is_idle)
+
+    def dialog(self, connection: Connection, *, is_new: bool = False) -> ConnectionDialog:
+        made = ConnectionDialog(self.window, self.store, connection, is_new=is_new)
+        made.present()
+        wait_until(made.get_mapped)
+        return made
+
+    def page(self) -> ConnectionsPage:
+        made = ConnectionsPage(self.store, self.tasks)
+        self.window.set_content(made)
+        return made
+
+
+@pytest.fixture
+def room(screen: Screen, person: Person) -> Iterator[Room]:
+    with running_loop():
+        desk = Desk(person.paths, person.environ, WindowAsker())
+        made = Room(desk)
+        yield made
+        made.window.destroy()
+        finish(made.sessions.close_all())
+        wait_until(lambda: len(asyncio.all_tasks()) == 1)
+        desk.close()
+
+
+def test_a_replaced_key_is_used(room: Room) -> None:
+    with Replay(TALK) as server:
+        mine = Connection("mine", Kind.OPENAI, server.address)
+        room.put(mine, "sk-old")
+        session = room.session("mine")
+        finish(session.conversation.say("Hello"))
+        room.put(room.store.find("mine"), "sk-new")
+        room.look_again()
+        finish(session.conversation.say("Hello again"))
+        keys = [seen.headers.get("authorization") for seen in server.seen if "chat" in seen.path]
+    assert keys == ["Bearer sk-old", "Bearer sk-new"]
+
+
+def test_open_sessions_talk_to_the_new_address(room: Room) -> None:
+    with Replay(TALK) as old, Replay(TALK) as new:
+        mine = Connection("mine", Kind.OPENAI, old.address)
+        room.put(mine)
+        session = room.session("mine")
+        # Another one is shown.
+        room.control.show_session(None)
+        room.put(replace(mine, address=new.address))
+        room.look_again()
+        finish(session.conversation.say("Hello"))
+        assert not [seen for seen in old.seen if "chat" in seen.path]
+        assert [seen for seen in new.seen if "chat" in seen.path]
+
+
+def test_of_a_connection_that_is_gone_no_model_is_left(room: Room) -> None:
+    for name in ("mine", "other"):
+        room.put(Connection(name, Kind.OPENAI, "http://127.0.0.1:9/v1", "small"))
+    session = room.session("mine")
+    assert _has_model(session)
+    finish(room.store.remove("mine"))
+    room.look_again()
+    # Nor is anything said to somebody else.
+    assert not _has_model(session)
+    assert says(room.chat, "Choose or connect a model") or says(room.chat, "does not answer")
+
+
+def test_what_was_chosen_is_used_though_it_cannot_be_remembered(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def use(*_args: object) -> None:
+        threads.append(threading.current_thread())
+        raise OllmSandboxError("The file cannot be written.")
+
+    room.put(Connection("mine", Kind.OPENAI, "http://127.0.0.1:9/v1"))
+    session = room.session("mine")
+    monkeypatch.setattr(ConnectionStore, "use", use)
+    room.chooser.emit("chosen", "mine", "big")
+    assert session.model_name == "big"
+    wait_until(lambda: room.told)
+    assert room.told == ["The file cannot be written."]
+    # The disk may be slow.
+    assert threads != [threading.current_thread()]
+
+
+def test_what_was_chosen_last_is_remembered(room: Room) -> None:
+    room.put(Connection("mine", Kind.OPENAI, "http://127.0.0.1:9/v1"))
+    room.session("mine")
+    for number in range(8):
+        room.chooser.emit("chosen", "mine", f"model {number}")
+    wait_until(lambda: room.tasks.is_idle)
+    assert room.store.find("mine").model == "model 7"
+
+
+def test_a_taken_name_is_refused_in_the_dialog(room: Room) -> None:
+    room.put(Connection("mine", Kind.OPENAI, "http://127.0.0.1:9/v1"), "sk-secret")
+    dialog = room.dialog(Connection("", Kind.OLLAMA, ""), is_new=True)
+    dialog.name.set_text("mine")
+    press(dialog, "Save")
+    wait_until(lambda: says(dialog, "There is a connection mine already."))
+    assert dialog.save_button.get_sensitive()
+    assert room.store.find("mine").address == "http://127.0.0.1:9/v1"
+    dialog.close()
+
+
+def test_a_second_one_is_offered_a_name_of_its_own(room: Room) -> None:
+    room.put(Connection("Ollama", Kind.OLLAMA, "http://127.0.0.1:9"))
+    dialog = room.dialog(Connection("Ollama", Kind.OLLAMA, "http://127.0.0.1:11434"), is_new=True)
+    assert dialog.name.get_text() == "Ollama 2"
+    dialog.kind.set_selected(1)
+    assert dialog.name.get_text() == "llama.cpp"
+    dialog.close()
+
+
+def test_a_connection_with_a_new_name_is_tried_and_saved_with_its_key(room: Room) -> None:
+    with Replay(TALK) as server:
+        room.put(Connection("mine", Kind.OPENAI, server.address), "sk-secret")
+        dialog = room.dialog(room.store.find("mine"))
+        dialog.name.set_text("ours")
+        press(dialog, "Test")
+        wait_until(lambda: says(dialog, "It works: 2 models."))
+        press(dialog, "Save")
+        wait_until(lambda: not dialog.get_mapped())
+        assert [one.name for one in room.store.all()] == ["ours"]
+        finish(room.store.server(room.store.find("ours")).models())
+        assert {seen.headers.get("authorization") for seen in server.seen} == {"Bearer sk-secret"}
+
+
+def test_sessions_follow_a_connection_to_its_new_name(room: Room, person: Person) -> None:
+    with Replay(TALK) as server:
+        room.put(Connection("mine", Kind.OPENAI, server.address))
+        session = room.session("mine")
+        finish(session.conversation.say("Hello"))
+        preferences = Preferences(room.window, room.desk, Settings(person.paths))
+        preferences.connect("connection-renamed", room.control.note_name)
+        preferences.connect("connections-changed", room.control.look_again)
+        preferences.show_connections()
+        preferences.present()
+        wait_until(lambda: says(preferences, "mine"))
+        press(preferences.connections, "Edit mine")
+        wait_until(lambda: _dialogs() and _dialogs()[0].get_mapped())
+        _dialogs()[0].name.set_text("ours")
+        press(_dialogs()[0], "Save")
+        wait_until(lambda: session.connection == "ours")
+        wait_until(lambda: preferences.is_idle and room.tasks.is_idle)
+        preferences.close()
+        assert _has_model(session)
+        finish(room.sessions.close_all())
+        assert room.desk.history.load(session.id).info.connection == "ours"
+
+
+def test_the_model_for_new_sessions_is_chosen_in_the_preferences(room: Room) -> None:
+    with Replay(TALK) as server:
+        room.put(Connection("mine", Kind.OPENAI, server.address))
+        page = room.page()
+        row = page.model_row
+        wait_until(lambda: row.get_sensitive() and "small" in texts(row))
+        changed: list[object] = []
+        page.connect("changed", changed.append)
+        row.set_selected(1)
+        wait_until(lambda: changed)
+        assert room.store.find("mine").model == "big"
+        wait_until(lambda: says(page, " · big"))
+        wait_until(lambda: room.tasks.is_idle)
+
+
+def test_without_an_answer_the_model_that_was_chosen_is_shown(room: Room) -> None:
+    room.put(Connection("mine", Kind.OPENAI, "http://127.0.0.1:9/v1", "small"))
+    page = room.page()
+    wait_until(lambda: room.tasks.is_idle)
+    assert "small" in texts(page.model_row)
+    assert room.store.find("mine").model == "small"
+
+
+def test_without_a_connection_no_model_can_be_chosen(room: Room) -> None:
+    page = room.page()
+    wait_until(lambda: room.tasks.is_idle)
+    assert not page.model_row.get_visible()
+
+
+def _has_model(session: OpenSession) -> bool:
+    return session.conversation.model is not None
+
+
+def _dialogs() -> list[ConnectionDialog]:
+    return [one for one in Gtk.Window.list_toplevels() if isinstance(one, ConnectionDialog)]
+
+
+def test_a_refresh_asks_the_keyring_only_if_the_key_was_refused(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    get = Keys.get
+
+    async def counted(keys: Keys, name: str, place: Place) -> str:
+        asked.append(name)
+        return await get(keys, name, place)
+
+    monkeypatch.setattr(Keys, "get", counted)
+    refused = Reply([b'{"error": {"message": "no"}}'], status=401)
+    with Replay(TALK) as good, Replay({"/v1/models": refused}) as bad:
+        room.put(Connection("good", Kind.OPENAI, good.address), "sk-good")
+        room.put(Connection("bad", Kind.OPENAI, bad.address), "sk-bad")
+        session = room.session("good")
+        room.look_again()
+        assert sorted(asked) == ["bad", "good"]
+        for _ in range(2):
+            room.chooser.emit("refresh")
+            wait_until(lambda: room.tasks.is_idle)
+        assert len([seen for seen in good.seen if "models" in seen.path]) == 3
+        finish(session.conversation.say("Hello"))
+    assert sorted(asked) == ["bad", "bad", "bad", "good"]
+
+
+def test_a_key_that_was_refused_in_a_turn_is_looked_for_in_the_next_one(room: Room) -> None:
+    path = "/v1/chat/completions"
+    refused = Reply([b'{"error": {"message": "no"}}'], status=401)
+    with Replay({**TALK, path: [TALK[path], refused, TALK[path]]}) as server:
+        room.put(Connection("mine", Kind.OPENAI, server.address), "sk-old")
+        session = room.session("mine")
+        finish(session.conversation.say("Hello"))
+        # Another program stores it: nothing here hears of that.
+        other = ConnectionStore(room.desk.paths, room.desk.environ)
+        finish(other.put(room.store.find("mine"), key="sk-new"))
+        for _ in range(3):
+            finish(session.conversation.say("Hello"))
+        sent = [seen.headers["authorization"] for seen in server.seen if seen.path == path]
+    assert sent == ["Bearer sk-old", "Bearer sk-old", "Bearer sk-new", "Bearer sk-new"]

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The limits of a command that the person sets: shown, kept within bounds, and held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gi.repository import Adw, Gtk
+from support.person import Person
+from support.screen import Screen, all_of, texts
+from support.window import finish, program, wait_until, window_of
+
+from ollmsandbox.sandbox.profile.profile import Limits, Profile
+from ollmsandbox.ui.badge import controller, project_state
+from ollmsandbox.ui.badge.limits_text import LIMITS, own_limits, sentences
+from ollmsandbox.ui.badge.project_state import ProjectState, limits_without_sandbox
+from ollmsandbox.ui.chat.entries import CallEntry
+from ollmsandbox.ui.preferences.safety import LimitsGroup
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.window.window import Window
+
+MIB = 1 << 20
+OF_PROFILE = Limits(time=600, processes=4096, disk=20 << 30, memory=8 << 30, tmp=2 << 30)
+
+
+@pytest.fixture
+def settings(person: Person, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """In a file: without a schema."""
+    for name in ("GSETTINGS_BACKEND", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return Settings(person.paths)
+
+
+@pytest.fixture
+def group(screen: Screen, settings: Settings) -> LimitsGroup:
+    made = LimitsGroup(settings)
+    made.show_profile(OF_PROFILE)
+    page = Adw.PreferencesPage()
+    page.add(made)
+    screen.show(page)
+    return made
+
+
+def said(widget: Gtk.Widget) -> list[str]:
+    """A number and its unit stay on one line."""
+    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in texts(widget)]
+
+
+def spin(group: LimitsGroup, title: str) -> Gtk.SpinButton:
+    row = next(row for row in all_of(group, Adw.ActionRow) if title in texts(row))
+    (found,) = all_of(row, Gtk.SpinButton)
+    return found
+
+
+def test_each_limit_is_the_profile_s_until_it_is_set(
+    group: LimitsGroup, settings: Settings
+) -> None:
+    assert own_limits(settings) == Limits()
+    for text in ("10 minutes", "8.0 GiB of memory", "20.0 GiB written to disk"):
+        assert f"{text}, as in the profile" in said(group)
+    assert "No limit in the profile" in said(group)
+    spin(group, "Memory, in MiB").set_value(512)
+    spin(group, "Processes at Once").set_value(40)
+    spin(group, "Written to Disk, in MiB").set_value(3)
+    spin(group, "Left Free on the Disk, in MiB").set_value(4)
+    spin(group, "Temporary Files, in MiB").set_value(5)
+    assert own_limits(settings) == Limits(
+        memory=512 * MIB, processes=40, disk=3 * MIB, free=4 * MIB, tmp=5 * MIB
+    )
+    assert "512.0 MiB of memory" in said(group)
+    spin(group, "Memory, in MiB").set_value(0)
+    assert "8.0 GiB of memory, as in the profile" in said(group)
+
+
+def test_what_would_let_no_command_run_cannot_be_set(
+    group: LimitsGroup, settings: Settings
+) -> None:
+    memory = spin(group, "Memory, in MiB")
+    memory.set_value(1)
+    assert memory.get_value_as_int() == settings.number("memory-limit") == 64
+    assert "64.0 MiB of memory, the least that can be set" in said(group)
+    memory.set_value(10**9)
+    assert settings.number("memory-limit") == 999_999
+    # And from the least, the next step down is to none of one's own.
+    memory.set_value(64)
+    memory.spin(Gtk.SpinType.STEP_BACKWARD, 0)
+    assert settings.number("memory-limit") == 0
+
+
+def test_what_stands_in_the_file_is_brought_within_bounds_or_not_taken(
+    person: Person, settings: Settings
+) -> None:
+    file = person.paths.config / "preferences.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"memory-limit": 1, "process-limit": -5, "time-limit": 10**9}))
+    assert own_limits(Settings(person.paths)) == Limits(memory=64 * MIB)
+
+
+def test_the_person_s_own_limits_count_instead_of_the_profile_s() -> None:
+    profile = Profile("any", limits=OF_PROFILE)
+    assert profile.with_limits(Limits()) is profile
+    assert not profile.with_limits(Limits(disk=MIB)).own_memory_limit
+    mine = profile.with_limits(Limits(memory=MIB, free=7))
+    assert mine.own_memory_limit
+    assert (mine.limits.memory, mine.limits.free, mine.limits.time) == (MIB, 7, 600)
+    assert {setting.name for setting in LIMITS} == set(vars(Limits()))
+    assert len(sentences(mine.limits)) == len(LIMITS)
+
+
+@pytest.fixture
+def window(screen: Screen, person: Person) -> Iterator[Window]:
+    with program(person) as application:
+        before = {setting.key: 0 for setting in LIMITS}
+        try:
+            window = window_of(application)
+            window.open_project(str(person.project))
+            wait_until(lambda: window.chat.session is not None)
+            yield window
+        finally:
+            for key, value in before.items():
+                application.settings.set(key, value)
+
+
+def test_a_limit_is_shown_in_the_badge_and_holds_for_the_next_command(window: Window) -> None:
+    settings, session = window._settings, window.chat.session
+    assert session is not None
+    settings.set("temporary-limit", 3)
+    popover = window.badge.get_popover()
+    assert popover is not None
+    wait_until(lambda: "3.0 MiB in each folder for temporary files" in said(popover))
+    finish(session.conversation.run("head -c 9000000 /dev/zero > /tmp/much; wc -c < /tmp/much"))
+    assert "3145728" in _last(window)
+    settings.set("memory-limit", 64)
+    wait_until(lambda: "64.0 MiB of memory" in said(popover))
+    finish(
+        session.conversation.run(
+            "python3 -c 'import time; much = bytearray(200 << 20); time.sleep(100)'"
+        )
+    )
+    assert "memory" in _last(window)
+
+
+def test_the_badge_looks_once_after_many_steps(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_until(lambda: window._badge._tasks.is_idle)
+    looked: list[Limits] = []
+
+    def look(*given: Any) -> ProjectState:
+        looked.append(given[-1])
+        return project_state.look(*given)
+
+    monkeypatch.setattr(controller, "look", look)
+    for value in range(1, 51):
+        window._settings.set("temporary-limit", value)
+    popover = window.badge.get_popover()
+    assert popover is not None
+    wait_until(lambda: "50.0 MiB in each folder for temporary files" in said(popover))
+    assert [limits.tmp for limits in looked] == [50 * MIB]
+
+
+def _last(window: Window) -> str:
+    session = window.chat.session
+    assert session is not None
+    entry = [one for one in session if isinstance(one, CallEntry)][-1]
+    assert entry.outcome is not None
+    return str(entry.outcome.text)
+
+
+def test_without_a_sandbox_only_what_is_written_to_the_project_has_a_limit() -> None:
+    limits = limits_without_sandbox(Profile("any", limits=OF_PROFILE)).sentences
+    told = [text.replace("\N{NO-BREAK SPACE}", " ") for text in limits]
+    assert "20.0 GiB written to the project" in told
+    assert not any("to disk" in text or "temporary" in text for text in told)
+    assert "10 minutes" in told

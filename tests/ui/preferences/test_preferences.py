@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The preferences: each is shown as it is, and changed where it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import pytest
+from gi.repository import Adw, GLib, Gtk
+from support.person import ROOT, Person
+from support.screen import Screen, all_of, texts
+from support.servers.http import Replay, Reply
+from support.window import finish, press, running_loop, says, wait_until
+
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.permission.rules import Key, Rule, Target
+from ollmsandbox.project.settings import KEEP_DAYS
+from ollmsandbox.ui.badge.limits_text import LIMITS
+from ollmsandbox.ui.permission.asker import WindowAsker
+from ollmsandbox.ui.preferences import settings as kept
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+from ollmsandbox.ui.preferences.settings import DEFAULTS, SCHEMA, Settings
+from ollmsandbox.ui.preferences.window import Preferences
+
+
+@dataclass
+class Room:
+    desk: Desk
+    settings: Settings
+    window: Adw.Window
+    person: Person
+
+    def preferences(self) -> Preferences:
+        made = Preferences(self.window, self.desk, self.settings)
+        made.present()
+        return made
+
+
+@pytest.fixture
+def room(screen: Screen, person: Person) -> Iterator[Room]:
+    with running_loop():
+        desk = Desk(person.paths, person.environ, WindowAsker())
+        window = Adw.Window()
+        window.present()
+        yield Room(desk, Settings(person.paths), window, person)
+        window.destroy()
+        wait_until(lambda: len(asyncio.all_tasks()) == 1)
+        desk.close()
+
+
+def test_the_defaults_are_those_of_the_schema() -> None:
+    schema = ElementTree.parse(ROOT / "data" / f"{SCHEMA}.gschema.xml")
+    found = {
+        key.get("name"): GLib.Variant.parse(
+            GLib.VariantType.new(key.get("type") or ""), key.findtext("default") or ""
+        ).unpack()
+        for key in schema.iter("key")
+    }
+    assert found == DEFAULTS
+
+
+def test_without_a_schema_preferences_are_kept_in_a_file(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GSETTINGS_BACKEND", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    settings = Settings(person.paths)
+    heard: list[str] = []
+    settings.connect("changed", lambda _settings, key: heard.append(key))
+    settings.set("apply-mode", "review")
+    settings.set("time-limit", 30)
+    assert heard == ["apply-mode", "time-limit"]
+    again = Settings(person.paths)
+    assert (again.text("apply-mode"), again.number("time-limit")) == ("review", 30)
+    (person.paths.config / "preferences.json").write_text("not json")
+    assert Settings(person.paths).text("apply-mode") == "auto"
+
+
+@pytest.fixture
+def without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GSETTINGS_BACKEND", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("without_schema")
+def test_what_cannot_be_written_counts_until_the_end_and_is_told_once(person: Person) -> None:
+    file = person.paths.config / "preferences.json"
+    # Nobody can write there, not even root.
+    file.mkdir(parents=True)
+    settings = Settings(person.paths)
+    heard: list[str] = []
+    troubles: list[str] = []
+    settings.connect("changed", lambda _settings, key: heard.append(key))
+    settings.connect("trouble", lambda _settings, text: troubles.append(text))
+    settings.set("last-session", "one")
+    settings.set("time-limit", 30)
+    assert (settings.text("last-session"), settings.number("time-limit")) == ("one", 30)
+    assert heard == ["last-session", "time-limit"]
+    assert len(troubles) == 1
+    assert str(file) in troubles[0]
+    file.rmdir()
+    settings.set("time-limit", 31)
+    again = Settings(person.paths)
+    assert (again.text("last-session"), again.number("time-limit")) == ("one", 31)
+
+
+@pytest.mark.usefixtures("without_schema")
+def test_a_value_that_the_schema_would_refuse_is_not_taken_from_a_file(person: Person) -> None:
+    written = {
+        "apply-mode": "bogus",
+        "window-width": 3,
+        "window-height": 500,
+        "time-limit": -1,
+        "memory-limit": 10_000_000,
+        "notifications": False,
+    }
+    person.paths.config.mkdir(parents=True)
+    (person.paths.config / "preferences.json").write_text(json.dumps(written))
+    settings = Settings(person.paths)
+    for key in ("apply-mode", "window-width", "time-limit", "memory-limit"):
+        assert settings._get(key) == DEFAULTS[key]
+    assert settings.number("window-height") == 500
+    assert not settings.boolean("notifications")
+
+
+def test_choices_and_ranges_are_those_of_the_schema() -> None:
+    keys = ElementTree.parse(ROOT / "data" / f"{SCHEMA}.gschema.xml").iter("key")
+    for key in keys:
+        name = key.get("name", "")
+        choices = tuple(one.get("value") for one in key.iter("choice"))
+        assert choices == kept._CHOICES.get(name, ())
+        for given in key.iter("range"):
+            least, most = kept._RANGES.get(name, (0, kept._MOST))
+            assert least == int(given.get("min", "0"))
+            assert most == int(given.get("max", str(most)))
+
+
+def test_a_switch_changes_its_setting(room: Room) -> None:
+    general = room.preferences().general
+    before = room.settings.boolean("send-with-enter")
+    row = next(r for r in all_of(general, Adw.ActionRow) if "Send With Enter" in texts(r))
+    (switch,) = all_of(row, Gtk.Switch)
+    switch.set_active(not before)
+    assert room.settings.boolean("send-with-enter") is not before
+    switch.set_active(before)
+
+
+def test_what_a_profile_hides_is_listed(room: Room) -> None:
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    (masks,) = all_of(preferences.safety, Adw.ExpanderRow)
+    masks.set_expanded(True)
+    wait_until(lambda: says(masks, ".ssh"))
+
+
+def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    listening: list[object] = []
+    monkeypatch.setattr(Settings, "connect", lambda *given: listening.append(given))
+    room.settings.set("profile", "standard")
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    assert says(preferences.safety, "10 minutes")
+    row = next(
+        r for r in all_of(preferences.safety, Adw.ActionRow) if "Time, in Seconds" in texts(r)
+    )
+    (seconds,) = all_of(row, Gtk.SpinButton)
+    seconds.set_value(90)
+    assert says(preferences.safety, "90 seconds")
+    seconds.set_value(0)
+    row = next(r for r in all_of(preferences.safety, Adw.ComboRow) if "Profile" in texts(r))
+    row.set_selected(1)
+    assert room.settings.text("profile") == "strict"
+    assert says(preferences.safety, "5 minutes")
+    room.settings.set("profile", "standard")
+    # The settings outlive the page, and would call it for ever.
+    assert listening == []
+
+
+def test_a_remembered_answer_is_forgotten(room: Room) -> None:
+    rule = Rule(Key("web_fetch", "", Target("example.org")), Answer.ALLOW_ALWAYS)
+    room.desk.rules.add(rule)
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    wait_until(lambda: says(preferences.safety, "example.org"))
+    press(preferences.safety, "Forget")
+    wait_until(lambda: says(preferences.safety, "Nothing is remembered."))
+    assert not room.desk.rules.rules()
+
+
+def test_how_long_versions_are_kept_is_set(room: Room) -> None:
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.storage)
+    wait_until(lambda: says(preferences.storage, "Keep for Days"))
+    row = next(r for r in all_of(preferences.storage, Adw.ActionRow) if "Keep for Days" in texts(r))
+    (spin,) = all_of(row, Gtk.SpinButton)
+    assert spin.get_value_as_int() == 30
+    spin.set_value(3)
+    wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 3)
+
+
+def test_the_playground_is_measured(room: Room) -> None:
+    room.person.playground.mkdir(parents=True)
+    (room.person.playground / "file").write_bytes(b"x" * 100_000)
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.storage)
+    wait_until(lambda: says(preferences.storage, "in 1 file"))
+    press(preferences.storage, "Clear…")
+    wait_until(_dialogs)
+    assert "Clear" in texts(_dialogs()[0])
+    _dialogs()[0].response("clear")
+    # What has nothing in it cannot be cleared; the keyboard goes on from there.
+    wait_until(lambda: says(preferences.storage, "Empty"))
+    clear = next(one for one in all_of(preferences.storage, Gtk.Button) if "Clear…" in texts(one))
+    assert not clear.get_sensitive()
+    assert list(room.person.playground.iterdir()) == []
+
+
+def test_what_is_chosen_can_be_read_however_narrow_the_window_is(room: Room) -> None:
+    room.settings.set("apply-mode", "review")
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    row = next(
+        one
+        for one in all_of(preferences.safety, Adw.ComboRow)
+        if one.get_title() == "Changes of a Command"
+    )
+    labels = [one for one in all_of(row, Gtk.Label) if one.get_label() == "Wait for my review"]
+    shown = [one for one in labels if one.get_mapped()]
+    assert shown
+    wait_until(lambda: not any(one.get_layout().is_ellipsized() for one in shown))
+    room.settings.set("apply-mode", "auto")
+
+
+def test_a_connection_is_tried_and_saved(room: Room) -> None:
+    models = Reply([b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}'])
+    with Replay({"/v1/models": models}) as server:
+        dialog = ConnectionDialog(
+            room.window, room.desk.connections, Connection("", Kind.OPENAI, "")
+        )
+        dialog.present()
+        dialog.name.set_text("mine")
+        dialog.address.set_text(server.address)
+        dialog.key.set_text("sk-secret")
+        press(dialog, "Test")
+        wait_until(lambda: says(dialog, "It works: 1 model."))
+        saved: list[Connection] = []
+        dialog.connect("saved", lambda _dialog, connection: saved.append(connection))
+        press(dialog, "Save")
+        wait_until(lambda: saved)
+        assert room.desk.connections.find("mine").address == saved[0].address
+        for file in room.person.paths.config.rglob("connections.yaml"):
+            assert "sk-secret" not in file.read_text()
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_the_end_of_a_trial_takes_the_keyboard_from_nobody(room: Room, goes_on: bool) -> None:
+    with Replay({"/v1/models": Reply([b'{"object": "list", "data": []}'])}) as server:
+        connection = Connection("mine", Kind.OPENAI, server.address)
+        dialog = ConnectionDialog(room.window, room.desk.connections, connection)
+        dialog.present()
+        dialog.test_button.grab_focus()
+        wait_until(dialog.test_button.has_focus)
+        press(dialog, "Test")
+        wait_until(lambda: not dialog.test_button.get_sensitive())
+        if goes_on:
+            dialog.name.grab_focus()
+        wait_until(lambda: says(dialog, "It answers, but has no models."))
+        wait_until(dialog.test_button.get_sensitive)
+        focus = dialog.get_focus()
+        assert focus is not None
+        assert focus.is_ancestor(dialog.name) if goes_on else focus is dialog.test_button
+        dialog.close()
+
+
+def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
+    dialog = ConnectionDialog(room.window, room.desk.connections, Connection("", Kind.OLLAMA, ""))
+    dialog.present()
+    dialog.address.set_text("http://127.0.0.1:9")
+    press(dialog, "Test")
+    wait_until(lambda: dialog.result.has_css_class("error"))
+    dialog.close()
+
+
+def test_what_a_trial_said_counts_for_that_address_and_key_only(room: Room) -> None:
+    with Replay({"/v1/models": Reply([b'{"object": "list", "data": [{"id": "a"}]}'])}) as server:
+        connection = Connection("mine", Kind.OPENAI, server.address)
+        dialog = ConnectionDialog(room.window, room.desk.connections, connection)
+        dialog.present()
+        for change in (dialog.address, dialog.key):
+            press(dialog, "Test")
+            wait_until(lambda: says(dialog, "It works: 1 model."))
+            assert dialog.result.has_css_class("success")
+            change.set_text("another")
+            assert says(dialog, "Asks the server for its models.")
+            assert not dialog.result.has_css_class("success")
+            dialog.address.set_text(server.address)
+        dialog.close()
+
+
+def test_connections_are_listed_and_removed(room: Room) -> None:
+    connection = Connection("Ollama", Kind.OLLAMA, "http://127.0.0.1:9")
+    finish(room.desk.connections.put(connection))
+    preferences = room.preferences()
+    preferences.show_connections()
+    wait_until(lambda: says(preferences.connections, "Ollama · http://127.0.0.1:9"))
+    press(preferences.connections, "Remove Ollama")
+    wait_until(lambda: _dialogs())
+    _dialogs()[0].response("remove")
+    wait_until(lambda: says(preferences.connections, "No connection yet."))
+
+
+def _dialogs() -> list[Adw.MessageDialog]:
+    return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]
+
+
+def spin(page: Adw.PreferencesPage, title: str) -> Gtk.SpinButton:
+    row = next(row for row in all_of(page, Adw.ActionRow) if title in texts(row))
+    (found,) = all_of(row, Gtk.SpinButton)
+    return found
+
+
+def type_into(preferences: Preferences, button: Gtk.SpinButton, text: str) -> None:
+    """As a person does who looks at something else then, without Enter."""
+    button.grab_focus()
+    button.set_text(text)
+    focus = preferences.get_focus()
+    assert focus is not None and focus.is_ancestor(button)
+
+
+def test_what_was_typed_counts_when_the_window_is_closed(room: Room) -> None:
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.safety)
+    wait_until(preferences.get_mapped)
+    try:
+        type_into(preferences, spin(preferences.safety, "Memory, in MiB"), "512")
+        assert room.settings.number("memory-limit") == 0
+        preferences.close()
+        wait_until(lambda: not preferences.get_mapped())
+        assert room.settings.number("memory-limit") == 512
+    finally:
+        room.settings.set("memory-limit", 0)
+    preferences = room.preferences()
+    preferences.set_visible_page(preferences.storage)
+    wait_until(lambda: says(preferences.storage, "Keep for Days") and preferences.get_mapped())
+    type_into(preferences, spin(preferences.storage, "Keep for Days"), "41")
+    preferences.close()
+    wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 41)
+
+
+def test_where_the_profile_cannot_be_read_its_limits_are_not_told(room: Room) -> None:
+    folder = room.person.paths.profiles
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "mine.yaml").write_text("limits: [broken\n")
+    room.settings.set("profile", "standard")
+    try:
+        safety = room.preferences().safety
+        assert says(safety, "as in the profile") and not says(safety, "cannot be read")
+        row = next(row for row in all_of(safety, Adw.ComboRow) if "Profile" in texts(row))
+        names = row.get_model()
+        assert isinstance(names, Gtk.StringList)
+        row.set_selected([names.get_string(n) for n in range(names.get_n_items())].index("mine"))
+        assert texts(safety).count("The profile cannot be read") == len(LIMITS)
+        assert not says(safety, "as in the profile")
+        (masks,) = all_of(safety, Adw.ExpanderRow)
+        masks.set_expanded(True)
+        assert not says(masks, ".ssh")
+    finally:
+        room.settings.set("profile", "standard")
+
+
+def test_projects_are_listed_one_by_one_when_somebody_looks(room: Room) -> None:
+    names = [f"project {number}" for number in range(5)]
+    for name in names:
+        (room.person.home / name).mkdir()
+        room.desk.manager.add_project(room.person.home / name)
+    preferences = room.preferences()
+    wait_until(lambda: preferences.is_idle)
+
+    def listed() -> list[str]:
+        titles = [row.get_title() for row in all_of(preferences.system, Adw.ComboRow)]
+        return sorted(title for title in titles if title in names)
+
+    assert not listed()
+    preferences.set_visible_page(preferences.system)
+    # What else is due comes in between.
+    counts: set[int] = set()
+
+    def is_whole() -> bool:
+        counts.add(len(listed()))
+        return listed() == names
+
+    wait_until(is_whole)
+    assert len(counts) > 2
+    # Two at once leave one list.
+    finish(asyncio.wait_for(_twice(preferences), 60))
+    assert listed() == names
+
+
+async def _twice(preferences: Preferences) -> None:
+    await asyncio.gather(preferences.system.refresh(), preferences.system.refresh())

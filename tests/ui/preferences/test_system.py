@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of the preferences for Alpine: it is installed, chosen for a project, and removed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from gi.repository import Adw, Gtk
+from support.person import Person
+from support.rootfs import VERSION, Mirror, mirror, system
+from support.screen import Screen, all_of
+from support.window import press, running_loop, says, wait_until
+
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.settings import System, system_of
+from ollmsandbox.sandbox.rootfs import settings
+from ollmsandbox.ui.preferences.system import SystemPage
+from ollmsandbox.ui.widgets.tasks import Tasks
+
+
+@pytest.fixture
+def served(person: Person) -> Iterator[Mirror]:
+    with mirror() as made:
+        made.has(VERSION, system())
+        settings.save(person.paths.config, made.settings)
+        yield made
+
+
+@contextmanager
+def shown(person: Person, told: list[str]) -> Iterator[tuple[SystemPage, ProjectManager]]:
+    manager = ProjectManager(person.paths)
+    manager.add_project(person.project)
+    with running_loop():
+        window = Adw.PreferencesWindow()
+        tasks = Tasks(told.append)
+        page = SystemPage(person.paths, person.environ, manager, tasks)
+        window.add(page)
+        window.present()
+        wait_until(lambda: tasks.is_idle)
+        yield page, manager
+        wait_until(lambda: tasks.is_idle)
+        window.destroy()
+    manager.close()
+
+
+def row_of(page: SystemPage, title: str) -> Adw.ComboRow:
+    return next(row for row in all_of(page, Adw.ComboRow) if row.get_title() == title)
+
+
+def entry_of(page: SystemPage, title: str) -> Adw.EntryRow:
+    return next(row for row in all_of(page, Adw.EntryRow) if says(row, title))
+
+
+def test_alpine_is_installed_used_and_removed(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    told: list[str] = []
+    with shown(person, told) as (page, manager):
+        assert says(page, "Not installed")
+        # What the person has set.
+        assert row_of(page, "Programs in It").get_selected() == 1
+        row_of(page, "Programs in It").set_selected(0)
+        press(page, "Install")
+        wait_until(lambda: says(page, f"Alpine {VERSION}"))
+        assert told == [f"Alpine {VERSION} is installed."]
+
+        row_of(page, person.project.name).set_selected(1)
+        project = manager.projects()[0].path
+        wait_until(lambda: system_of(person.paths, project) is System.ALPINE)
+
+        press(page, "Remove Alpine")
+        wait_until(lambda: _questions())
+        _questions()[0].response("remove")
+        wait_until(lambda: says(page, "Not installed"))
+
+
+def test_a_download_is_cancelled_at_once_and_can_be_begun_again(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def stall(path: str) -> None:
+        if path.endswith(".tar.gz"):
+            asked.set()
+            answers.wait(120)
+
+    served.when = stall
+    told: list[str] = []
+    with shown(person, told) as (page, _manager):
+        press(page, "Install")
+        wait_until(lambda: says(page, "Fetching") and asked.is_set())
+        assert all_of(page, Gtk.ProgressBar)[0].get_mapped()
+        press(page, "Cancel")
+        # The mirror has not answered yet.
+        wait_until(lambda: says(page, "Not installed"))
+        assert not answers.is_set()
+        assert not all_of(page, Gtk.ProgressBar)[0].get_mapped()
+        answers.set()
+        row_of(page, "Programs in It").set_selected(0)
+        press(page, "Install")
+        wait_until(lambda: says(page, f"Alpine {VERSION}"))
+    assert told == [f"Alpine {VERSION} is installed."]
+
+
+def test_a_window_that_is_closed_meanwhile_asks_first(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    answers = threading.Event()
+    served.when = lambda path: path.endswith(".tar.gz") and answers.wait(120)
+    with shown(person, []) as (page, _manager):
+        window = page.get_root()
+        assert isinstance(window, Gtk.Window)
+        row_of(page, "Programs in It").set_selected(0)
+        press(page, "Install")
+        wait_until(lambda: says(page, "Fetching"))
+        window.close()
+        wait_until(lambda: _questions())
+        assert window.get_mapped()
+        _questions()[0].response("keep")
+        wait_until(lambda: not _questions())
+        answers.set()
+        wait_until(lambda: says(page, f"Alpine {VERSION}"))
+        # Nothing is under way any more, and nobody is asked.
+        window.close()
+        wait_until(lambda: not window.get_mapped())
+    assert _questions() == []
+
+
+def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
+    screen: Screen, person: Person, served: Mirror
+) -> None:
+    told: list[str] = []
+    with shown(person, told) as (page, _manager):
+        mirror_row = entry_of(page, "Mirror")
+        mirror_row.set_text("nonsense")
+        mirror_row.emit("apply")
+        wait_until(lambda: says(page, "'nonsense' cannot be the mirror"))
+        mirror_row.set_text("http://127.0.0.1:9")
+        mirror_row.emit("apply")
+        wait_until(lambda: not says(page, "nonsense' cannot be"))
+        assert settings.load(person.paths.config).mirror == "http://127.0.0.1:9"
+
+        press(page, "Install")
+        wait_until(lambda: says(page, "127.0.0.1 cannot be reached."))
+        assert says(page, "rootfs install --from FILE")
+        assert says(page, "Not installed")
+        assert told == []
+
+
+@pytest.mark.parametrize("wrong", ["settings", "folder"])
+def test_a_page_that_cannot_tell_says_why(screen: Screen, person: Person, wrong: str) -> None:
+    if wrong == "settings":
+        person.paths.config.mkdir(parents=True)
+        (person.paths.config / "rootfs.yaml").write_text("mirror: file:///etc\n")
+    else:
+        person.environ["ROOTFS_DIR"] = "/nowhere"
+    with shown(person, []) as (page, _manager):
+        assert says(page, "rootfs.yaml" if wrong == "settings" else "ROOTFS_DIR is no prepared")
+        assert says(page, "Unknown")
+
+
+def test_a_project_is_shown_by_the_name_that_it_has(screen: Screen, person: Person) -> None:
+    person.project = person.home / "a & <b>b"
+    person.project.mkdir()
+    with shown(person, []) as (page, _manager):
+        label = next(one for one in all_of(page, Gtk.Label) if "<b>" in one.get_text())
+        assert label.get_text() == "a & <b>b"
+
+
+def _questions() -> list[Adw.MessageDialog]:
+    return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A project on a mount that does not answer any more holds up neither the window nor other work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.person import Person
+from support.screen import Screen
+from support.scripted import ScriptedModel
+from support.window import finish, in_project, wait_until, window_of
+
+from ollmsandbox.project import manager
+from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.sessions import folder_check
+from ollmsandbox.ui.sessions.folder_check import FolderLooks
+from ollmsandbox.ui.widgets.tasks import Newest
+
+pytestmark = pytest.mark.anybody
+
+
+class Mount:
+    """One folder on it gives no answer until the test ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+        self.answers = threading.Event()
+        self.looks = 0
+
+    def is_missing(self, folder: str) -> bool:
+        if folder == self.folder:
+            self.looks += 1
+            assert self.answers.wait(120)
+        return manager.is_missing(folder)
+
+
+@pytest.fixture
+def mount(person: Person, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mount]:
+    mount = Mount(person.project)
+    monkeypatch.setattr(folder_check, "is_missing", mount.is_missing)
+    yield mount
+    mount.answers.set()
+
+
+def test_a_folder_that_gives_no_answer_is_looked_at_once(mount: Mount, tmp_path: Path) -> None:
+    folders = FolderLooks(patience=0.01)
+    assert all(folders.is_missing(mount.folder) for _time in range(50))
+    assert mount.looks == 1
+    assert not folders.is_missing(str(tmp_path.resolve()))
+    assert folders.is_missing(str(tmp_path / "gone"))
+
+
+def test_it_is_there_again_as_soon_as_it_answers(mount: Mount) -> None:
+    folders = FolderLooks(patience=0.01)
+    assert folders.is_missing(mount.folder)
+    mount.answers.set()
+    patient = FolderLooks(patience=120)
+    assert not patient.is_missing(mount.folder)
+
+
+def test_turns_go_on_and_the_window_closes_while_a_folder_gives_no_answer(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_project(person) as (window, session):
+        application = window.get_application()
+        assert isinstance(application, Application) and window_of(application) is window
+        mount = Mount(person.project)
+        monkeypatch.setattr(folder_check, "is_missing", mount.is_missing)
+        session.conversation.model = ScriptedModel(*[["Yes."]] * 8)
+        for _turn in range(8):
+            finish(asyncio.wait_for(session.conversation.say("Still there?"), 60))
+        wait_until(lambda: mount.looks)
+        assert finish(asyncio.wait_for(asyncio.to_thread(lambda: "a thread"), 60)) == "a thread"
+        assert mount.looks == 1
+        try:
+            window.close()
+            wait_until(lambda: application.window is None, 60)
+        finally:
+            mount.answers.set()
+
+
+def test_readings_that_wait_for_their_turn_take_no_thread() -> None:
+    may_end = threading.Event()
+
+    def work() -> None:
+        assert may_end.wait(120)
+
+    async def play() -> None:
+        newest = Newest()
+        readings = [asyncio.ensure_future(newest.run(work)) for _reading in range(100)]
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: True), 60)
+        may_end.set()
+        await asyncio.gather(*readings, return_exceptions=True)
+
+    asyncio.run(play())

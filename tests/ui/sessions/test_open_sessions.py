@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sessions are open as long as somebody needs them, and what was typed in them is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from support.person import Person
+from support.scripted import ScriptedModel
+
+from ollmsandbox import loop
+from ollmsandbox.chat.messages import Message, Role, ToolCall
+from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.storage.history import new_session_id
+from ollmsandbox.chat.storage.stored import Entry, SessionInfo, StoredSession, repaired
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.files.locks import OpenLock
+from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.ui.chat.entries import CallEntry, entries_of
+from ollmsandbox.ui.models.choice import ModelChoice
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
+
+pytestmark = pytest.mark.anybody
+
+
+class _Nobody:
+    async def ask(self, request: PermissionRequest) -> Answer:
+        raise AssertionError(request.question)
+
+
+@dataclass
+class House:
+    person: Person
+    desk: Desk
+    sessions: Sessions
+
+    def stored(self) -> str:
+        """A session in which something was said."""
+        id_, history = new_session_id(), self.desk.history
+        history.create(SessionInfo(id_, "A talk", "", "model", "server", 1.0, 1.0))
+        history.write(id_, Entry(0, Message(Role.USER, "Hello", at=1.0)))
+        return id_
+
+    def is_free(self, session_id: str) -> bool:
+        """Another program could open it."""
+        try:
+            OpenLock(self.person.paths, session_id).release()
+        except OllmSandboxError:
+            return False
+        return True
+
+    async def titles(self) -> list[str]:
+        return [item.title for found in await self.sessions.listing() for item in found.sessions]
+
+
+@pytest.fixture
+def house(person: Person) -> Iterator[House]:
+    desk = Desk(person.paths, person.environ, _Nobody())
+    made = House(
+        person, desk, Sessions(desk, ModelChoice(desk.connections), Settings(person.paths))
+    )
+    yield made
+    loop.run(made.sessions.close_all())
+    desk.close()
+
+
+def test_one_that_was_only_looked_at_is_closed_when_it_is_left(house: House) -> None:
+    async def look() -> None:
+        session = await house.sessions.open(id_)
+        assert not house.is_free(id_)
+        await house.sessions.let_go(session)
+
+    id_ = house.stored()
+    loop.run(look())
+    assert house.sessions.open_ones == []
+    assert house.is_free(id_)
+
+
+def test_one_in_which_something_happened_stays(house: House) -> None:
+    async def talk() -> None:
+        session = await house.sessions.open(house.stored())
+        session.conversation.use_model(ScriptedModel())
+        await session.conversation.say("Hello")
+        await house.sessions.let_go(session)
+        assert house.sessions.open_ones == [session]
+        await house.sessions.close_all()
+
+    loop.run(talk())
+
+
+def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise OllmSandboxError("The disk is full.")
+
+    async def talk() -> None:
+        session = await house.sessions.open(house.stored())
+        session.conversation.use_model(ScriptedModel())
+        with monkeypatch.context() as full:
+            full.setattr("ollmsandbox.chat.storage.history.History.write", fail)
+            await session.conversation.say("Hello")
+            await house.sessions.delete(session.id)
+        assert await house.titles() == []
+
+    loop.run(talk())
+
+
+def test_one_whose_draft_is_not_stored_stays(house: House) -> None:
+    async def talk() -> None:
+        session = await house.sessions.open(house.stored())
+        session.draft = "not stored: the disk is full"
+        await house.sessions.let_go(session)
+        assert house.sessions.open_ones == [session]
+        await house.sessions.close_all()
+
+    loop.run(talk())
+
+
+def test_one_that_is_left_and_gone_back_to_at_once_opens(house: House) -> None:
+    async def go() -> None:
+        first = await house.sessions.open(id_)
+        closing = asyncio.ensure_future(house.sessions.let_go(first))
+        await asyncio.sleep(0)
+        again = await house.sessions.open(id_)
+        assert house.sessions.open_ones == [again]
+        await closing
+        await house.sessions.close_all()
+
+    id_ = house.stored()
+    loop.run(go())
+
+
+def test_one_that_is_deleted_while_it_opens_is_not_open(house: House) -> None:
+    async def delete() -> None:
+        opening = asyncio.ensure_future(house.sessions.open(id_))
+        await asyncio.sleep(0)
+        await house.sessions.delete(id_)
+        await opening
+        assert house.sessions.open_ones == []
+        assert await house.titles() == []
+
+    id_ = house.stored()
+    loop.run(delete())
+    assert house.is_free(id_)
+
+
+def test_one_that_cannot_be_closed_keeps_no_other_open(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def close() -> None:
+        first = await house.sessions.open(house.stored())
+        second = await house.sessions.open(id_)
+        monkeypatch.setattr(first, "close", fail)
+        with pytest.raises(OllmSandboxError, match="full"):
+            await house.sessions.close_all()
+        assert house.sessions.open_ones == []
+        assert second.id == id_
+        await first.conversation.close()
+
+    async def fail() -> None:
+        raise OllmSandboxError("The disk is full.")
+
+    id_ = house.stored()
+    loop.run(close())
+    assert house.is_free(id_)
+
+
+def test_sessions_are_asked_in_the_main_loop_only(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[threading.Thread] = []
+
+    def asking(_session: OpenSession) -> list[object]:
+        asked.append(threading.current_thread())
+        return [1]
+
+    async def look() -> None:
+        await house.sessions.open(house.stored())
+        monkeypatch.setattr(OpenSession, "asking", asking)
+        (found,) = await house.sessions.listing()
+        assert [item.is_asking for item in found.sessions] == [True]
+        await house.sessions.close_all()
+
+    loop.run(look())
+    assert asked == [threading.current_thread()]
+
+
+def test_a_draft_is_kept_where_nothing_was_said_yet(house: House) -> None:
+    async def type_() -> str:
+        session = await house.sessions.new(str(house.person.project))
+        await house.sessions.keep_draft(session, "Mend the\nparser")
+        await house.sessions.close(session.id)
+        return session.id
+
+    async def go_on(session_id: str) -> None:
+        assert await house.titles() == ["Mend the"]
+        session = await house.sessions.open(session_id)
+        assert session.draft == "Mend the\nparser"
+        assert session.project == str(house.person.project)
+        session.conversation.use_model(ScriptedModel())
+        await session.conversation.say("Write a parser")
+        await house.sessions.keep_draft(session, "")
+        await house.sessions.close(session_id)
+        # Its name is of what was said.
+        assert await house.titles() == ["Write a parser"]
+
+    loop.run(go_on(loop.run(type_())))
+
+
+def test_of_a_draft_that_was_emptied_nothing_is_left(house: House) -> None:
+    async def type_() -> None:
+        session = await house.sessions.new(None)
+        for text in ("Hm", "", " \n"):
+            house.sessions.keep_draft(session, text)
+        await house.sessions.close(session.id)
+        assert await house.titles() == []
+
+    loop.run(type_())
+
+
+def test_a_draft_on_its_way_does_not_bring_back_what_is_deleted(house: House) -> None:
+    async def delete() -> None:
+        session = await house.sessions.new(None)
+        house.sessions.keep_draft(session, "Hm")
+        await house.sessions.delete(session.id)
+        assert await house.titles() == []
+        await house.sessions.undelete(session.id)
+        assert await house.titles() == ["Hm"]
+
+    loop.run(delete())
+
+
+def test_a_named_draft_keeps_its_name(house: House) -> None:
+    async def name() -> None:
+        session = await house.sessions.new(None)
+        await house.sessions.keep_draft(session, "Hm")
+        await house.sessions.rename(session.id, "Mine")
+        session.conversation.use_model(ScriptedModel())
+        await session.conversation.say("Hello")
+        await house.sessions.keep_draft(session, "")
+        await house.sessions.close(session.id)
+        assert await house.titles() == ["Mine"]
+
+    loop.run(name())
+
+
+def test_a_draft_is_found_and_is_not_gone_on_with(house: House) -> None:
+    async def run() -> None:
+        talked = house.stored()
+        session = await house.sessions.new(None)
+        await house.sessions.keep_draft(session, "About the cellar")
+        history = house.desk.history
+        assert [info.id for info in history.sessions(search="cellar")] == [session.id]
+        assert history.sessions()[0].id == session.id
+        assert [info.id for info in history.sessions(only_said=True)] == [talked]
+        await house.sessions.close(session.id)
+
+    loop.run(run())
+
+
+def test_what_is_said_after_a_draft_was_kept_is_said_to_the_model_chosen_last(house: House) -> None:
+    async def run() -> None:
+        session = await house.sessions.new(None)
+        await house.sessions.keep_draft(session, "Words")
+        session.conversation.use_model(ScriptedModel(["Yes."], name="chosen"), "server")
+        await session.conversation.say("Words")
+        found = house.desk.history.find(session.id)
+        assert (found.model, found.connection) == ("chosen", "server")
+        await house.sessions.close(session.id)
+
+    loop.run(run())
+
+
+def test_one_that_has_nothing_any_more_goes_from_the_list(house: House) -> None:
+    async def run() -> None:
+        session = await house.sessions.new(None)
+        await house.sessions.keep_draft(session, "Words")
+        told: list[list[str]] = []
+        house.sessions.connect("changed", lambda _: told.append([]))
+        await house.sessions.keep_draft(session, "")
+        assert told
+        assert await house.titles() == []
+        await house.sessions.close(session.id)
+
+    loop.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "shown"),
+    [
+        ("run_command", {"command": "make"}, "make"),
+        ("read_file", {"path": "a.txt"}, "a.txt"),
+        ("web_fetch", {"url": "https://example.org"}, "https://example.org"),
+        ("run_command", "no JSON", "run_command"),
+    ],
+)
+def test_a_call_that_was_cut_off_is_shown_with_what_it_was_about(
+    name: str, arguments: dict[str, object] | str, shown: str
+) -> None:
+    wish = Message(Role.ASSISTANT, "", calls=(ToolCall("1", name, arguments),), at=1.0)
+    info = SessionInfo("id", "A talk", "", "model", "server", 1.0, 1.0)
+    (entry,) = entries_of(StoredSession(info, tuple(repaired([Entry(0, wish)]))))
+    assert isinstance(entry, CallEntry)
+    assert entry.description == shown

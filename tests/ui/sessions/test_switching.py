@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From one session to another: the last wish counts, and what is left is let go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from support.person import Person
+from support.screen import Screen, texts
+from support.window import program, wait_until, window_of
+
+from ollmsandbox.chat.conversation import Conversation
+from ollmsandbox.chat.events import End, TurnEnded
+from ollmsandbox.chat.messages import Message, Role
+from ollmsandbox.chat.storage.history import new_session_id
+from ollmsandbox.chat.storage.stored import Entry, SessionInfo
+from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
+from ollmsandbox.ui.sidebar.controller import SidebarController
+from ollmsandbox.ui.window.window import Window, begin_tour
+
+pytestmark = pytest.mark.anybody
+
+
+class Gate:
+    """Sessions open when it does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open = asyncio.Event()
+        self.slow = ""
+        self.waits = False
+        really_open = Sessions._open_stored
+
+        async def open_stored(sessions: Sessions, session_id: str) -> OpenSession:
+            session = await really_open(sessions, session_id)
+            if session_id == self.slow:
+                self.waits = True
+                await self.open.wait()
+            return session
+
+        monkeypatch.setattr(Sessions, "_open_stored", open_stored)
+
+
+@pytest.fixture
+def application(screen: Screen, person: Person) -> Iterator[Application]:
+    with program(person) as application:
+        yield application
+
+
+@pytest.fixture
+def window(application: Application) -> Window:
+    return window_of(application)
+
+
+def stored(application: Application, title: str) -> str:
+    id_, history = new_session_id(), application.desk.history
+    history.create(SessionInfo(id_, title, "", "model", "server", 1.0, 1.0))
+    history.write(id_, Entry(0, Message(Role.USER, "Hello", at=1.0)))
+    return id_
+
+
+def click(window: Window, session_id: str) -> None:
+    window.sidebar.emit("open-session", session_id)
+
+
+def shown(window: Window) -> str:
+    return window.chat.session.id if window.chat.session else ""
+
+
+def is_open(application: Application, session_id: str) -> bool:
+    return session_id in [one.id for one in application.sessions.open_ones]
+
+
+def test_a_session_that_comes_in_late_is_not_shown_over_a_later_one(
+    application: Application, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    big, small = stored(application, "big"), stored(application, "small")
+    gate.slow = big
+    click(window, big)
+    wait_until(lambda: gate.waits)
+    click(window, small)
+    wait_until(lambda: shown(window) == small)
+    opening = application.sessions._opening[big]
+    gate.open.set()
+    wait_until(lambda: opening.done() and not is_open(application, big))
+    assert shown(window) == small
+    # Clicked again, it is.
+    click(window, big)
+    wait_until(lambda: shown(window) == big)
+
+
+def test_a_session_that_is_deleted_while_it_opens_is_not_shown(
+    application: Application, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    gate.slow = big = stored(application, "big")
+    click(window, big)
+    wait_until(lambda: gate.waits)
+    window.sidebar.emit("delete-session", big)
+    gate.open.set()
+    wait_until(lambda: "The session was deleted." in texts(window))
+    assert shown(window) == ""
+    assert not is_open(application, big)
+
+
+def test_one_that_was_only_looked_at_does_not_stay_open(
+    application: Application, window: Window
+) -> None:
+    first, second = stored(application, "first"), stored(application, "second")
+    click(window, first)
+    wait_until(lambda: shown(window) == first)
+    window.chat.composer.text = "half a sentence"
+    click(window, second)
+    wait_until(lambda: shown(window) == second and not is_open(application, first))
+    click(window, first)
+    wait_until(lambda: shown(window) == first)
+    assert window.chat.composer.text == "half a sentence"
+
+
+def test_a_double_click_opens_and_keeps_open(application: Application, window: Window) -> None:
+    first = stored(application, "first")
+    click(window, first)
+    click(window, first)
+    wait_until(lambda: shown(window) == first)
+    click(window, first)
+    wait_until(lambda: window._tasks.is_idle)
+    assert shown(window) == first
+    assert is_open(application, first)
+
+
+def test_a_draft_in_a_new_session_is_there_after_a_restart(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        window.open_project(str(person.project))
+        wait_until(lambda: window.chat.session is not None)
+        window.chat.composer.text = "never sent"
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: window.chat.session is not None)
+        assert window.chat.composer.text == "never sent"
+        wait_until(lambda: "never sent" in texts(window.sidebar))
+
+
+def test_who_has_typed_something_gets_a_new_session_the_first_time(
+    window: Window, person: Person
+) -> None:
+    window.open_project(str(person.project))
+    wait_until(lambda: shown(window))
+    first = shown(window)
+    window.chat.composer.text = "half a thought"
+    window.activate_action("win.new-session", None)
+    wait_until(lambda: shown(window) != first)
+    assert window.chat.composer.text == ""
+    wait_until(lambda: "half a thought" in texts(window.sidebar))
+    # With nothing in it, it is new enough.
+    second = shown(window)
+    window.activate_action("win.new-session", None)
+    wait_until(lambda: window._tasks.is_idle)
+    assert shown(window) == second
+    click(window, first)
+    wait_until(lambda: shown(window) == first)
+    assert window.chat.composer.text == "half a thought"
+
+
+def test_at_the_start_a_click_counts_more_than_the_last_session(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        first, second = stored(application, "first"), stored(application, "second")
+        click(window, first)
+        wait_until(lambda: shown(window) == first)
+    gate = asyncio.Event()
+    looked: list[str] = []
+    really_look = Sessions.title
+
+    async def title(sessions: Sessions, session_id: str) -> str:
+        if not looked:
+            looked.append(session_id)
+            await gate.wait()
+        return await really_look(sessions, session_id)
+
+    monkeypatch.setattr(Sessions, "title", title)
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: looked)
+        click(window, second)
+        gate.set()
+        wait_until(lambda: shown(window) == second)
+        wait_until(lambda: window._tasks.is_idle)
+        assert shown(window) == second
+        assert not is_open(application, first)
+
+
+def test_the_tour_speaks_in_its_own_session_only(
+    application: Application, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may be shown before it begins to speak."""
+    other = stored(application, "other")
+    said: list[str] = []
+    gate = asyncio.Event()
+    waits: list[str] = []
+    really_refresh = SidebarController.refresh
+
+    async def say(conversation: Conversation, _text: str) -> TurnEnded:
+        said.append(conversation.session_id)
+        return TurnEnded(End.DONE)
+
+    async def refresh(side: SidebarController) -> None:
+        if shown(window) not in ("", other):
+            waits.append(shown(window))
+            await gate.wait()
+        await really_refresh(side)
+
+    monkeypatch.setattr(Conversation, "say", say)
+    monkeypatch.setattr(SidebarController, "refresh", refresh)
+    window.welcome.emit("take-tour")
+    wait_until(lambda: waits)
+    click(window, other)
+    wait_until(lambda: shown(window) == other)
+    gate.set()
+    wait_until(lambda: said)
+    assert said == waits[:1]
+
+
+def test_the_tour_is_not_begun_twice_at_once(
+    application: Application, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+    begun: list[object] = []
+
+    async def begin(*arguments: object) -> OpenSession:
+        begun.append(arguments)
+        await gate.wait()
+        return await begin_tour(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("ollmsandbox.ui.window.window.begin_tour", begin)
+    window.activate_action("win.take-tour", None)
+    wait_until(lambda: begun)
+    window.activate_action("win.take-tour", None)
+    action = window.lookup_action("take-tour")
+    assert action is not None
+    assert not action.get_enabled()
+    gate.set()
+    wait_until(action.get_enabled)
+    assert len(begun) == 1

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removing a project from the list, and deleting a session: nothing is lost or stopped unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from gi.repository import Adw, GLib, Gtk
+from support.person import Person
+from support.screen import Screen, all_of
+from support.window import (
+    buttons,
+    finish,
+    in_project,
+    open_session,
+    press,
+    program,
+    says,
+    wait_until,
+    window_of,
+)
+
+from ollmsandbox.chat.events import State
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.ui.changes.rows import RunRow
+from ollmsandbox.ui.sidebar import controller
+from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow
+from ollmsandbox.ui.window.window import Window
+
+_ENDLESS = "touch ~/playground/runs; while :; do sleep 0.05; done"
+
+
+@pytest.fixture(autouse=True)
+def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it takes."""
+    monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
+
+
+def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
+    screen: Screen, person: Person
+) -> None:
+    with in_project(person) as (window, session):
+        finish(session.conversation.run("true"))
+        keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW, command="make")
+        finish(person.bubble(keeper=keeper).exec("echo 1 > made"))
+        _remove(window, person.project)
+        question = _question()
+        assert "1 change waits there." in question.get_body()
+        question.response("cancel")
+        wait_until(lambda: not _questions())
+        assert window.chat.session is session
+        _remove(window, person.project)
+        _question().response("remove")
+        wait_until(lambda: not all_of(window.sidebar, ProjectRow))
+        open_session(window, person.project)
+        wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
+        window.activate_action("win.toggle-changes", None)
+        wait_until(lambda: says(window.changes, "1 change waits"))
+        wait_until(window.changes.apply_all.get_mapped)
+        press(window.changes, "Apply All")
+        wait_until((person.project / "made").exists)
+
+
+def test_a_removal_is_taken_back_and_a_search_finds_what_was_said(
+    screen: Screen, person: Person
+) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        finish(open_session(window, person.project).conversation.run("echo needle"))
+        # Where nothing waits and nothing runs, there is nothing to ask.
+        _remove(window, person.project)
+        wait_until(lambda: says(window.toasts, "project was removed from the list."))
+        wait_until(lambda: not all_of(window.sidebar, ProjectRow))
+        wait_until(lambda: "Undo" in buttons(window.toasts))
+        press(window.toasts, "Undo")
+        wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
+        _remove(window, person.project)
+        wait_until(lambda: not all_of(window.sidebar, SessionRow))
+        window.sidebar.search.set_text("needle")
+        wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
+        assert not finish(application.sessions.listing())
+        window.sidebar.listbox.emit("row-activated", all_of(window.sidebar, SessionRow)[0])
+        wait_until(lambda: window.chat.session is not None)
+        # Who opens it wants its project as well.
+        assert len(finish(application.sessions.listing())) == 1
+
+
+def test_what_runs_is_not_stopped_without_asking(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        running = asyncio.get_event_loop().create_task(session.conversation.run(_ENDLESS))
+        wait_until((person.playground / "runs").exists)
+        window.sidebar.emit("delete-session", session.id)
+        assert "The agent is at work in this session." in _question().get_body()
+        _question().response("cancel")
+        wait_until(lambda: not _questions())
+        _remove(window, person.project)
+        assert "The agent is at work there" in _question().get_body()
+        assert session.state is not State.IDLE
+        _question().response("cancel")
+        wait_until(lambda: not _questions())
+        window.sidebar.emit("delete-session", session.id)
+        _question().response("delete")
+        finish(asyncio.wait_for(asyncio.wait([running]), 60))
+        wait_until(lambda: not all_of(window.sidebar, SessionRow))
+
+
+def test_a_project_may_have_a_name_that_is_not_utf_8(screen: Screen, person: Person) -> None:
+    folder = os.path.join(person.home, os.fsdecode(b"caf\xe9"))
+    os.mkdir(folder)
+    keeper = Recorder(folder, person.paths, command="touch a")
+    asyncio.run(person.bubble(project=folder, keeper=keeper).exec("touch a"))
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: all_of(window.sidebar, ProjectRow))
+        (row,) = all_of(window.sidebar, ProjectRow)
+        window.sidebar.listbox.emit("row-activated", row)
+        wait_until(lambda: window.chat.session is not None)
+        assert window.chat.session is not None
+        assert window.chat.session.project == folder
+        wait_until(lambda: window.title.get_subtitle() == "caf⟨byte E9⟩")
+        window.activate_action("win.toggle-changes", None)
+        wait_until(lambda: all_of(window.changes, RunRow))
+        finish(window.chat.session.conversation.run("touch b"))
+        assert os.path.exists(f"{folder}/b")
+        window.tell(folder)
+        wait_until(lambda: says(window.toasts, "caf⟨byte E9⟩"))
+        preferences = window._preferences()
+        preferences.show_system()
+        wait_until(lambda: says(preferences, "caf?"))
+        preferences.destroy()
+        os.rename(folder, person.home / "elsewhere")
+        finish(window.chat.session.conversation.run("true"))
+        wait_until(lambda: says(window.chat.missing, "caf⟨byte E9⟩ is not there."))
+        _remove(window, Path(folder))
+        wait_until(lambda: not all_of(window.sidebar, ProjectRow))
+
+
+def _remove(window: Window, project: Path) -> None:
+    target = GLib.Variant.new_bytestring(os.fsencode(project))
+    window.sidebar.activate_action("sidebar.remove-project", target)
+
+
+def _questions() -> list[Adw.MessageDialog]:
+    return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]
+
+
+def _question() -> Adw.MessageDialog:
+    wait_until(_questions)
+    return _questions()[0]

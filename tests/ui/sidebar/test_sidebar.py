@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The side pane and the choice of a model: what they show, and what they ask for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from gi.repository import GLib, Gtk
+from support.screen import Screen, all_of, spin_until, texts
+
+from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
+from ollmsandbox.ui.sidebar.rows import OlderRow, ProjectItem, ProjectRow, SessionItem, SessionRow
+from ollmsandbox.ui.sidebar.sidebar import NEWEST, Sidebar, rows_of
+
+pytestmark = pytest.mark.anybody
+
+PARSER = ProjectItem(
+    "/src/parser",
+    "parser",
+    sessions=(SessionItem("1", "fix the parser", is_busy=True), SessionItem("2", "add a flag")),
+)
+GONE = ProjectItem("/src/gone", "gone", is_missing=True)
+
+
+def heard(widget: Gtk.Widget, *names: str) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = []
+    for name in names:
+        widget.connect(name, lambda _widget, *values, name=name: found.append((name, *values)))
+    return found
+
+
+def test_without_projects_it_says_what_a_project_is(screen: Screen) -> None:
+    sidebar = Sidebar()
+    screen.show(sidebar, 300, 500)
+    wishes = heard(sidebar, "add-project")
+    assert "No Projects Yet" in texts(sidebar)
+    next(b for b in all_of(sidebar, Gtk.Button) if "Open a Project" in texts(b)).emit("clicked")
+    assert wishes == [("add-project",)]
+
+
+def test_sessions_stand_below_their_project(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER, GONE])
+    screen.show(sidebar, 300, 500)
+    assert texts(sidebar)[-5:] == [
+        "parser",
+        "fix the parser",
+        "add a flag",
+        "gone",
+        "The folder is not there",
+    ]
+
+
+def test_a_session_is_opened_and_a_project_begins_a_new_one(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER, GONE])
+    screen.show(sidebar, 300, 500)
+    wishes = heard(sidebar, "open-session", "new-session")
+    for row in [*all_of(sidebar, SessionRow), *all_of(sidebar, ProjectRow)]:
+        sidebar.listbox.emit("row-activated", row)
+    assert wishes == [
+        ("open-session", "1"),
+        ("open-session", "2"),
+        ("new-session", "/src/parser"),
+    ]
+
+
+def test_each_row_has_a_menu_for_what_it_is_about(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    screen.show(sidebar, 300, 500)
+    names = ("rename-session", "delete-session", "remove-project", "new-session")
+    wishes = heard(sidebar, *names)
+    for name in names:
+        is_path = name.endswith("project") or name.startswith("new")
+        target = GLib.Variant("ay", b"/src/parser\0") if is_path else GLib.Variant("s", "2")
+        assert sidebar.activate_action(f"sidebar.{name}", target)
+    assert wishes == [
+        ("rename-session", "2"),
+        ("delete-session", "2"),
+        ("remove-project", "/src/parser"),
+        ("new-session", "/src/parser"),
+    ]
+
+
+def test_the_chosen_session_stays_chosen_when_the_list_changes(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    sidebar.select("2")
+    sidebar.show([GONE, PARSER])
+    row = sidebar.listbox.get_selected_row()
+    assert isinstance(row, SessionRow)
+    assert row.item.id == "2"
+
+
+def test_a_title_cannot_pretend_to_be_markup(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([ProjectItem("/p", "<b>&", sessions=(SessionItem("1", "<i>&amp;"),))])
+    screen.show(sidebar, 300, 500)
+    assert {"<b>&", "<i>&amp;"} <= set(texts(sidebar))
+
+
+def test_a_path_that_is_not_utf_8_is_shown_and_passed_on(screen: Screen) -> None:
+    path = os.fsdecode(b"/src/caf\xe9")
+    sidebar = Sidebar()
+    sidebar.show([ProjectItem(path, "caf?", sessions=(SessionItem("1", "one"),))])
+    screen.show(sidebar, 300, 500)
+    wishes = heard(sidebar, "new-session", "remove-project")
+    (row,) = all_of(sidebar, ProjectRow)
+    assert row.get_tooltip_text() == "/src/caf⟨byte E9⟩"
+    sidebar.listbox.emit("row-activated", row)
+    (new,) = [one for one in all_of(row, Gtk.Button) if one.get_action_name()]
+    new.emit("clicked")
+    (menu,) = [one.get_menu_model() for one in all_of(row, Gtk.MenuButton)]
+    assert menu is not None
+    target = menu.get_item_attribute_value(0, "target", None)
+    sidebar.activate_action("sidebar.remove-project", target)
+    assert wishes == [("new-session", path), ("new-session", path), ("remove-project", path)]
+
+
+def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    window = screen.show(sidebar, 300, 500)
+    row = all_of(sidebar, SessionRow)[1]
+    (menu,) = all_of(row, Gtk.MenuButton)
+    menu.popup()
+    popover = menu.get_popover()
+    assert popover is not None
+    spin_until(popover.get_mapped)
+    asks = SessionItem("2", "add two flags", is_asking=True)
+    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "fix the parser"), asks))])
+    assert all_of(sidebar, SessionRow)[1] is row
+    assert popover.get_mapped()
+    assert "add two flags" in texts(row)
+    marks = [one.get_tooltip_text() for one in all_of(row, Gtk.Image) if one.get_visible()]
+    assert "Waits for your answer" in marks
+    menu.popdown()
+    spin_until(lambda: not popover.get_mapped())
+    row.grab_focus()
+    # It moves up, then it goes.
+    sidebar.show([replace(PARSER, sessions=(asks, SessionItem("1", "fix the parser")))])
+    assert [one.item.id for one in all_of(sidebar, SessionRow)] == ["2", "1"]
+    assert window.get_focus() is row
+    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "fix the parser"),)), GONE])
+    (left,) = all_of(sidebar, SessionRow)
+    assert left.item.id == "1" and window.get_focus() is left
+
+
+def many(count: int, first: int = 0) -> ProjectItem:
+    numbers = range(first, first + count)
+    sessions = tuple(SessionItem(str(number), f"session {number}") for number in numbers)
+    return ProjectItem(f"/src/{first}", "parser", sessions=sessions)
+
+
+def listed(sidebar: Sidebar) -> list[str]:
+    return [row.item.id for row in all_of(sidebar, SessionRow)]
+
+
+def test_the_newest_sessions_are_listed_and_older_ones_when_asked_for(screen: Screen) -> None:
+    sidebar = Sidebar()
+    window = screen.show(sidebar, 300, 500)
+    sidebar.show([many(NEWEST + 5), GONE])
+    spin_until(lambda: all_of(sidebar, OlderRow) and len(all_of(sidebar, ProjectRow)) == 2)
+    assert listed(sidebar) == [str(number) for number in range(NEWEST)]
+    (older,) = all_of(sidebar, OlderRow)
+    older.grab_focus()
+    sidebar.listbox.emit("row-activated", older)
+    spin_until(lambda: not all_of(sidebar, OlderRow))
+    assert listed(sidebar) == [str(number) for number in range(NEWEST + 5)]
+    focused = window.get_focus()
+    assert isinstance(focused, SessionRow) and focused.item.id == str(NEWEST)
+
+
+def test_an_old_session_is_listed_if_it_is_shown_or_asks_something(screen: Screen) -> None:
+    sidebar = Sidebar()
+    screen.show(sidebar, 300, 500)
+    project = many(1000)
+    asks = replace(project.sessions[700], is_asking=True)
+    sidebar.show([replace(project, sessions=(*project.sessions[:700], asks))])
+    sidebar.select("600")
+    spin_until(lambda: all_of(sidebar, OlderRow))
+    assert listed(sidebar)[NEWEST:] == ["600", "700"]
+    chosen = sidebar.listbox.get_selected_row()
+    assert isinstance(chosen, SessionRow) and chosen.item.id == "600"
+
+
+def test_rows_come_and_go_a_few_in_each_turn_of_the_main_loop(screen: Screen) -> None:
+    sidebar = Sidebar()
+    screen.show(sidebar, 300, 500)
+    counts = [0]
+
+    def has(count: int) -> bool:
+        counts.append(len(rows_of(sidebar.listbox)))
+        return counts[-1] == count
+
+    sidebar.show([many(20, first=20 * number) for number in range(10)])
+    spin_until(lambda: has(210))
+    sidebar.show([GONE])
+    spin_until(lambda: has(1))
+    steps = [abs(after - before) for before, after in pairwise(counts)]
+    assert max(steps) <= 20, "each of them takes the window's time"
+
+
+def test_the_menu_of_a_session_is_made_when_it_is_opened(screen: Screen) -> None:
+    sidebar = Sidebar()
+    sidebar.show([PARSER])
+    screen.show(sidebar, 300, 500)
+    wishes = heard(sidebar, "delete-session")
+    (menu,) = all_of(all_of(sidebar, SessionRow)[1], Gtk.MenuButton)
+    assert menu.get_popover() is None
+    menu.popup()
+    model = menu.get_menu_model()
+    assert model is not None
+    assert sidebar.activate_action(
+        "sidebar.delete-session", model.get_item_attribute_value(1, "target", None)
+    )
+    assert wishes == [("delete-session", "2")]
+    menu.popdown()
+
+
+READY = ConnectionItem("Ollama", Link.READY, ("qwen3:14b", "llama3"))
+FAILED = ConnectionItem("work", Link.FAILED, (), "No server answers at this address.")
+
+
+def test_the_model_in_use_is_named_with_its_state(screen: Screen) -> None:
+    chooser = ModelChooser()
+    chooser.show([READY], ("Ollama", "llama3"))
+    screen.show(chooser, 300, 60)
+    assert "Ollama, llama3" in texts(chooser)
+    assert chooser.get_tooltip_text() == "Model: Ollama, llama3, connected"
+
+
+def test_a_model_is_chosen_from_those_of_all_servers(screen: Screen) -> None:
+    chooser = ModelChooser()
+    chooser.show([READY, FAILED], ("", ""))
+    screen.show(chooser, 300, 60)
+    assert "No model chosen" in texts(chooser)
+    wishes = heard(chooser, "chosen")
+    popover = chooser.get_popover()
+    assert popover is not None
+    popover.popup()
+    assert "No server answers at this address." in texts(popover)
+    (models,) = all_of(popover, Gtk.ListBox)
+    rows = [row for row in all_of(popover, Gtk.ListBoxRow) if "qwen3:14b" in texts(row)]
+    models.emit("row-activated", rows[0])
+    assert wishes == [("chosen", "Ollama", "qwen3:14b")]
+
+
+def test_many_models_can_be_filtered(screen: Screen) -> None:
+    names = tuple(f"model-{number}" for number in range(30))
+    chooser = ModelChooser()
+    chooser.show([ConnectionItem("Ollama", Link.READY, names)], ("", ""))
+    screen.show(chooser, 300, 60)
+    popover = chooser.get_popover()
+    assert popover is not None
+    popover.popup()
+    (entry,) = all_of(popover, Gtk.SearchEntry)
+    entry.set_text("29")
+    entry.emit("search-changed")
+    assert [text for text in texts(popover) if text.startswith("model-")] == ["model-29"]

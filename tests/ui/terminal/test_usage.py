@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a command takes of the machine, measured and drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import locale
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from gi.repository import Gtk
+from support.screen import Screen, draw_frames
+
+from ollmsandbox.ui.chat.tool_text import clock, duration
+from ollmsandbox.ui.terminal import usage
+from ollmsandbox.ui.terminal.usage import Sample, Sampler, amount, watch
+from ollmsandbox.ui.terminal.usage_graph import POINTS, UsageGraph, curve_points
+
+pytestmark = pytest.mark.anybody
+
+# A process that starts another, which holds 80 MB and keeps a processor busy until told to end.
+_FAMILY = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", '''
+import sys, threading
+held = b"x" * 80_000_000
+threading.Thread(target=sys.stdin.read, daemon=True).start()
+print("ready", flush=True)
+while threading.active_count() > 1:
+    pass
+'''])
+child.wait()
+"""
+
+
+@pytest.fixture
+def family() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    with process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def test_a_process_counts_with_all_that_it_started(family: subprocess.Popen[bytes]) -> None:
+    sampler = Sampler(family.pid, lambda: 4_000_000)
+    first = sampler.sample()
+    assert first is not None
+    assert first.cpu is None
+    assert first.memory > 80_000_000
+    assert first.written == 4_000_000
+    for _attempt in range(3000):
+        time.sleep(0.01)
+        sample = sampler.sample()
+        assert sample is not None
+        assert sample.cpu is not None
+        if sample.cpu > 0:
+            break
+    else:
+        raise AssertionError("the busy child was never seen")
+
+
+def test_without_lists_of_children_every_process_is_asked(
+    family: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_list(pid: int) -> list[int]:
+        raise FileNotFoundError(pid)
+
+    monkeypatch.setattr(usage, "_children", no_list)
+    sample = Sampler(family.pid).sample()
+    assert sample is not None
+    assert sample.memory > 80_000_000
+
+
+def test_watching_ends_with_the_process() -> None:
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    seen: list[Sample] = []
+
+    def show(sample: Sample) -> None:
+        seen.append(sample)
+        if len(seen) == 3:
+            process.communicate()
+
+    asyncio.run(asyncio.wait_for(watch(Sampler(process.pid), show, interval=0), 60))
+    assert len(seen) == 3
+
+
+def test_words() -> None:
+    assert Sample(120.4, 230_000_000, 4_000_000).words == (
+        "CPU 120 %, memory 230 MB, written 4.0 MB"
+    )
+    assert Sample(None, 999, 0).words == "memory 999 B, written 0 B"
+    assert [amount(n) for n in (1000, 12_345, 999_999, 5_000_000_000)] == [
+        "1.0 kB",
+        "12 kB",
+        "1.0 MB",
+        "5.0 GB",
+    ]
+
+
+def test_numbers_are_written_as_the_person_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    english = locale.localeconv()
+    monkeypatch.setattr(locale, "localeconv", lambda: {**english, "decimal_point": ","})
+    monkeypatch.setattr(usage, "_", lambda text: text.replace("B", "o"))
+    assert [amount(n) for n in (7, 4_000_000, 12_345)] == ["7 o", "4,0 Mo", "12 ko"]
+    assert duration(2.1) == "2,1 s"
+
+
+def test_what_takes_next_to_no_time_does_not_take_none() -> None:
+    assert [duration(n) for n in (0.0, 0.0004, 0.042, 0.1, 59.94)] == [
+        "1 ms",
+        "1 ms",
+        "42 ms",
+        "0.1 s",
+        "59.9 s",
+    ]
+    # What runs does not begin with thousandths, of which there would be one or two to be seen.
+    assert clock(0.042) == "0.0 s"
+
+
+def test_a_curve_begins_with_two_values_and_grows_from_the_right() -> None:
+    assert curve_points([5.0], 100, 30, 100) == []
+    points = curve_points([0.0, 100.0], 118, 30, 100)
+    assert [x for x, _y in points] == [116, 118]
+    assert points[0][1] > points[1][1]
+    full = curve_points([1.0] * POINTS, 118, 30, 100)
+    assert full[0][0] == pytest.approx(0)
+    assert all(0 <= y <= 30 for _x, y in curve_points([0, 1e12, 3], 10, 30, 100))
+
+
+@pytest.mark.parametrize("width", [200, 900])
+def test_the_graph_draws_and_says_what_it_shows(screen: Screen, width: int) -> None:
+    graph = UsageGraph()
+    box = Gtk.Box()
+    box.append(graph)
+    graph.set_hexpand(True)
+    screen.show(box, width, 80)
+    draw_frames(graph)
+    graph.add(Sample(None, 1_000_000, 0))
+    assert graph.cpu.values == ()
+    for number in range(70):
+        graph.add(Sample(float(number), 1_000_000 * number, number))
+    draw_frames(graph)
+    assert len(graph.cpu.values) == POINTS
+    assert graph.cpu.words == "CPU 69 %"
+    assert graph.memory.words == "Memory 69 MB"
+    assert graph.description == "CPU 69 %, memory 69 MB, written 69 B"
+    assert graph.get_width() <= width

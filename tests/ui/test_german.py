@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What comes from below the window, a person who speaks German reads in German. (What stands in
+.ui files is the C library's business, and stays English here.)"""
+
+from __future__ import annotations
+
+import gettext
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.person import ROOT, Person
+from support.screen import Screen
+from support.window import card_that, finish, press, program, says, wait_until, window_of
+
+from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.i18n import DOMAIN
+from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
+
+NOBODY = Connection("mine", Kind.OLLAMA, "http://127.0.0.1:9")
+
+
+@pytest.fixture(autouse=True)
+def german(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    file = tmp_path / "locales/de/LC_MESSAGES" / f"{DOMAIN}.mo"
+    file.parent.mkdir(parents=True)
+    subprocess.run(["msgfmt", "--output-file", file, ROOT / "po/de.po"], check=True)
+    monkeypatch.setenv("LANGUAGE", "de")
+    before = gettext.textdomain()
+    gettext.bindtextdomain(DOMAIN, str(tmp_path / "locales"))
+    gettext.textdomain(DOMAIN)
+    yield
+    gettext.textdomain(before)
+
+
+def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        window.open_project(str(person.home))
+        popover = window.badge.get_popover()
+        assert popover is not None
+        wait_until(lambda: says(popover, "Ihr ganzer persönlicher Ordner, und mit ihm Ihre"))
+        assert window.chat.session is not None
+        talk = window.chat.session.conversation
+        outcome = finish(talk.run("true"))
+        assert outcome.text.startswith(f"ERROR: {person.home} holds your whole home folder, and")
+        card = card_that(window, lambda card: card.entry.stage is Stage.DONE)
+        shown = card.output
+        assert shown is not None
+        wait_until(lambda: "Wählen Sie einen Ordner darin." in shown.text)
+        told = f"FEHLER: In {person.home} liegt Ihr ganzer persönlicher Ordner, und mit ihm Ihre"
+        assert shown.text.startswith(told)
+        talk.use_model(application.desk.connections.server(NOBODY).model("tiny"))
+        finish(talk.say("hello"))
+        wait_until(lambda: says(window.chat, "Unter http://127.0.0.1:9 antwortet niemand."))
+
+
+def test_a_server_is_tried_in_german(person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        dialog = ConnectionDialog(window, application.desk.connections, NOBODY)
+        dialog.present()
+        press(dialog, "Test")
+        wait_until(lambda: says(dialog, "Unter http://127.0.0.1:9 antwortet niemand."))
+        assert says(dialog, "Ist der Server gestartet?")
+        dialog.close()
+
+
+def test_the_tour_speaks_german(person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        press(window.welcome, "Take the Tour")
+        wait_until(lambda: says(window.chat, "Ich bin der Rundgang: ein Skript, keine KI."))

@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A long column of which only what is in sight exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from gi.repository import Gtk
+from support.freed import watch_freeing
+from support.screen import Screen, all_of, draw_frames, one_of, spin_until, texts
+
+from ollmsandbox.ui.widgets.lazy_column import LazyColumn, Rows
+
+pytestmark = pytest.mark.anybody
+
+
+@dataclass(eq=False)
+class Item:
+    name: str
+    height: int = 60
+
+
+@dataclass
+class Maker:
+    """Makes rows, and counts."""
+
+    made: list[Item] = field(default_factory=list)
+    dropped: list[Item] = field(default_factory=list)
+
+    def row(self, item: Item) -> Gtk.Widget:
+        self.made.append(item)
+        button = Gtk.Button(label=item.name)
+        button.set_size_request(-1, item.height)
+        return button
+
+
+@pytest.fixture
+def maker() -> Maker:
+    return Maker()
+
+
+def items(count: int) -> list[Item]:
+    return [Item(f"item {n}", 30 + n * 37 % 150) for n in range(count)]
+
+
+def column_of(
+    screen: Screen, maker: Maker, many: list[Item], height: int = 400
+) -> LazyColumn[Item]:
+    column: LazyColumn[Item] = LazyColumn(maker.row)
+    column.connect("row-dropped", lambda _column, item, _row: maker.dropped.append(item))
+    column.set_items(many)
+    screen.show(column, 400, height)
+    settle(column)
+    return column
+
+
+def settle(column: LazyColumn[Item]) -> None:
+    """Until what is in sight is there, and stays where it is."""
+
+    def state() -> tuple[object, ...]:
+        built = tuple(item.name for item in column.items if column.row_of(item))
+        adjustment = column.get_vadjustment()
+        return built, adjustment.get_value(), adjustment.get_upper(), column.at_end
+
+    last: list[object] = [None, None, None]
+
+    def steady() -> bool:
+        draw_frames(column, 1)
+        last.append(state())
+        return bool(seen(column)) and last[-1] == last[-2] == last[-3] == last[-4]
+
+    spin_until(steady, 40)
+
+
+def place(column: LazyColumn[Item], item: Item) -> float:
+    """Where its upper edge is, in the window."""
+    row = column.row_of(item)
+    assert row is not None
+    known, bounds = row.compute_bounds(column)
+    assert known
+    return float(bounds.get_y())
+
+
+def seen(column: LazyColumn[Item]) -> list[Item]:
+    built = [item for item in column.items if column.row_of(item)]
+    return [item for item in built if column.is_in_view(item)]
+
+
+def move(column: LazyColumn[Item], by: float) -> None:
+    """As the wheel of a mouse does."""
+    adjustment = column.get_vadjustment()
+    adjustment.set_value(adjustment.get_value() + by)
+
+
+def test_only_what_is_in_sight_is_made(screen: Screen, maker: Maker) -> None:
+    many = items(2000)
+    column = column_of(screen, maker, many)
+    assert len(maker.made) < 60
+    assert many[-1] in seen(column)
+    assert column.row_of(many[0]) is None
+    for _step in range(5):
+        move(column, -1000)
+        settle(column)
+    assert sum(column.row_of(item) is not None for item in many) < 60
+    assert many[-1] in maker.dropped
+
+
+def test_rows_are_one_below_the_other_without_a_gap(screen: Screen, maker: Maker) -> None:
+    many = items(50)
+    column = column_of(screen, maker, many)
+    move(column, -700)
+    settle(column)
+    built = [item for item in many if column.row_of(item)]
+    for upper, lower in pairwise(built):
+        assert place(column, lower) == place(column, upper) + upper.height
+
+
+def test_it_opens_at_the_end_and_stays_there(screen: Screen, maker: Maker) -> None:
+    many = items(100)
+    column = column_of(screen, maker, many)
+    last = many[-1]
+    assert column.at_end
+    assert place(column, last) + last.height == column.get_height()
+    new = Item("new", 90)
+    column.append(new)
+    settle(column)
+    assert place(column, new) + 90 == column.get_height()
+    row = column.row_of(new)
+    assert row is not None
+    row.set_size_request(-1, 200)
+    settle(column)
+    assert place(column, new) + 200 == column.get_height()
+    assert column.at_end
+
+
+def test_it_stops_following_when_somebody_scrolls_up(screen: Screen, maker: Maker) -> None:
+    many = items(100)
+    column = column_of(screen, maker, many)
+    changes: list[bool] = []
+    column.connect("notify::at-end", lambda *_: changes.append(column.at_end))
+    move(column, -5)  # however little
+    settle(column)
+    assert not column.at_end
+    reading = seen(column)[0]
+    before = place(column, reading)
+    for _number in range(10):
+        column.append(Item("more"))
+        settle(column)
+    assert place(column, reading) == before
+    column.scroll_to_end()
+    settle(column)
+    assert column.at_end
+    assert column.items[-1] in seen(column)
+    assert changes == [False, True]
+
+
+def test_scrolling_down_to_the_end_follows_again(screen: Screen, maker: Maker) -> None:
+    column = column_of(screen, maker, items(30))
+    move(column, -200)
+    settle(column)
+    assert not column.at_end
+    move(column, 1000)
+    settle(column)
+    assert column.at_end
+    column.append(Item("new"))
+    settle(column)
+    assert column.items[-1] in seen(column)
+
+
+def test_what_is_read_stays_in_place_whatever_happens_above(screen: Screen, maker: Maker) -> None:
+    many = items(300)
+    column = column_of(screen, maker, many)
+    column.scroll_to(many[150])
+    settle(column)
+    assert place(column, many[150]) == 0
+    above = column.row_of(many[148])
+    assert above is not None
+    above.set_size_request(-1, 500)
+    settle(column)
+    assert place(column, many[150]) == 0
+    column.insert(3, Item("inserted", 333))
+    settle(column)
+    assert place(column, many[150]) == 0
+    column.remove(many[149])
+    column.remove(many[5])
+    settle(column)
+    assert place(column, many[150]) == 0
+
+
+def test_scrolling_up_into_what_was_never_seen_does_not_jump(screen: Screen, maker: Maker) -> None:
+    many = items(400)
+    column = column_of(screen, maker, many)
+    for _step in range(15):
+        watched = seen(column)[len(seen(column)) // 2]
+        before = place(column, watched)
+        move(column, -53)
+        settle(column)
+        assert place(column, watched) == before + 53
+
+
+def test_every_item_can_be_scrolled_to(screen: Screen, maker: Maker) -> None:
+    many = items(500)
+    column = column_of(screen, maker, many)
+    for index in (250, 0, 499, 480, 3):
+        column.scroll_to(many[index])
+        settle(column)
+        assert column.is_in_view(many[index])
+        if index < 490:
+            assert place(column, many[index]) == 0
+
+
+def test_a_pinned_row_exists_wherever_one_is(screen: Screen, maker: Maker) -> None:
+    many = items(300)
+    column = column_of(screen, maker, many)
+    column.pin(many[10])
+    settle(column)
+    row = column.row_of(many[10])
+    assert row is not None
+    assert not column.is_in_view(many[10])
+    column.scroll_to(many[200])
+    settle(column)
+    assert column.row_of(many[10]) is row
+    column.unpin(many[10])
+    settle(column)
+    assert column.row_of(many[10]) is None
+
+
+def test_another_width_measures_again(screen: Screen) -> None:
+    def wrapped(item: Item) -> Gtk.Widget:
+        return Gtk.Label(label="some words " * 40, wrap=True, xalign=0)
+
+    many = items(200)
+    column: LazyColumn[Item] = LazyColumn(wrapped)
+    column.set_items(many)
+    window = screen.show(column, 800, 400)
+    settle(column)
+    column.scroll_to(many[100])
+    settle(column)
+    row = column.row_of(many[100])
+    assert row is not None
+    wide = row.get_height()
+    screen.resize(window, 360, 400)
+    settle(column)
+    row = column.row_of(many[100])
+    assert row is not None
+    assert row.get_height() > wide
+    assert place(column, many[100]) == 0
+    assert row.get_width() == 360
+
+
+def test_the_focus_leads_into_view_and_is_kept(screen: Screen, maker: Maker) -> None:
+    many = items(100)
+    column = column_of(screen, maker, many)
+    column.scroll_to(many[50])
+    settle(column)
+    window = column.get_root()
+    assert isinstance(window, Gtk.Window)
+    first = column.row_of(many[50])
+    assert first is not None
+    first.grab_focus()
+    window.set_focus_visible(True)
+    for number in range(51, 62):
+        assert column.child_focus(Gtk.DirectionType.TAB_FORWARD)
+        settle(column)
+        assert window.get_focus() is column.row_of(many[number])
+        assert column.is_in_view(many[number])
+    # The wheel leads away, the focus does not get lost.
+    for _step in range(6):
+        move(column, -700)
+        settle(column)
+    assert window.get_focus() is column.row_of(many[61])
+    assert not column.is_in_view(many[61])
+
+
+def test_it_is_a_list_for_everybody(screen: Screen, maker: Maker) -> None:
+    column = column_of(screen, maker, items(3))
+    layout = column.get_child()
+    assert layout is not None
+    assert layout.get_accessible_role() is Gtk.AccessibleRole.LIST
+    row = one_of(column, Gtk.Button, "item 1").get_parent()
+    assert row is not None
+    assert row.get_accessible_role() is Gtk.AccessibleRole.LIST_ITEM
+
+
+def test_few_rows_begin_at_the_top(screen: Screen, maker: Maker) -> None:
+    many = items(2)
+    column = column_of(screen, maker, many)
+    assert place(column, many[0]) == 0
+    assert column.at_end
+    column.remove(many[0])
+    settle(column)
+    assert place(column, many[1]) == 0
+    assert list(column.items) == [many[1]]
+    column.remove_at(0)
+    draw_frames(column)
+    assert all_of(column, Gtk.Button) == []
+
+
+def test_other_items_take_the_place_of_all(screen: Screen, maker: Maker) -> None:
+    first, second = items(100), items(100)
+    column = column_of(screen, maker, first)
+    move(column, -500)
+    settle(column)
+    column.set_items(second)
+    settle(column)
+    assert column.at_end
+    assert second[-1] in seen(column)
+    assert [button for button in all_of(column, Gtk.Button) if button.get_mapped()]
+
+
+def test_an_item_is_there_once(maker: Maker, screen: Screen) -> None:
+    (item,) = items(1)
+    column = column_of(screen, maker, [item])
+    with pytest.raises(ValueError, match="already"):
+        column.append(item)
+
+
+def test_places_are_right_while_most_heights_are_guessed() -> None:
+    rows: Rows[Item, object] = Rows(spacing=10)
+    many = items(10)
+    for item in many:
+        rows.insert(len(rows.rows), item)
+    rows.set_height(rows.rows[0], 50)
+    assert rows.height(rows.rows[5]) == 50  # as the one that is known
+    rows.set_height(rows.rows[1], 100)
+    assert rows.top_of(rows.rows[2]) == 50 + 10 + 100 + 10
+    assert rows.index_at(59) == 0
+    assert rows.index_at(60) == 1
+    assert rows.index_at(-5) == 0
+    assert rows.index_at(10**6) == 9
+    assert {row.item for row in rows.between(55, 175)} == set(many[:3])
+
+
+def test_nothing_of_it_stays_when_it_is_gone(screen: Screen, maker: Maker) -> None:
+    column = column_of(screen, maker, items(50))
+    row = one_of(column, Gtk.Button, "item 49")
+    are_freed = watch_freeing(column, row)
+    window = column.get_root()
+    assert isinstance(window, Gtk.Window)
+    window.destroy()
+    del column, row, window
+    spin_until(are_freed)
+
+
+def test_a_new_width_is_for_what_is_in_sight_and_then_for_the_rest(screen: Screen) -> None:
+    given: list[tuple[str, int]] = []
+
+    class Wide(Gtk.Widget):
+        __gtype_name__ = "OllmTestWide"
+
+        def __init__(self, item: Item) -> None:
+            super().__init__()
+            self.item = item
+
+        def do_measure(
+            self, orientation: Gtk.Orientation, _for_size: int
+        ) -> tuple[int, int, int, int]:
+            size = self.item.height if orientation is Gtk.Orientation.VERTICAL else 100
+            return size, size, -1, -1
+
+        def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
+            given.append((self.item.name, width))
+
+    column: LazyColumn[Item] = LazyColumn(Wide)
+    many = items(60)
+    column.set_items(many)
+    window = screen.show(column, 400, 400)
+    settle(column)
+    column.scroll_to(many[30])
+    settle(column)
+    in_sight = {item.name for item in seen(column)}
+    before = place(column, many[30])
+    built = [item.name for item in many if column.row_of(item)]
+    assert len(in_sight) < len(built)
+    given.clear()
+    screen.resize(window, 330, 400)
+    spin_until(lambda: set(built) <= {name for name, width in given if width == 330})
+    settle(column)
+    order = [name for name, width in given if width == 330]
+    first_out_of_sight = min(order.index(name) for name in built if name not in in_sight)
+    assert all(order.index(name) < first_out_of_sight for name in in_sight)
+    assert place(column, many[30]) == before
+
+
+class Restless(Gtk.Widget):
+    """Asks for another height while it is given its place, as a text does that was added to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks = False
+        self.drawn = 0
+
+    def do_measure(self, orientation: Gtk.Orientation, _for: int) -> tuple[int, int, int, int]:
+        return 50, 50, -1, -1
+
+    def do_size_allocate(self, _width: int, _height: int, _baseline: int) -> None:
+        if self.asks:
+            self.asks = False
+            self.queue_resize()
+
+    def do_snapshot(self, _snapshot: Gtk.Snapshot) -> None:
+        self.drawn += 1
+
+
+def test_a_row_that_asks_for_another_height_in_the_middle_of_it_stays_in_sight(
+    screen: Screen,
+) -> None:
+    rows = [Restless() for _ in range(30)]
+    column: LazyColumn[Restless] = LazyColumn(lambda row: row)
+    column.set_items(rows)
+    inner = Gtk.Box(hexpand=True)
+    inner.append(column)
+    column.set_hexpand(True)
+    outer = Gtk.Box()
+    outer.append(inner)
+    screen.show(outer, 400, 400)
+    spin_until(lambda: rows[-1].drawn)
+    column.get_vadjustment().set_value(300)
+    draw_frames(column, 3)
+    seen_rows = [row for row in rows if column.is_in_view(row)]
+    for row in seen_rows:
+        row.asks = True
+        row.queue_allocate()
+        around = row.get_parent()
+        assert around is not None
+        around.queue_allocate()
+    # A pane slides in beside it, and somebody scrolls.
+    outer.queue_allocate()
+    column.get_vadjustment().set_value(290)
+    draw_frames(outer, 3)
+    assert not any(row.asks for row in seen_rows)
+    for row in seen_rows:
+        row.drawn = 0
+        row.queue_draw()
+    spin_until(lambda: all(row.drawn for row in seen_rows), 20)
+
+
+def test_a_row_that_cannot_be_made_holds_up_no_other(screen: Screen) -> None:
+    good, bad, later = Item("good"), Item("bad"), Item("later")
+
+    def row(item: Item) -> Gtk.Widget:
+        if item is bad:
+            raise ValueError("no such colour")
+        return Gtk.Button(label=item.name)
+
+    column: LazyColumn[Item] = LazyColumn(row)
+    column.set_items([bad, good])
+    screen.show(column, 400, 400)
+    spin_until(lambda: column.row_of(good))
+    column.append(later)
+    spin_until(lambda: column.row_of(later))
+    stand_in = column.row_of(bad)
+    assert stand_in is not None
+    assert texts(stand_in) == ["Something went wrong: no such colour"]
+    screen.expect_trouble("no such colour")

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The wheel over something that scrolls, inside something that scrolls."""
+
+from __future__ import annotations
+
+import pytest
+from gi.repository import Gtk
+from support.screen import Screen, draw_frames, spin_until
+
+from ollmsandbox.ui.widgets.nested_scroller import NestedScroller
+
+pytestmark = pytest.mark.anybody
+
+
+def scrollers(inner: NestedScroller) -> list[Gtk.EventControllerScroll]:
+    """Those that see the wheel, in the order in which they do; ours is the first."""
+    found = inner.observe_controllers()
+    return [
+        controller
+        for index in range(found.get_n_items())
+        if isinstance(controller := found.get_item(index), Gtk.EventControllerScroll)
+    ]
+
+
+def keeps(inner: NestedScroller, down: float) -> bool:
+    """Whether GTK's own will take such a turn of the wheel for itself."""
+    first, *rest = scrollers(inner)
+    assert not first.emit("scroll", 0, down)
+    vertical = Gtk.EventControllerScrollFlags.VERTICAL
+    (answer,) = {bool(controller.get_flags() & vertical) for controller in rest}
+    horizontal = Gtk.EventControllerScrollFlags.HORIZONTAL
+    assert all(controller.get_flags() & horizontal for controller in rest)
+    return answer
+
+
+def nested(screen: Screen, policy: Gtk.PolicyType) -> NestedScroller:
+    inner = NestedScroller()
+    inner.set_policy(Gtk.PolicyType.AUTOMATIC, policy)
+    inner.set_child(Gtk.Label(label="a line that is longer than the window is wide\n" * 100))
+    window = screen.show(Gtk.ScrolledWindow(child=inner), 200, 200)
+    draw_frames(window)
+    return inner
+
+
+def test_what_cannot_scroll_passes_the_wheel_on(screen: Screen) -> None:
+    inner = nested(screen, Gtk.PolicyType.NEVER)
+    assert not keeps(inner, 1)
+    assert not keeps(inner, -1)
+
+
+def test_what_is_at_its_edge_passes_the_wheel_on(screen: Screen) -> None:
+    inner = nested(screen, Gtk.PolicyType.AUTOMATIC)
+    adjustment = inner.get_vadjustment()
+    spin_until(lambda: adjustment.get_upper() > adjustment.get_page_size() > 0)
+    assert keeps(inner, 1)
+    assert not keeps(inner, -1)
+    adjustment.set_value(100)
+    assert keeps(inner, 1)
+    assert keeps(inner, -1)
+    adjustment.set_value(adjustment.get_upper())
+    assert not keeps(inner, 1)
+    assert keeps(inner, -1)

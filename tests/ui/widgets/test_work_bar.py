@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What takes its time is seen to be under way, on the page of a file as well."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from gi.repository import Adw, Gtk
+from support.person import Person
+from support.screen import Screen, all_of, texts
+from support.window import finish, press, running_loop, wait_until
+
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.review.write_file import restore
+from ollmsandbox.ui.changes import actions, earlier_versions
+from ollmsandbox.ui.changes import page as change_page
+from ollmsandbox.ui.changes.actions import act_on_part, look
+from ollmsandbox.ui.changes.page import ChangePage
+from ollmsandbox.ui.changes.rows import RunRow
+from ollmsandbox.ui.changes.view import ChangesView
+from ollmsandbox.ui.preferences.settings import Settings
+from ollmsandbox.ui.widgets.work_bar import WorkBar
+from ollmsandbox.ui.window import closing
+
+_LONG = "".join(f"line {number}\n" for number in range(40))
+
+
+@pytest.fixture
+def view(screen: Screen, person: Person) -> Iterator[ChangesView]:
+    with running_loop():
+        manager = ProjectManager(person.paths)
+        view = ChangesView(manager, Settings(person.paths), lambda _text: None)
+        window = Adw.Window(content=view)
+        window.set_default_size(560, 700)
+        window.present()
+        yield view
+        window.destroy()
+        wait_until(lambda: len(asyncio.all_tasks()) == 1)
+        manager.close()
+
+
+def changed(view: ChangesView, person: Person) -> ChangePage:
+    """The page of a file that a command changed at two places."""
+    (person.project / "text").write_text(_LONG)
+    command = "sed -i -e 's/line 3$/changed 3/' -e 's/line 33/changed 33/' text"
+    keeper = Recorder(str(person.project), person.paths, command=command)
+    finish(person.bubble(keeper=keeper).exec(command))
+    view.show_project(str(person.project))
+    wait_until(lambda: view.count > 1)
+    view.list_view.emit("activate", 1)
+    page = view.page
+    assert page is not None
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    return page
+
+
+class Slow:
+    """What is done waits until it may go on."""
+
+    def __init__(self, work: Callable[..., object]) -> None:
+        self._work = work
+        self.calls = 0
+        self.may_go_on = threading.Event()
+
+    def __call__(self, *given: object, **named: object) -> object:
+        self.calls += 1
+        assert self.may_go_on.wait(60)
+        return self._work(*given, **named)
+
+
+def test_work_on_one_part_is_seen_and_not_begun_twice(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = changed(view, person)
+    slow = Slow(act_on_part)
+    monkeypatch.setattr(change_page, "act_on_part", slow)
+    assert page.diff is not None
+    undo = [one for one in all_of(page.diff, Gtk.Button) if texts(one) == ["Undo"]]
+    assert len(undo) == 2
+    for button in (*undo, undo[1]):
+        button.emit("clicked")
+    wait_until(lambda: slow.calls and view.progress.get_mapped())
+    slow.may_go_on.set()
+    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
+    assert slow.calls == 1
+    text = (person.project / "text").read_text()
+    assert "line 3\n" in text and "changed 33\n" in text
+
+
+def test_who_leaves_the_page_meanwhile_cuts_nothing_off(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(view._tasks, "_tell", told.append)
+    left = changed(view, person)
+    slow = Slow(act_on_part)
+    monkeypatch.setattr(change_page, "act_on_part", slow)
+    assert left.diff is not None
+    next(one for one in all_of(left.diff, Gtk.Button) if texts(one) == ["Undo"]).emit("clicked")
+    wait_until(lambda: slow.calls)
+    view.leave_file()
+    assert view.progress.get_visible()
+    # The same file once more: nothing can be begun there before that is over.
+    view.list_view.emit("activate", 1)
+    page = view.page
+    assert page is not None and page is not left
+    wait_until(lambda: page.diff is not None and page.diff.is_loaded)
+    assert not any(one.is_sensitive() for one in buttons(page))
+    slow.may_go_on.set()
+    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
+    assert view.page is page
+    assert told == ["1 change undone."]
+    assert "line 3\n" in (person.project / "text").read_text()
+    # It says what became of it, and can be pressed again.
+    wait_until(lambda: page.diff is not None and "Redo" in texts(page.diff))
+    assert all(one.is_sensitive() for one in buttons(page))
+
+
+def test_a_second_click_on_a_run_begins_nothing(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(view, "_tell", told.append)
+    changed(view, person)
+    view.leave_file()
+    slow = Slow(actions.act)
+    monkeypatch.setattr(actions, "act", slow)
+    wait_until(lambda: [one for one in all_of(view, RunRow) if one.get_mapped()])
+    undo = [one for one in all_of(view.list_view, Gtk.Button) if texts(one) == ["Undo"]]
+    assert len(undo) == 1
+    for _click in range(2):
+        undo[0].emit("clicked")
+    wait_until(lambda: slow.calls)
+    slow.may_go_on.set()
+    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
+    assert slow.calls == 1
+    assert told == ["1 change undone."]
+
+
+def test_an_older_look_that_comes_back_later_is_not_shown(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = changed(view, person)
+    wait_until(lambda: view._tasks.is_idle)
+    may_come_back, looked = threading.Event(), threading.Event()
+
+    def slow(*given: object) -> object:
+        found = look(*given)  # type: ignore[arg-type]
+        looked.set()
+        assert may_come_back.wait(60)
+        return found
+
+    monkeypatch.setattr(change_page, "look", slow)
+    view.refresh()
+    wait_until(looked.is_set)
+    monkeypatch.setattr(change_page, "look", look)
+    press(page.verbs, "Undo")
+    wait_until(lambda: texts(page.verbs) == ["Redo"])
+    may_come_back.set()
+    wait_until(lambda: view._tasks.is_idle)
+    assert page.recorded.state is State.UNDONE
+    assert texts(page.verbs) == ["Redo"]
+
+
+def test_the_way_back_to_an_earlier_version_is_seen(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = changed(view, person)
+    slow = Slow(restore)
+    monkeypatch.setattr(earlier_versions, "restore", slow)
+    wait_until(page.versions_button.get_visible)
+    popover = page.versions_button.get_popover()
+    assert popover is not None
+    popover.popup()
+    wait_until(lambda: "Restore" in texts(popover))
+    press(popover, "Restore")
+    wait_until(lambda: slow.calls and view.progress.get_mapped())
+    slow.may_go_on.set()
+    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
+    assert (person.project / "text").read_text() == _LONG
+
+
+def test_a_large_file_is_seen_to_be_read(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(view, person)
+    view.show_list()
+    slow = Slow(look)
+    monkeypatch.setattr(change_page, "look", slow)
+    view.list_view.emit("activate", 1)
+    wait_until(view.progress.get_mapped)
+    slow.may_go_on.set()
+    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
+
+
+def test_of_several_at_once_the_last_to_end_hides_it(screen: Screen) -> None:
+    bar = WorkBar()
+    with bar.during():
+        with bar.during():
+            pass
+        assert bar.get_visible()
+    assert not bar.get_visible()
+    # Nor does what was over before anybody could wait for it.
+    with bar.during(patience=60_000):
+        assert not bar.get_visible()
+
+
+def buttons(page: ChangePage) -> list[Gtk.Button]:
+    """All that change something: of the file, of its parts, and of its earlier versions."""
+    popover = page.versions_button.get_popover()
+    assert popover is not None and page.diff is not None
+    found = [*all_of(page.verbs, Gtk.Button), *all_of(page.diff, Gtk.Button)]
+    found += all_of(popover, Gtk.Button)
+    return [one for one in found if texts(one) in (["Undo"], ["Redo"], ["Restore"])]
+
+
+@pytest.mark.parametrize("by", ["part", "file", "version"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_else_can_be_pressed_while_something_is_changed(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch, by: str, fails: bool
+) -> None:
+    def fail(*_given: object, **_named: object) -> None:
+        raise OllmSandboxError("It does not work today.")
+
+    module, name = {
+        "part": (change_page, "act_on_part"),
+        "file": (actions, "act"),
+        "version": (earlier_versions, "restore"),
+    }[by]
+    slow = Slow(fail if fails else getattr(module, name))
+    monkeypatch.setattr(module, name, slow)
+    page = changed(view, person)
+    wait_until(lambda: page.versions_button.get_visible() and len(buttons(page)) == 4)
+    assert all(one.is_sensitive() for one in buttons(page))
+    pressed = buttons(page)[{"file": 0, "part": 1, "version": 3}[by]]
+    pressed.grab_focus()
+    pressed.emit("clicked")
+    # At once, and the keyboard stays where it is.
+    assert not any(one.is_sensitive() for one in buttons(page) if one is not pressed)
+    assert pressed.is_sensitive() or by == "version"
+    for one in buttons(page):
+        one.emit("clicked")
+    wait_until(lambda: slow.calls)
+    slow.may_go_on.set()
+    wait_until(lambda: view._tasks.is_idle and not view.progress.get_visible())
+    assert slow.calls == 1 and not view.progress.is_working
+    assert all(one.is_sensitive() for one in buttons(page))
+
+
+def test_all_is_discarded_where_it_was_asked_for(
+    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = person.project.parent / "other"
+    other.mkdir()
+    for project in (person.project, other):
+        keeper = Recorder(str(project), person.paths, command="echo x > new", mode=Mode.REVIEW)
+        finish(person.bubble(project=project, keeper=keeper).exec("echo x > new"))
+    answers: list[asyncio.Future[str]] = []
+
+    async def choose(*_given: object) -> str:
+        answers.append(asyncio.get_running_loop().create_future())
+        return await answers[0]
+
+    monkeypatch.setattr(closing, "choose", choose)
+    view.show_project(str(person.project))
+    wait_until(lambda: view.count > 1)
+    view.discard_all.emit("clicked")
+    wait_until(lambda: answers)
+    view.show_project(str(other))
+    wait_until(lambda: view._project == str(other) and view._found.waiting == 1)
+    answers[0].set_result("discard")
+    wait_until(lambda: view._tasks.is_idle)
+    assert view._found.waiting == 1
+    view.show_project(str(person.project))
+    wait_until(lambda: view._tasks.is_idle)
+    assert view._found.waiting == 0

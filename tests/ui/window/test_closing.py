@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The window closes whatever goes wrong meanwhile, and says what that was."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from gi.repository import Adw, Gio, Gtk
+from support.person import Person
+from support.screen import Screen, all_of, spin, texts
+from support.scripted import ScriptedModel
+from support.window import finish, open_session, program, wait_until, window_of
+
+from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.sessions.sessions import Sessions
+
+pytestmark = pytest.mark.anybody
+
+FULL = "The disk is full."
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The database cannot be written."""
+
+    def fail(*_args: object) -> None:
+        raise OllmSandboxError(FULL)
+
+    monkeypatch.setattr("ollmsandbox.chat.storage.history.History.keep_draft", fail)
+    monkeypatch.setattr("ollmsandbox.chat.storage.history.History.create", fail)
+    return monkeypatch
+
+
+def test_a_draft_that_cannot_be_kept_is_a_question(
+    screen: Screen, person: Person, broken: pytest.MonkeyPatch
+) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        open_session(window, person.project)
+        window.chat.composer.text = "a long letter"
+        for answer in ("cancel", "close"):
+            window.close()
+            wait_until(_questions)
+            assert any(FULL in text for text in texts(_questions()[0]))
+            assert window.chat.composer.text == "a long letter"
+            _questions()[0].response(answer)
+            wait_until(lambda: not _questions())
+        wait_until(lambda: application.window is None)
+
+
+def test_asked_by_the_system_it_closes_without_a_question(
+    screen: Screen,
+    person: Person,
+    broken: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        open_session(window, person.project)
+        window.chat.composer.text = "a long letter"
+        window.close_at_once()
+        wait_until(lambda: application.window is None)
+    assert FULL in capfd.readouterr().err
+
+
+def test_messages_that_cannot_be_written_are_a_question(
+    screen: Screen,
+    person: Person,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_args: object) -> None:
+        raise OllmSandboxError(FULL)
+
+    with program(person) as application:
+        window = window_of(application)
+        session = open_session(window, person.project)
+        session.conversation.use_model(ScriptedModel(["An answer."]))
+        monkeypatch.setattr("ollmsandbox.chat.storage.history.History.write", fail)
+        finish(session.conversation.say("a question"))
+        for answer in ("cancel", "close"):
+            window.close()
+            wait_until(_questions)
+            assert any("would be lost" in text for text in texts(_questions()[0]))
+            _questions()[0].response(answer)
+            wait_until(lambda: not _questions())
+        wait_until(lambda: application.window is None)
+    assert "The end of this session could not be written." in capfd.readouterr().err
+
+
+def test_settings_and_sessions_that_fail_keep_no_window_open(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[OpenSession] = []
+
+    async def close(session: OpenSession) -> None:
+        closed.append(session)
+        await really_close(session)
+        raise OllmSandboxError(FULL)
+
+    def set_(_settings: object, _key: str, _value: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    really_close = OpenSession.close
+    with program(person) as application:
+        session = open_session(window_of(application), person.project)
+        monkeypatch.setattr("ollmsandbox.ui.preferences.settings.Settings.set", set_)
+        monkeypatch.setattr(OpenSession, "close", close)
+        window_of(application).close()
+        wait_until(lambda: application.window is None)
+    assert closed == [session]
+    screen.expect_trouble("No space left on device")
+
+
+def test_closing_twice_is_closing_once(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        open_session(window_of(application), person.project)
+        window = window_of(application)
+        closed: list[object] = []
+        window.connect("closed", closed.append)
+        window.close()
+        window.close_at_once()
+        window.close()
+        wait_until(lambda: application.window is None)
+        asyncio.get_event_loop().run_until_complete(asyncio.sleep(0.05))
+        assert len(closed) == 1
+
+
+def test_work_on_changes_is_a_question(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        open_session(window, person.project)
+        with window.changes.progress.working():
+            for answer in ("cancel", "close"):
+                window.close()
+                wait_until(_questions)
+                assert any("Changes are being made" in text for text in texts(_questions()[0]))
+                assert not window.is_closing
+                _questions()[0].response(answer)
+                wait_until(lambda: not _questions())
+            wait_until(lambda: application.window is None)
+
+
+@pytest.mark.parametrize("how", ["open", "activate"])
+def test_what_is_opened_while_it_closes_is_opened_in_the_next_one(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    may_end = asyncio.Event()
+    close_all = Sessions.close_all
+
+    async def slow(sessions: Sessions) -> None:
+        await may_end.wait()
+        await close_all(sessions)
+
+    with program(person) as application:
+        first = window_of(application)
+        open_session(first, person.project)
+        monkeypatch.setattr(Sessions, "close_all", slow)
+        first.close()
+        wait_until(lambda: first.is_closing)
+        other = person.home / "other"
+        other.mkdir()
+        if how == "open":
+            application.open([Gio.File.new_for_path(str(other))], "")
+        else:
+            application.activate()
+        may_end.set()
+        wait_until(lambda: application.window not in (None, first))
+        second = window_of(application)
+        if how == "open":
+            wait_until(lambda: second.chat.session is not None)
+            assert second.chat.session is not None
+            assert second.chat.session.project == str(other)
+        wait_until(lambda: second.is_ready)
+
+
+def test_what_is_asked_for_after_a_signal_opens_no_window(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = asyncio.Event()
+    close_all = Sessions.close_all
+
+    async def slow(sessions: Sessions) -> None:
+        await may_end.wait()
+        await close_all(sessions)
+
+    # It would end the tests, too.
+    monkeypatch.setattr("ollmsandbox.ui.window.closing.leave_in_time", lambda *_args: None)
+    with program(person) as application:
+        first = window_of(application)
+        open_session(first, person.project)
+        monkeypatch.setattr(Sessions, "close_all", slow)
+        application._on_signal(signal.SIGTERM)
+        wait_until(lambda: first.is_closing)
+        application.activate()
+        may_end.set()
+        wait_until(lambda: application.window is not first)
+        assert application.window is None
+
+
+def test_a_disk_that_does_not_answer_is_a_question(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    monkeypatch.setattr("ollmsandbox.ui.window.closing.PATIENCE", 0.1)
+    with program(person) as application:
+        window = window_of(application)
+        open_session(window, person.project)
+        monkeypatch.setattr(
+            "ollmsandbox.chat.storage.history.History.keep_draft", lambda *_args: may_go_on.wait()
+        )
+        window.chat.composer.text = "a long letter"
+        try:
+            window.close()
+            wait_until(_questions)
+            assert any("The disk does not answer." in text for text in texts(_questions()[0]))
+            _questions()[0].response("cancel")
+            wait_until(lambda: not _questions())
+            assert not window.is_closing
+        finally:
+            may_go_on.set()
+
+
+def _questions() -> list[Adw.MessageDialog]:
+    return [one for one in Gtk.Window.list_toplevels() if isinstance(one, Adw.MessageDialog)]
+
+
+def test_a_menu_that_is_open_goes_with_the_window(screen: Screen, person: Person) -> None:
+    """Half a second later GTK would look for a hint in it, and complain."""
+    with program(person) as application:
+        window = window_of(application)
+        open_session(window, person.project)
+        menu = next(
+            one
+            for one in all_of(window, Gtk.MenuButton)
+            if one.get_mapped() and one.get_tooltip_text() == "Main Menu"
+        )
+        popover = menu.get_popover()
+        assert popover is not None
+        with _pointer_aside():
+            menu.popup()
+            wait_until(popover.get_mapped)
+            window.close_at_once()
+            wait_until(lambda: application.window is None)
+            assert not popover.get_mapped()
+            spin(0.8)
+
+
+@contextmanager
+def _pointer_aside() -> Iterator[None]:
+    """Beside all windows: whatever it does there, the menu hears of it."""
+    subprocess.run(["xdotool", "mousemove", "1599", "1199"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["xdotool", "mousemove", "800", "600"], check=True)

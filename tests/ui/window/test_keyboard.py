@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Without a mouse: the keyboard gets everywhere, out again, and never to nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from gi.repository import Gtk
+from support.person import Person
+from support.screen import Screen, all_of, spin_until, texts
+from support.window import (
+    buttons,
+    card_that,
+    finish,
+    in_project,
+    press,
+    program,
+    says,
+    session_of,
+    wait_until,
+    window_of,
+)
+
+from ollmsandbox.permission.request import Answer
+from ollmsandbox.ui.changes.rows import FileRow, RunRow
+from ollmsandbox.ui.chat.entries import Stage
+from ollmsandbox.ui.diff.view import DiffView
+from ollmsandbox.ui.sidebar import controller
+from ollmsandbox.ui.sidebar.rows import SessionRow
+from ollmsandbox.ui.widgets.lazy_column import LazyColumn
+from ollmsandbox.ui.window.about import show_shortcuts
+from ollmsandbox.ui.window.focus import FocusKeeper
+from ollmsandbox.ui.window.window import Window
+
+FORWARD, BACKWARD = Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD
+_LONG = "echo 'It is so long that the card shows it once more, below its head.'; exit 3"
+
+
+@pytest.fixture(autouse=True)
+def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it takes."""
+    monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
+
+
+def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        press(window.welcome, "Take the Tour")
+        asks = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
+        assert asks.question is not None
+        asks.question.button_for(Answer.DENY).emit("clicked")
+        session = session_of(window)
+        wait_until(lambda: not session.is_busy)
+        finish(session.conversation.run(_LONG))
+        wait_until(lambda: not window.pages.get_transition_running())
+        # What is far away is not made: it begins where the chat does.
+        (column,) = all_of(window.chat, LazyColumn)
+        column.scroll_to(next(iter(session)))
+        wait_until(lambda: column.is_settled and says(column, "Thinking"))
+        there = _round(window, FORWARD)
+        assert "Thinking" in there and "Output of the command" in there
+        # What is scrolled into view is made, and what is far away is not there any more.
+        assert set(_round(window, BACKWARD)) >= {"Thinking", "Message", "New Session"}
+
+
+def test_what_is_switched_off_passes_the_keyboard_on(screen: Screen) -> None:
+    box = Gtk.Box()
+    before, pressed, beside = (Gtk.Button(label=name) for name in ("before", "pressed", "beside"))
+    for button in (before, pressed, beside):
+        box.append(button)
+    window = screen.show(box)
+    keeper = FocusKeeper(window)
+    pressed.grab_focus()
+    pressed.set_sensitive(False)
+    spin_until(beside.has_focus)
+    beside.set_sensitive(False)
+    spin_until(before.has_focus)
+    assert keeper is not None
+
+
+def test_a_run_is_folded_and_undone_and_the_keyboard_stays_there(
+    screen: Screen, person: Person
+) -> None:
+    with in_project(person) as (window, session):
+        finish(session.conversation.run("echo 1 > a"))
+        press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
+        # It goes where one is led to.
+        wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
+        assert len(all_of(window.changes, FileRow)) == 1
+        _focus(window).activate()
+        wait_until(lambda: _has_focus(window, RunRow, "pan-end-symbolic"))
+        assert window.child_focus(FORWARD)
+        assert texts(_focus(window)) == ["Undo"]
+        _focus(window).activate()
+        wait_until(lambda: texts(_focus(window)) == ["Redo"])
+        assert not (person.project / "a").exists()
+
+
+def test_one_step_back_at_a_time(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        finish(session.conversation.run("echo 1 > a"))
+        press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
+        wait_until(lambda: len(all_of(window.changes, FileRow)) == 1)
+        wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
+        window.changes.list_view.emit("activate", 1)
+        wait_until(lambda: window.changes.page is not None)
+        window.activate_action("win.back", None)
+        wait_until(lambda: window.changes.page is None)
+        # At the file that one came from.
+        wait_until(lambda: texts(_focus(window))[:1] == ["a"])
+        window.activate_action("win.toggle-changes", None)
+        assert _focus(window) is window.chat.composer.view
+        window.activate_action("win.back", None)
+        assert _focus(window).is_ancestor(window.sidebar)
+
+
+def test_where_one_pane_covers_the_others_the_keyboard_is_in_the_one_that_is_seen(
+    screen: Screen, person: Person
+) -> None:
+    with in_project(person) as (window, session):
+        finish(session.conversation.run("echo 1 > a"))
+        window.set_default_size(360, 640)
+        wait_until(window.leaflet.get_folded)
+        window.activate_action("win.back", None)
+        assert _focus(window).is_ancestor(window.sidebar)
+        for _time in range(2):
+            window.activate_action("win.toggle-changes", None)
+            assert window.leaflet.get_visible_child_name() == "content"
+            assert window.flap.get_reveal_flap()
+            wait_until(lambda: _focus(window).is_ancestor(window.changes))
+            # They stay open behind it.
+            window.leaflet.set_visible_child_name("sidebar")
+            window.sidebar.focus()
+        window.activate_action("win.compose", None)
+        assert window.leaflet.get_visible_child_name() == "content"
+        assert not window.flap.get_reveal_flap()
+        assert _focus(window) is window.chat.composer.view
+
+
+def test_a_deleted_session_comes_back_with_a_key(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        finish(session.conversation.run("true"))
+        undo = window.lookup_action("undo-removal")
+        assert undo is not None and not undo.get_enabled()
+        window.sidebar.emit("delete-session", session.id)
+        wait_until(undo.get_enabled)
+        assert window.chat.session is None
+        # There is no composer to go to, but the way in.
+        assert not window.get_action_enabled("win.compose")
+        assert _focus(window) is window.welcome.tour_button
+        # In a text, the key undoes what was typed.
+        assert window.sidebar.search.grab_focus() and not _press_undo(window)
+        window.welcome.focus()
+        assert _press_undo(window) and not _press_undo(window)
+        wait_until(lambda: window.chat.session is not None)
+        assert session_of(window).id == session.id and not undo.get_enabled()
+
+
+def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        both: list[str] = []
+        for _number in range(2):
+            window.open_project(str(person.project))
+            wait_until(lambda: window.chat.session and window.chat.session.id not in both)
+            finish(session_of(window).conversation.run("true"))
+            both.append(session_of(window).id)
+        wait_until(lambda: len(_listed(window)) == 2)
+        window.sidebar.listbox.get_row_at_index(1).grab_focus()  # type: ignore[union-attr]
+        for session_id in both:
+            window.sidebar.emit("delete-session", session_id)
+            wait_until(lambda gone=session_id: gone not in _listed(window))  # type: ignore[misc]
+            # Whoever deletes one in the list stays there.
+            wait_until(lambda: window.get_focus() and _focus(window).is_ancestor(window.sidebar))
+        wait_until(lambda: "Undo" in buttons(window.toasts))
+        press(window.toasts, "Undo")
+        wait_until(lambda: window.chat.session is not None)
+        assert session_of(window).id == both[0]
+        window.sidebar.focus()
+        assert _press_undo(window)
+        wait_until(lambda: session_of(window).id == both[1])
+
+
+def test_each_shortcut_is_listed_with_its_keys(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        window = window_of(application)
+        show_shortcuts(window)
+        overlay = window.get_help_overlay()
+        assert overlay is not None
+        listed = all_of(overlay, Gtk.ShortcutsShortcut)
+        assert [one.props.title for one in listed if not one.props.accelerator] == []
+        overlay.close()
+
+
+def test_a_project_that_was_moved_is_located(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = person.home / "moved"
+    chosen = [str(new), str(person.home / "nowhere")]
+
+    async def choose(_window: Gtk.Window, title: str) -> str:
+        assert title == "Where Is project Now?"
+        return chosen.pop()
+
+    monkeypatch.setattr(controller, "choose_folder", choose)
+    with in_project(person) as (window, session):
+        finish(session.conversation.run("echo 1 > a"))
+        person.project.rename(new)
+        finish(session.conversation.run("true"))
+        wait_until(lambda: "Locate…" in texts(window.chat.missing))
+        wait_until(lambda: says(window.sidebar, "The folder is not there"))
+        # What is being revealed can be pressed a moment later.
+        wait_until(lambda: window.chat.missing.get_child_revealed())
+        # The wrong one: it is said, and all is as before.
+        press(window.chat.missing, "Locate…")
+        wait_until(lambda: says(window, "is not a folder"))
+        assert session_of(window) is session
+        press(window.chat.missing, "Locate…")
+        wait_until(
+            lambda: window.chat.session is not None and session_of(window).project == str(new)
+        )
+        assert session_of(window).id == session.id
+        wait_until(lambda: not says(window.sidebar, "The folder is not there"))
+        finish(session_of(window).conversation.run("grep 1 a"))
+        card = card_that(window, lambda card: says(card, "Changes: 1 added"))
+        press(card, "Undo")
+        wait_until(lambda: not (new / "a").exists())
+
+
+def test_code_is_read_from_left_to_right_everywhere(screen: Screen) -> None:
+    Gtk.Widget.set_default_direction(Gtk.TextDirection.RTL)
+    try:
+        view = DiffView()
+        view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
+        screen.show(view)
+        view.show_texts("a\nb\n", "a\nc\n", "x.py")
+        spin_until(lambda: view.is_loaded)
+        button = next(one for one in all_of(view, Gtk.Button) if texts(one) == ["Undo"])
+        row = button.get_parent()
+        assert row is not None and row.get_direction() is Gtk.TextDirection.LTR
+        # However narrow it is, what can be done is to be seen.
+        assert row.get_first_child() is button
+    finally:
+        Gtk.Widget.set_default_direction(Gtk.TextDirection.LTR)
+
+
+def _listed(window: Window) -> list[str]:
+    return [row.item.id for row in all_of(window.sidebar, SessionRow)]
+
+
+def _press_undo(window: Window) -> bool:
+    """Whether the window has a use for it, where a text that has the focus has none."""
+    for keys in window.observe_controllers():
+        for one in keys if isinstance(keys, Gtk.ShortcutController) else ():
+            assert isinstance(one, Gtk.Shortcut)
+            trigger, action = one.get_trigger(), one.get_action()
+            if trigger is not None and action is not None and trigger.to_string() == "<Control>z":
+                return action.activate(Gtk.ShortcutActionFlags(0), window, None)
+    raise AssertionError("there is no such key")
+
+
+def _focus(window: Window) -> Gtk.Widget:
+    focus = window.get_focus()
+    assert focus is not None, "it is nowhere"
+    return focus
+
+
+def _has_focus(window: Window, kind: type[Gtk.Widget], icon: str) -> bool:
+    focus = window.get_focus()
+    inside = focus is not None and focus.get_ancestor(kind) is not None
+    return inside and isinstance(focus, Gtk.Button) and focus.get_icon_name() == icon
+
+
+def _round(window: Window, direction: Gtk.DirectionType) -> list[str]:
+    """The names of all that the key leads to, until it is where it began."""
+    window.chat.focus_composer()
+    first, found = _focus(window), ["Message"]
+    for _step in range(200):
+        before = _focus(window)
+        assert window.child_focus(direction)
+        assert _focus(window) is not before, f"it does not get on from {found[-1]}"
+        if _focus(window) is first:
+            return found
+        found.append(_name(_focus(window)))
+        # What it leads to is scrolled into view, and what is around it there is made.
+        finish(asyncio.sleep(0.02))
+        wait_until(lambda: all(column.is_settled for column in all_of(window.chat, LazyColumn)))
+    raise AssertionError(f"it goes round in circles: {found[-8:]}")
+
+
+def _name(widget: Gtk.Widget) -> str:
+    if isinstance(widget, Gtk.TextView):
+        return "Output of the command"
+    return (texts(widget) or [widget.get_tooltip_text() or type(widget).__name__])[0]

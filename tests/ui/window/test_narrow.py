@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where there is little room: what is cut off is told, and what matters is said first."""
+
+from __future__ import annotations
+
+import pytest
+from gi.repository import Gtk
+from support.chat import Chat, report, shown
+from support.screen import Screen, all_of, draw_frames, spin_until
+
+from ollmsandbox.chat.providers.connections_file import TOUR
+from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
+from ollmsandbox.ui.changes.list_model import FileItem, RunData
+from ollmsandbox.ui.changes.rows import FileRow
+from ollmsandbox.ui.chat import tool_text
+from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
+from ollmsandbox.ui.widgets.labels import is_cut_off, tell_when_cut_off
+
+pytestmark = pytest.mark.anybody
+
+_FOLDER = "/".join(f"folder-{number}" for number in range(30))
+
+
+def _item(path: str, *flags: Flag, state: State = State.PENDING) -> Recorded:
+    change = Change("/project", path, Kind.ADDED, Type.FILE, 0o755, flags=flags)
+    return Recorded(1, change, state)
+
+
+def test_the_status_of_a_call_that_is_cut_off_is_told_at_the_pointer(
+    screen: Screen,
+) -> None:
+    entry = Chat().call("make " + "very " * 60)
+    card = shown(screen, entry, 340)
+    draw_frames(card)
+    assert is_cut_off(card.title) and card.title.get_has_tooltip()
+    short = Gtk.Label(label="short")
+    tell_when_cut_off(short)
+    screen.show(short)
+    draw_frames(short)
+    assert short.get_has_tooltip() and not is_cut_off(short)
+
+
+def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
+    screen: Screen,
+) -> None:
+    item = _item(f"{_FOLDER}/tool", Flag.LATER, Flag.EXECUTABLE)
+    run = RunData("run", "make", 0.0, (item,))
+    row = FileRow(FileItem(run, item))
+    screen.show(row, 320)
+    below = all_of(row, Gtk.Label)[1]
+    spin_until(lambda: below.get_height() > 0 and below.get_layout().get_line_count() > 1)
+    text = below.get_label()
+    assert text.startswith("Added · Waits · Acts later, outside the sandbox · New program")
+    assert text.endswith(f" · {_FOLDER}/")
+    # The path is what is left out.
+    last = below.get_layout().get_lines_readonly()[-1]
+    assert last.start_index > len(text.encode().split(b" \xc2\xb7 folder-0")[0])
+
+
+def test_changes_that_wait_no_more_are_not_said_to_wait() -> None:
+    waits = report("a.c", "b.c", state=State.PENDING)
+    assert tool_text.changed(waits) == "2 files changed; waiting for your review"
+    some = frozenset({State.PENDING, State.APPLIED})
+    assert tool_text.changed(waits, some) == "2 files changed; some still wait for your review"
+    assert tool_text.changed(waits, frozenset({State.APPLIED})) == "2 files changed"
+
+
+def test_the_tour_needs_no_server_and_is_shown_as_ready(screen: Screen) -> None:
+    chooser = ModelChooser()
+    chooser.show([], (TOUR.name, TOUR.model))
+    assert "network-idle-symbolic" not in [i.get_icon_name() for i in all_of(chooser, Gtk.Image)]
+    chooser.show([], ("", ""))
+    assert "network-idle-symbolic" in [i.get_icon_name() for i in all_of(chooser, Gtk.Image)]
+
+
+def test_a_server_that_does_not_answer_is_named_though_none_of_its_models_is_known(
+    screen: Screen,
+) -> None:
+    chooser = ModelChooser()
+    chooser.show([ConnectionItem("mine", Link.FAILED)], ("mine", ""))
+    assert chooser.get_tooltip_text() == "Model: mine, not reachable"
+    chooser.show([ConnectionItem("mine", Link.READY)], ("mine", ""))
+    assert chooser.get_tooltip_text() == "Model: No model chosen"

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the person has to know is said in the window, whoever found it out."""
+
+from __future__ import annotations
+
+import pytest
+from support.person import Person
+from support.screen import Screen
+from support.window import program, says, wait_until, window_of
+
+from ollmsandbox.ui.application import main
+from ollmsandbox.ui.preferences.settings import SCHEMA
+
+pytestmark = pytest.mark.anybody
+
+
+def test_a_damaged_database_that_was_set_aside_is_told(screen: Screen, person: Person) -> None:
+    person.paths.data.mkdir(parents=True)
+    person.paths.database.write_bytes(b"no database at all" * 500)
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: says(window.toasts, "The database was damaged"), 60)
+        assert not application.desk.manager.notices
+
+
+def test_a_home_that_is_no_place_for_files_is_told_and_nothing_is_begun(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "somewhere")
+    assert main(["ollmsandbox"], f"{SCHEMA}.Homeless") == 1
+    told = capfd.readouterr().err
+    assert told.startswith("ollmsandbox: ")
+    assert "Traceback" not in told

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the window says in passing."""
+
+from __future__ import annotations
+
+import pytest
+from gi.repository import Adw, Gtk
+from support.screen import Screen, all_of, draw_frames, spin_until, texts
+
+from ollmsandbox.ui.window.toasts import Toasts
+
+pytestmark = pytest.mark.anybody
+
+_LONG = (
+    "The database is of a newer version of this program, which knows more than this one. "
+    "Install the newer version, or give the folder another name <b>&amp; begin anew</b>."
+)
+
+
+def shown(screen: Screen, width: int) -> tuple[Toasts, Adw.ToastOverlay]:
+    overlay = Adw.ToastOverlay(child=Gtk.Label(label="chat"))
+    screen.show(overlay, width, 600)
+    return Toasts(overlay.add_toast), overlay
+
+
+@pytest.mark.parametrize("width", [360, 1000])
+@pytest.mark.parametrize(
+    "text", [_LONG, "x" * 200, "A sentence that is a little longer than a line."]
+)
+def test_a_long_sentence_can_be_read_to_its_end(screen: Screen, width: int, text: str) -> None:
+    toasts, overlay = shown(screen, width)
+    toasts.tell(text)
+    spin_until(lambda: text in texts(overlay))
+    draw_frames(overlay, 3)
+    (label,) = (one for one in all_of(overlay, Gtk.Label) if one.get_text() == text)
+    assert not label.get_layout().is_ellipsized()
+    _known, bounds = label.compute_bounds(overlay)
+    assert bounds.get_x() >= 0 and bounds.get_x() + bounds.get_width() <= width
+    assert label.get_layout().get_pixel_size()[1] <= label.get_height()
+
+
+def test_a_text_without_end_does_not_make_the_window_grow(screen: Screen) -> None:
+    toasts, overlay = shown(screen, 360)
+    toasts.tell("A sentence of an error that is long. " * 100)
+    spin_until(lambda: any("of an error" in text for text in texts(overlay)))
+    draw_frames(overlay, 3)
+    assert overlay.measure(Gtk.Orientation.VERTICAL, -1)[0] <= 294
+    (label,) = (one for one in all_of(overlay, Gtk.Label) if "of an error" in one.get_text())
+    assert label.get_layout().is_ellipsized()
+    assert label.get_has_tooltip()
+
+
+def test_a_short_one_is_text_and_no_markup(screen: Screen) -> None:
+    toasts, overlay = shown(screen, 600)
+    toasts.tell("<b>done</b> & well")
+    spin_until(lambda: "<b>done</b> & well" in texts(overlay))
+
+
+def test_the_same_is_not_said_again_while_it_is_to_be_seen(screen: Screen) -> None:
+    _toasts, overlay = shown(screen, 600)
+    added: list[Adw.Toast] = []
+
+    def add(toast: Adw.Toast) -> None:
+        added.append(toast)
+        overlay.add_toast(toast)
+
+    toasts = Toasts(add)
+    for text in (_LONG, "another", _LONG, "another"):
+        toasts.tell(text)
+    assert len(added) == 2
+    added[0].dismiss()
+    toasts.tell(_LONG)
+    assert len(added) == 3
