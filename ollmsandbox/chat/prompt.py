@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import OllmSandboxError
-from ..project.apply.recorder import Mode
+from ..project.changes.change import Mode
 from ..tools.context import Workbench
 from ..tools.programs import programs_of
 

@@ -14,7 +14,7 @@ from .. import N_
 from ..paths import Paths
 from ..permission.request import Asker
 from ..permission.rule_store import RuleStore
-from ..project.apply.recorder import Mode
+from ..project.changes.change import Mode
 from ..project.manager import ProjectManager
 from ..sandbox.profile import file
 from .conversation import STANDARD, Limits
@@ -139,7 +139,7 @@ class Desk:
         bench: Workbench,
     ) -> Conversation:
         from ..permission.provider import Provider
-        from ..tools.context import all_tools
+        from ..tools import all_tools
         from .conversation import Conversation
         from .prompt import system_prompt
 

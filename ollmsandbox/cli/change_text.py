@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..project.apply.recorder import Report
-from ..project.changes.change import Flag, Kind, Recorded, Skipped, State, Type
+from ..project.changes.change import Flag, Kind, Recorded, Report, Skipped, State, Type
 from ..project.database.models import Run
 from ..project.review.review import Review
 from ..project.review.versions import Version, Versions

@@ -17,6 +17,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from .types import FAILED
+
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 import os
@@ -229,8 +231,6 @@ def _sessions(given: argparse.Namespace) -> int:
 
     return sessions(given)
 
-
-FAILED = 125
 
 _RUN_HELP = """\
 Run a command walled in: it sees this machine read-only and without your secrets, has no network

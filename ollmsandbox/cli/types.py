@@ -63,3 +63,6 @@ def default_project(environ: Mapping[str, str]) -> str:
             return folder
         folder = os.path.dirname(folder)
     return current
+
+
+FAILED = 125

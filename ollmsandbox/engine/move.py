@@ -15,7 +15,8 @@ from pathlib import Path
 
 from .. import N_
 from ..errors import ProjectError
-from ..paths import Paths, write_atomically
+from ..files.atomic import write_atomically
+from ..paths import Paths
 from ..project.apply.journal import Journal, project_lock
 from ..project.apply.kept_versions import layer_in
 from ..project.database.models import ChatSession, FoundLink, Project, Run

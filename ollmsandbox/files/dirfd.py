@@ -7,12 +7,15 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from ..project.changes.overlayfs import FOLDER
-from . import trees
+from .. import N_
+from ..errors import ProjectError
 
 
 def folders_above(path: str) -> Iterator[str]:
@@ -101,7 +104,7 @@ class Tree:
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o700 != 0o700:
             self._remember(path, mode)
-            trees.set_mode(name, around, mode | 0o700)
+            set_mode(name, around, mode | 0o700)
 
     def _unlock_last(self, path: str) -> None:
         """The folder that the way has led to."""
@@ -112,7 +115,7 @@ class Tree:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         self._remember(path, mode)
         around = self._way[-2][1] if len(self._way) > 1 else self._top
-        trees.set_mode(name, around, mode | 0o700)
+        set_mode(name, around, mode | 0o700)
 
     def _remember(self, path: str, mode: int) -> None:
         self._opened.setdefault(path, mode)
@@ -133,7 +136,7 @@ class Tree:
                     around, name = self.split(path)
                     found = os.stat(name, dir_fd=around, follow_symlinks=False)
                     if stat.S_ISDIR(found.st_mode):
-                        trees.set_mode(name, around, self._opened[path])
+                        set_mode(name, around, self._opened[path])
                 else:
                     os.fchmod(self._top, self._opened[path])
             except (FileNotFoundError, NotADirectoryError):
@@ -175,3 +178,107 @@ def mend(layer: str) -> None:
     note = modes_of(layer)
     if note.exists() and os.path.isdir(layer):
         Tree(layer, note).close()
+
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Spot(NamedTuple):
+    """A name in a folder that is held by its descriptor."""
+
+    around: int
+    name: str
+
+    def look(self) -> os.stat_result | None:
+        try:
+            return os.stat(self.name, dir_fd=self.around, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def link_to(self, other: Spot) -> None:
+        """A second name, of a link for the link itself; nothing is ever replaced."""
+        os.link(
+            self.name,
+            other.name,
+            src_dir_fd=self.around,
+            dst_dir_fd=other.around,
+            follow_symlinks=False,
+        )
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A folder that was without permissions, to be so again."""
+
+    name: str
+    around: int
+    mode: int
+
+    def close_again(self) -> None:
+        set_mode(self.name, self.around, self.mode)
+
+
+def open_folder(name: str, around: int, opened: list[Opened], wanted: int = os.X_OK) -> int:
+    """Also one that was left without permissions, if it is the person's: what is in it can only be
+    looked at while it has them."""
+    try:
+        descriptor = os.open(name, FOLDER, dir_fd=around)
+        if os.access(".", wanted, dir_fd=descriptor, effective_ids=True):
+            return descriptor
+        os.close(descriptor)
+    except PermissionError:
+        pass
+    mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
+    set_mode(name, around, 0o700 | mode)
+    opened.append(Opened(name, around, mode))
+    return os.open(name, FOLDER, dir_fd=around)
+
+
+def open_root(root: str) -> int:
+    """A folder that was named with all links resolved, and has none on the way to it since."""
+    try:
+        descriptor = os.open(root, FOLDER)
+    except OSError as error:
+        raise _is_elsewhere(root) from error
+    if os.readlink(f"/proc/self/fd/{descriptor}") != root:
+        os.close(descriptor)
+        raise _is_elsewhere(root)
+    return descriptor
+
+
+def _is_elsewhere(root: str) -> ProjectError:
+    return ProjectError(
+        N_("{root} is not the folder that it was: it is gone, or a link leads elsewhere now."),
+        N_("Put the folder back and try again."),
+        root=root,
+    )
+
+
+def _unlock(name: str, around: int) -> None:
+    """A command may have left a folder without permissions."""
+    set_mode(name, around, 0o700)
+
+
+def set_mode(name: str, around: int, mode: int, *, any_kind: bool = False) -> None:
+    """Never through a link, which somebody might put there just now; and unless it may be of any
+    kind, only a folder's: a file at its name may have another name elsewhere."""
+    kind = 0 if any_kind else os.O_DIRECTORY
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=around)
+    try:
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        os.chmod(f"/proc/self/fd/{descriptor}", mode)
+    finally:
+        os.close(descriptor)
+
+
+def _is_folder(name: str, around: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
+
+
+def allow_many_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1 << 16
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
-from ..paths import Paths, make_folder, write_atomically
+from ..files.atomic import write_atomically
+from ..paths import Paths, make_folder
 from . import rules_file
 from .request import Answer
 from .rules import Key, Rule, Target, What

@@ -14,7 +14,8 @@ from enum import Enum
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..paths import Paths, write_atomically
+from ..files.atomic import write_atomically
+from ..paths import Paths
 from .database.models import Setting
 from .manager import ProjectManager
 

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import re
 import select
 from collections.abc import Awaitable, Callable
 
@@ -15,9 +14,6 @@ Sink = Callable[[bytes], Awaitable[None]]
 
 _SMALL, _LARGE = 1 << 16, 1 << 20
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
-# Cursor movements, colours, titles; then what is left of control characters.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Capture:
@@ -62,12 +58,6 @@ class Capture:
             return (self._head + tail).decode("utf-8", "replace")
         middle = f"\n[... {self.left_out} bytes left out ...]\n"
         return self._head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
-
-
-def harmless(text: str) -> str:
-    """Text that cannot move a cursor, change colours or reorder what a person reads."""
-    text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 async def pump(descriptor: int, capture: Capture, sink: Sink | None) -> None:

@@ -20,7 +20,8 @@ from typing import Protocol
 from .. import N_
 from ..errors import SandboxError
 from ..files import trees
-from ..paths import flush, make_folder, write_atomically
+from ..files.atomic import flush, write_atomically
+from ..paths import make_folder
 from .records import record
 
 _PREFIX = "overlay-"

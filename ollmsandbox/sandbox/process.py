@@ -18,7 +18,8 @@ from enum import Enum
 from typing import Any
 
 from .. import N_
-from .output import Capture, Sink, harmless, pump
+from ..text.ansi import harmless
+from .output import Capture, Sink, pump
 from .records import record
 
 # What copying a file up into an overlay ends with, if its group has no number inside.

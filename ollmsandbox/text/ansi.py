@@ -11,8 +11,6 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from ..sandbox.output import harmless
-
 _PREFIX = "  │ "
 # A sequence, whole or cut off at the end of a piece; then what is no text.
 _SEQUENCE = re.compile(
@@ -159,3 +157,16 @@ def width(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+# Cursor movements, colours, titles; then what is left of control characters.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """Text that cannot move a cursor, change colours or reorder what a person reads."""
+    text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

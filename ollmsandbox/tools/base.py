@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
-from ..project.apply.recorder import Report
+from ..project.changes.change import Report
 from ..sandbox.monitor import Event
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result

@@ -14,14 +14,14 @@ from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths
 from ..permission.request import PermissionRequest, Verdict
-from ..project.apply.recorder import Mode
+from ..project.changes.change import Mode
 from ..project.settings import System, system_of
 from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile import file
 from ..sandbox.profile.profile import Limits, Profile
 from ..sandbox.rootfs.store import Installed, need
-from .base import Tool, ToolError
+from .base import ToolError
 
 
 class Permissions(Protocol):
@@ -87,12 +87,3 @@ def loop_has_glib() -> bool:
     """Whether files can be watched by the loop that runs."""
     events = sys.modules.get("gi.events")
     return events is not None and isinstance(asyncio.get_running_loop(), events.GLibEventLoop)
-
-
-def all_tools(bench: Workbench) -> list[Tool]:
-    from .files.edit_file import EditFile
-    from .files.read_file import ReadFile
-    from .run_command import RunCommand
-    from .web.web_fetch import WebFetch
-
-    return [RunCommand(bench), ReadFile(bench), EditFile(bench), WebFetch(bench)]

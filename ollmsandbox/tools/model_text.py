@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..project.apply.recorder import Report
-from ..project.changes.change import Flag, Kind, Recorded, State, Type
+from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
 from ..sandbox.output import Capture
 from ..sandbox.process import Result
 

@@ -18,7 +18,7 @@ from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.rule_store import RuleStore
-from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.tools.context import Workbench
 
 pytestmark = pytest.mark.anybody

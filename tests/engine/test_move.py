@@ -19,7 +19,8 @@ from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rule_store import RuleStore, copy_rules
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
-from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.models import Project
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.settings import System, set_system, system_of

@@ -32,8 +32,7 @@ from support.escape.kill import Bench
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply.recorder import Mode
-from ollmsandbox.project.changes.change import Kind, State, Type
+from ollmsandbox.project.changes.change import Kind, Mode, State, Type
 from ollmsandbox.project.recovery.recover import recover, take_care
 
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)

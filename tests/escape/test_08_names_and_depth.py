@@ -24,8 +24,7 @@ from support.escape.copy_back import (
 )
 from support.person import Person, cli_argv
 
-from ollmsandbox.project.apply.recorder import Mode
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Mode, State
 
 
 @pytest.fixture(autouse=True)

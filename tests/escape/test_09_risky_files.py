@@ -13,7 +13,8 @@ import pytest
 from support.cli_inline import cli_here
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode
 
 
 def changed(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ollmsandbox.paths import real_path, write_atomically
+from ollmsandbox.files.atomic import write_atomically
+from ollmsandbox.paths import real_path
 
 pytestmark = pytest.mark.anybody
 

@@ -12,8 +12,9 @@ import tracemalloc
 import pytest
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.output import Capture, harmless, pump
+from ollmsandbox.sandbox.output import Capture, pump
 from ollmsandbox.sandbox.process import Result, Stop
+from ollmsandbox.text.ansi import harmless
 
 pytestmark = pytest.mark.anybody
 

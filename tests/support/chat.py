@@ -25,8 +25,7 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
-from ollmsandbox.project.apply.recorder import Report
-from ollmsandbox.project.changes.change import Change, Kind, Recorded, Type
+from ollmsandbox.project.changes.change import Change, Kind, Recorded, Report, Type
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.process import Result, Stop

@@ -15,8 +15,8 @@ from support.person import make_person
 from support.tools import FUZZED, Agent, Looking
 
 from ollmsandbox import loop
+from ollmsandbox.tools import all_tools
 from ollmsandbox.tools.base import RequestBase, Tool, ToolError
-from ollmsandbox.tools.context import all_tools
 from ollmsandbox.tools.files.edits import Document, difference, replace_text
 from ollmsandbox.tools.parameters import parse
 

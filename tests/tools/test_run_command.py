@@ -14,11 +14,12 @@ from support.tools import Agent, Looking, until
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.sandbox.profile.profile import Limits
+from ollmsandbox.tools import all_tools
 from ollmsandbox.tools.base import Stream, ToolError
-from ollmsandbox.tools.context import all_tools
 from ollmsandbox.tools.run_command import RunCommand
 
 # --- what runs ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from support.person import Person
 from support.tools import Agent
 
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
-from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.tools.run_command import RunCommand

@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
+from ...files.atomic import write_atomically
 from ...files.locks import locked
-from ...paths import Paths, write_atomically
+from ...paths import Paths
 from .address import is_loopback
 from .base import ProviderError, Server, Timeouts
 from .connections_file import (

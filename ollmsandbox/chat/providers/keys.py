@@ -13,8 +13,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from ... import N_
+from ...files.atomic import write_atomically
 from ...files.locks import locked
-from ...paths import Paths, write_atomically
+from ...paths import Paths
 from .base import ProviderError
 
 if TYPE_CHECKING:

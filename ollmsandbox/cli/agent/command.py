@@ -16,7 +16,8 @@ from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
 from ...permission.request import Asker
-from ...project.apply.recorder import Mode, needs_care
+from ...project.apply.recorder import needs_care
+from ...project.changes.change import Mode
 from ...project.recovery.recover import take_care
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile import file

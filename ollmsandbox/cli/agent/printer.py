@@ -9,7 +9,7 @@ from typing import TextIO
 from ...chat import events
 from ...chat.events import Event
 from ...permission.request import Source, Verdict
-from ...project.apply.recorder import Report
+from ...project.changes.change import Report
 from ...text.ansi import Live, safe
 from ...text.visible import visible_line
 from ...tools.base import Outcome

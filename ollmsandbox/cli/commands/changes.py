@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterator
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.apply.journal import Journal
-from ...project.apply.recorder import Report
-from ...project.changes.change import State
+from ...project.changes.change import Report, State
 from ...project.database.models import Run
 from ...project.database.runs import read_changes
 from ...project.recovery.missing_root import discard

@@ -14,11 +14,11 @@ from ... import loop
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.settings import System, set_system, system_of
-from ...sandbox.output import harmless
 from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import Progress, Step
 from ...sandbox.rootfs.rootfs import Rootfs
 from ...sandbox.rootfs.store import find, need
+from ...text.ansi import harmless
 from ..change_text import plain
 from ..types import default_project
 

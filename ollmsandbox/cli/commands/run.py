@@ -20,12 +20,11 @@ from ...errors import OllmSandboxError, SandboxError, in_words
 from ...paths import Paths
 from ...sandbox.plan.host import below
 from ...sandbox.starter.client import shared_starter
-from ..main import FAILED
 from ..streams import give_up
-from ..types import default_project
+from ..types import FAILED, default_project
 
 if TYPE_CHECKING:
-    from ...project.apply.recorder import Report
+    from ...project.changes.change import Report
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import Renamed
@@ -125,7 +124,8 @@ class _Run:
     async def exec(self, command: str | Sequence[str]) -> Result:
         import asyncio
 
-        from ...project.apply.recorder import Mode, Recorder, needs_care
+        from ...project.apply.recorder import Recorder, needs_care
+        from ...project.changes.change import Mode
         from ...project.settings import System, system_of
         from ...sandbox.bubble import Bubble
         from ...sandbox.plan.folders import find_project

@@ -23,14 +23,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ...files import trees
-from ...files.dirfd import Tree, modes_of
+from ...files import dirfd
+from ...files.dirfd import FOLDER, Spot, Tree, modes_of
 from ...paths import make_folder
 from ..changes.change import Change, Kind, Recorded, State, Type
-from ..changes.overlayfs import FOLDER, is_whiteout
+from ..changes.overlayfs import is_whiteout
 from .fast_swap import Plain
 from .kept_versions import Kept
-from .swap import ConflictError, Exchanged, Found, Spot, Step, exchange, make_single, signature
+from .swap import ConflictError, Exchanged, Found, Step, exchange, make_single, signature
 
 if TYPE_CHECKING:
     from .record_process import Alongside
@@ -123,7 +123,7 @@ def return_rights(spot: Spot, mode: int | None) -> None:
         return
     lent = (mode | stat.S_IRUSR, mode | stat.S_IWUSR, mode | stat.S_IRUSR | stat.S_IWUSR)
     if stat.S_IMODE(found.st_mode) != mode and stat.S_IMODE(found.st_mode) in lent:
-        trees.set_mode(spot.name, spot.around, mode, any_kind=True)
+        dirfd.set_mode(spot.name, spot.around, mode, any_kind=True)
 
 
 def still_own(
@@ -219,7 +219,7 @@ class Applier:
         """If it is `resumed` after a kill, part of it may be done already. `decided` then is when
         somebody decided it."""
         with contextlib.ExitStack() as opened:
-            top = trees.open_root(root)
+            top = dirfd.open_root(root)
             opened.callback(os.close, top)
             self._versions = os.open(make_folder(versions), FOLDER)
             opened.callback(os.close, self._versions)

@@ -19,10 +19,10 @@ import errno
 import os
 import stat
 
-from ...files.dirfd import Tree
+from ...files.dirfd import Spot, Tree
 from ..changes.change import Change, Kind
 from ..database.models import as_bytes
-from .swap import OURS, ConflictError, Exchanged, Spot, Step, check_again, signature
+from .swap import OURS, ConflictError, Exchanged, Step, check_again, signature
 
 # Between two file systems nothing is plain, and one may know no other rename than the usual one.
 _NEVER = (errno.EXDEV, errno.EINVAL, errno.ENOSYS)

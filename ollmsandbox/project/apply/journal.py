@@ -16,7 +16,8 @@ from typing import Any
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...paths import Paths, make_folder, write_alone
+from ...files.atomic import write_alone
+from ...paths import Paths, make_folder
 from ..changes.change import Change, Flag, Kind, Recorded, State, Type
 
 _PREFIX = "journal-"

@@ -10,9 +10,8 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from ...files import trees
-from ...files.dirfd import Tree, modes_of
-from ..changes.overlayfs import FOLDER
+from ...files import dirfd
+from ...files.dirfd import FOLDER, Tree, modes_of
 
 _OPEN = os.W_OK | os.X_OK
 
@@ -94,7 +93,7 @@ def _trim(top: int, kept: frozenset[str]) -> None:
         prefix, around, folders = levels[-1]
         if folders:
             name = folders[-1]
-            inner = trees.open_folder(name, around, [], _OPEN)
+            inner = dirfd.open_folder(name, around, [], _OPEN)
             levels.append(
                 (f"{prefix}{name}/", inner, _trim_folder(f"{prefix}{name}/", inner, kept))
             )

@@ -34,16 +34,13 @@ from typing import IO
 
 import peewee
 
-from ...files.dirfd import Tree
+from ...files.dirfd import FOLDER, Spot, Tree
 from ...paths import Paths, real_path
-from ..changes.change import Kind, Recorded, State
-from ..changes.overlayfs import FOLDER
+from ..changes.change import MANY, Kind, Recorded, State
 from ..database import backups, runs
 from ..database.models import Project
 from ..manager import ProjectManager, is_below
 from .journal import Journal
-from .recorder import MANY
-from .swap import Spot
 
 _PR_SET_PDEATHSIG = 1
 

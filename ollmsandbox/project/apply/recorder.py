@@ -11,45 +11,17 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
-from ...paths import Paths, write_atomically
+from ...files.atomic import write_atomically
+from ...paths import Paths
 from ...sandbox.overlay import Overlay, Root
+from ..changes.change import DAILY, MANY, Mode, Report, nothing
 from ..recovery.missing_root import is_told
 
 if TYPE_CHECKING:
-    from ..changes.change import Recorded, Skipped
     from .journal import Way
     from .swap import Step
-
-
-DAILY = 86400
-# From so many plain files on, another way to apply them pays.
-MANY = 1000
-
-
-class Mode(Enum):
-    """What becomes of a run's changes."""
-
-    AUTO = "auto"
-    REVIEW = "review"
-    NEVER = "never"
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a run changed, and what became of it."""
-
-    run_id: str
-    changes: tuple[Recorded, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    errors: tuple[str, ...] = ()
-
-
-def nothing() -> None:
-    """Between two steps."""
 
 
 class Recorder:

@@ -20,7 +20,7 @@ from ...files.dirfd import mend
 from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay, clock_offset, time_at
 from ..changes import outside_edits
-from ..changes.change import Change, ChangeSet, Recorded, State, Type
+from ..changes.change import MANY, Change, ChangeSet, Mode, Recorded, State, Type, nothing
 from ..changes.outside_edits import Elsewhere
 from ..changes.scan import scan
 from ..database import backups, runs
@@ -45,7 +45,6 @@ from . import kept_versions
 from .applier import Applier, device, only_ours, still_own
 from .journal import Job, Journal, Task, Way
 from .parents import closed_folders, implied_parents
-from .recorder import MANY, Mode, nothing
 from .swap import Step
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...files import trees
+from ...files import dirfd
+from ...files.dirfd import Spot
 from ..changes.overlayfs import same_bytes
 
 OURS = "user.overlay."
@@ -27,29 +28,6 @@ NO_LINKS = (
 )  # fmt: skip
 
 Step = Callable[[], None]
-
-
-class Spot(NamedTuple):
-    """A name in a folder that is held by its descriptor."""
-
-    around: int
-    name: str
-
-    def look(self) -> os.stat_result | None:
-        try:
-            return os.stat(self.name, dir_fd=self.around, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-
-    def link_to(self, other: Spot) -> None:
-        """A second name, of a link for the link itself; nothing is ever replaced."""
-        os.link(
-            self.name,
-            other.name,
-            src_dir_fd=self.around,
-            dst_dir_fd=other.around,
-            follow_symlinks=False,
-        )
 
 
 class Found(NamedTuple):
@@ -237,16 +215,16 @@ def cleanse(spot: Spot, temporary: str) -> None:
         except PermissionError:
             # Its owner may not write to it; that is no secret to be kept from us.
             mode = stat.S_IMODE(os.lstat(path).st_mode)
-            trees.set_mode(spot.name, spot.around, mode | stat.S_IWUSR, any_kind=True)
+            dirfd.set_mode(spot.name, spot.around, mode | stat.S_IWUSR, any_kind=True)
             os.removexattr(path, name, follow_symlinks=False)
-            trees.set_mode(spot.name, spot.around, mode, any_kind=True)
+            dirfd.set_mode(spot.name, spot.around, mode, any_kind=True)
     found = spot.look()
     if found is None or stat.S_ISDIR(found.st_mode):
         return
     if found.st_nlink > 1:
         _cut(spot, found, Spot(spot.around, temporary))
     elif stat.S_ISREG(found.st_mode) and found.st_mode & 0o6000:
-        trees.set_mode(spot.name, spot.around, found.st_mode & 0o1777, any_kind=True)
+        dirfd.set_mode(spot.name, spot.around, found.st_mode & 0o1777, any_kind=True)
 
 
 def _cut(spot: Spot, found: os.stat_result, half: Spot) -> None:
@@ -254,10 +232,10 @@ def _cut(spot: Spot, found: os.stat_result, half: Spot) -> None:
         copy(spot, half)
     except PermissionError:
         mode = stat.S_IMODE(found.st_mode)
-        trees.set_mode(spot.name, spot.around, mode | stat.S_IRUSR, any_kind=True)
+        dirfd.set_mode(spot.name, spot.around, mode | stat.S_IRUSR, any_kind=True)
         copy(spot, half)
         for one in (spot, half):
-            trees.set_mode(one.name, one.around, mode & 0o1777, any_kind=True)
+            dirfd.set_mode(one.name, one.around, mode & 0o1777, any_kind=True)
     _rename(half, spot)
 
 

@@ -119,3 +119,32 @@ class ChangeSet:
 
     def __bool__(self) -> bool:
         return bool(self.changes)
+
+
+DAILY = 86400
+
+
+# From so many plain files on, another way to apply them pays.
+MANY = 1000
+
+
+class Mode(Enum):
+    """What becomes of a run's changes."""
+
+    AUTO = "auto"
+    REVIEW = "review"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run changed, and what became of it."""
+
+    run_id: str
+    changes: tuple[Recorded, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def nothing() -> None:
+    """Between two steps."""

@@ -9,9 +9,8 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from ...files import trees
+from ...files import dirfd
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 OPAQUE = "user.overlay.opaque"
 _ORIGIN = "user.overlay.origin"
 # In that mark: where a file handle begins, and what tells its type; of this one that it begins with
@@ -87,8 +86,8 @@ def find(lowers: Sequence[int], name: str) -> tuple[os.stat_result | None, list[
 
 
 def _covers_all(name: str, around: int) -> bool:
-    opened: list[trees.Opened] = []
-    folder = trees.open_folder(name, around, opened)
+    opened: list[dirfd.Opened] = []
+    folder = dirfd.open_folder(name, around, opened)
     try:
         return is_opaque(folder)
     finally:

@@ -18,10 +18,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import ProjectError
-from ...files import trees
+from ...files import dirfd
+from ...files.dirfd import FOLDER
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
 from .git_config import Led, Nested
-from .overlayfs import FOLDER, find, is_opaque, is_whiteout, names_in, same_bytes
+from .overlayfs import find, is_opaque, is_whiteout, names_in, same_bytes
 from .risky_files import acts_later, is_plain_folder, is_plain_name, waits_for_yes
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,14 +35,14 @@ class Openings:
         self._note = note_of(layer)
         self._is_noted = False
 
-    def open(self, name: str, around: int, opened: list[trees.Opened]) -> int:
+    def open(self, name: str, around: int, opened: list[dirfd.Opened]) -> int:
         wanted = os.R_OK | os.X_OK
         if not os.access(name, wanted, dir_fd=around, effective_ids=True, follow_symlinks=False):
             # Where there is no room for a note it is looked into all the same.
             with contextlib.suppress(OSError):
                 mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
                 self.remember(f"{os.readlink(f'/proc/self/fd/{around}')}/{name}", mode)
-        return trees.open_folder(name, around, opened)
+        return dirfd.open_folder(name, around, opened)
 
     def remember(self, path: str, mode: int) -> None:
         """A folder by its full path, links resolved, and the mode that it shall have."""
@@ -82,11 +83,11 @@ def close_left(layer: str) -> None:
 
 def _close(path: str, mode: int) -> None:
     folder, name = os.path.split(path)
-    around = trees.open_root(folder)
+    around = dirfd.open_root(folder)
     try:
         found = os.stat(name, dir_fd=around, follow_symlinks=False)
         if stat.S_IMODE(found.st_mode) == mode | stat.S_IRWXU:
-            trees.set_mode(name, around, mode)
+            dirfd.set_mode(name, around, mode)
     finally:
         os.close(around)
 
@@ -108,7 +109,7 @@ def scan(upper: str, lowers: Sequence[str], root: str) -> ChangeSet:
 
     Parents come before what is in them; what is deleted comes after what was in it.
     """
-    trees.allow_many_descriptors()
+    dirfd.allow_many_descriptors()
     close_left(upper)
     walk = _Walk(root, Openings(upper))
     try:
@@ -124,7 +125,7 @@ class _Level:
     __slots__ = ("hides", "lowers", "names", "opened", "prefix", "upper")
 
     def __init__(
-        self, prefix: str, upper: int, lowers: list[int], opened: list[trees.Opened]
+        self, prefix: str, upper: int, lowers: list[int], opened: list[dirfd.Opened]
     ) -> None:
         self.prefix = prefix
         self.upper = upper
@@ -161,7 +162,7 @@ class _Walk:
         top, below = level.upper, level.lowers
         for lower in lowers[:-1]:
             below.append(os.open(lower, FOLDER))
-        below.append(trees.open_root(lowers[-1]))
+        below.append(dirfd.open_root(lowers[-1]))
         new, old = _mode(os.fstat(top)) & 0o1777, _mode(os.fstat(below[0]))
         if new != old & 0o1777:
             self._add(".", Kind.MODIFIED, Type.FOLDER, mode=new, old_type=Type.FOLDER, old_mode=old)

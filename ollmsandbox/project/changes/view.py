@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...files.dirfd import Tree
+from ...files.dirfd import FOLDER, Tree
 from ...paths import Paths
 from ..apply.recorder import linked_roots
 from ..manager import is_below
 from ..pending import layer as pending
-from .overlayfs import FOLDER, find, names_in
+from .overlayfs import find, names_in
 
 
 @dataclass(frozen=True)

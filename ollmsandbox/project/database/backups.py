@@ -12,12 +12,11 @@ from pathlib import Path
 
 from ...errors import OllmSandboxError
 from ...files import trees
+from ...files.dirfd import FOLDER, Spot
 from ...paths import Paths, make_folder
 from ..apply.journal import UNREADABLE, Journal, project_lock
-from ..apply.recorder import DAILY
-from ..apply.swap import HALF, NO_LINKS, ConflictError, Spot, copy_whole
-from ..changes.change import Kind, Recorded, State, Type
-from ..changes.overlayfs import FOLDER
+from ..apply.swap import HALF, NO_LINKS, ConflictError, copy_whole
+from ..changes.change import DAILY, Kind, Recorded, State, Type
 from ..manager import ProjectManager
 from ..settings import KEEP_DAYS, KEEP_MIB
 from .models import Change, Project, Run

@@ -22,7 +22,8 @@ from peewee import PeeweeException, SqliteDatabase
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
-from ...paths import Paths, flush, make_folder
+from ...files.atomic import flush
+from ...paths import Paths, make_folder
 from .models import OPENED, TABLES, ChatMessage, ChatSession, Question
 
 _NAME = "reserve"

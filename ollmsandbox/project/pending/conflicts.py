@@ -19,20 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...files import trees
-from ...files.dirfd import Tree, folders_above, modes_of
+from ...files.dirfd import FOLDER, Spot, Tree, folders_above, modes_of
 from ...paths import make_folder
 from ..apply.journal import Way
-from ..apply.swap import Spot, Step
+from ..apply.swap import Step
 from ..changes.change import ASIDE, Change, ChangeSet, Kind, Recorded, State, Type
-from ..changes.overlayfs import (
-    FOLDER,
-    OPAQUE,
-    folders_in,
-    is_copied_up,
-    is_opaque,
-    is_whiteout,
-    same_bytes,
-)
+from ..changes.overlayfs import OPAQUE, folders_in, is_copied_up, is_opaque, is_whiteout, same_bytes
 from ..changes.scan import is_too_deep, scan
 from . import layer as pending
 

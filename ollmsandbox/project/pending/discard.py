@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 
+from ...files.dirfd import FOLDER
 from ...paths import make_folder
 from ..apply.journal import Job, Task
 from ..apply.swap import Step
 from ..changes.change import Kind, Recorded, State
-from ..changes.overlayfs import FOLDER
 from ..database import runs
 from ..database.models import Project
 from ..manager import ProjectManager, is_missing

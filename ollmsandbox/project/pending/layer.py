@@ -14,12 +14,12 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ...files import trees
-from ...files.dirfd import Tree, mend, modes_of
-from ...paths import write_alone
-from ..apply.swap import Spot, copy_whole
+from ...files import dirfd, trees
+from ...files.atomic import write_alone
+from ...files.dirfd import FOLDER, Spot, Tree, mend, modes_of
+from ..apply.swap import copy_whole
 from ..changes.change import Change, ChangeSet, Kind
-from ..changes.overlayfs import FOLDER, OPAQUE, folders_in, is_opaque, is_whiteout
+from ..changes.overlayfs import OPAQUE, folders_in, is_opaque, is_whiteout
 from ..changes.scan import is_too_deep, scan
 
 # By name of a layer: its root.
@@ -76,7 +76,7 @@ def is_empty(layer: str) -> bool:
 def spell_out(layer: str, root: str) -> None:
     """Where a folder hides all that is on disk, hide it by names: else it would also hide what is
     applied to that folder later."""
-    disk = Tree(root, top=trees.open_root(root))
+    disk = Tree(root, top=dirfd.open_root(root))
     tree = Tree(layer, modes_of(layer))
     marked = []
     waiting = [("", False)]

@@ -11,11 +11,11 @@ import stat
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from ...files import trees
-from ...files.dirfd import Tree, mend, read_modes
-from ...paths import write_atomically
-from ..apply.swap import Spot, Step, copy
-from ..changes.overlayfs import FOLDER, OPAQUE, is_opaque, is_whiteout
+from ...files import dirfd, trees
+from ...files.atomic import write_atomically
+from ...files.dirfd import FOLDER, Spot, Tree, mend, read_modes
+from ..apply.swap import Step, copy
+from ..changes.overlayfs import OPAQUE, is_opaque, is_whiteout
 from .layer import remove_rest
 
 _TO_WRITE = os.W_OK | os.X_OK
@@ -105,7 +105,7 @@ def _merge(
                 os.close(target)
                 # All that was in it is moved.
                 name = os.path.basename(path)
-                trees.set_mode(name, levels[-1][1], mode)
+                dirfd.set_mode(name, levels[-1][1], mode)
                 os.rmdir(name, dir_fd=levels[-1][0])
                 step()
             continue
@@ -128,7 +128,7 @@ def _merge(
         its = old if old is not None and is_in_both and own not in changed else new
         mode = stat.S_IMODE(its.st_mode) & 0o1777
         remember(own, mode)
-        inner = trees.open_folder(name, given, [], _TO_WRITE)
+        inner = dirfd.open_folder(name, given, [], _TO_WRITE)
         if not is_in_both or is_opaque(inner):
             if old is not None:
                 # First: after a kill nobody can tell what it was.
@@ -141,11 +141,11 @@ def _merge(
                     trees.remove(name, target)
                 step()
             if _is_moved(name, given, target, inner, layer):
-                trees.set_mode(name, target, mode)
+                dirfd.set_mode(name, target, mode)
                 os.close(inner)
                 step()
                 continue
-        deeper = trees.open_folder(name, target, [], _TO_WRITE)
+        deeper = dirfd.open_folder(name, target, [], _TO_WRITE)
         levels.append((inner, deeper, iter(os.listdir(inner)), own, mode))
 
 

@@ -11,11 +11,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ...files import trees
-from ...files.dirfd import Tree, folders_above, modes_of
+from ...files.dirfd import FOLDER, Spot, Tree, folders_above, modes_of
 from ...paths import make_folder
-from ..apply.swap import Spot
 from ..changes.change import Change, Kind, Recorded, Type
-from ..changes.overlayfs import FOLDER, is_whiteout
+from ..changes.overlayfs import is_whiteout
 from ..database import runs as records
 from ..database.models import Project, Run
 from ..manager import ProjectManager

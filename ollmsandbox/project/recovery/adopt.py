@@ -13,8 +13,7 @@ from ...errors import OllmSandboxError
 from ...files.dirfd import mend
 from ...paths import Paths
 from ..apply.journal import Job, Task, project_lock
-from ..apply.recorder import Mode
-from ..changes.change import Change, Recorded
+from ..changes.change import Change, Mode, Recorded
 from ..changes.scan import scan
 from ..database import runs
 from ..manager import ProjectManager, is_missing

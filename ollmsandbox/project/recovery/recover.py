@@ -16,9 +16,9 @@ from ...errors import OllmSandboxError, Sentence, in_words
 from ...paths import Paths
 from ...sandbox.overlay import Overlay, leftovers
 from ..apply.journal import Journal, project_lock
-from ..apply.recorder import Mode, Report, nothing
 from ..apply.settle import Settling, find_changes, numbered, uncrossed
 from ..apply.swap import Step
+from ..changes.change import Mode, Report, nothing
 from ..changes.scan import close_left
 from ..database.backups import clean_up
 from ..manager import ProjectManager, is_missing

@@ -23,8 +23,7 @@ from ...text.diff import (
     with_hunks,
     without_hunks,
 )
-from ..apply.recorder import Mode, Report
-from ..changes.change import Kind, Recorded, State, Type
+from ..changes.change import Kind, Mode, Recorded, Report, State, Type
 from ..changes.view import find_in_layers, layers_of, read_seen
 from ..database import runs
 from ..database.models import Run

@@ -12,9 +12,8 @@ from ...paths import Paths
 from ..apply.applier import Applier, only_ours, still_own
 from ..apply.journal import Job, Journal, Task, asked, parts, project_lock
 from ..apply.parents import closed_folders, numbered_parents
-from ..apply.recorder import Report, nothing
 from ..apply.swap import Step
-from ..changes.change import LOST, WAITS, ChangeSet, Recorded, State
+from ..changes.change import LOST, WAITS, ChangeSet, Recorded, Report, State, nothing
 from ..changes.scan import scan
 from ..database import backups
 from ..database import runs as records

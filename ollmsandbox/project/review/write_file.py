@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from ... import N_
 from ...errors import OllmSandboxError, ProjectError, Sentence
-from ...files.dirfd import Tree
+from ...files.dirfd import FOLDER, Spot, Tree
 from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay, Root
 from ..apply.journal import project_lock
-from ..apply.recorder import Mode, Recorder, Report
-from ..apply.swap import Spot, copy
-from ..changes.overlayfs import FOLDER
+from ..apply.recorder import Recorder
+from ..apply.swap import copy
+from ..changes.change import Mode, Report
 from ..changes.scan import Openings
 from ..changes.view import Seen, find_in_layers, layers_of, read_seen, root_of
 from .versions import Version

@@ -26,7 +26,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ... import N_
 from ...errors import SandboxError, Sentence, WorkingDirError
 from ...paths import make_folder
-from ..output import harmless, readable
+from ...text.ansi import harmless
+from ..output import readable
 from ..plain.runner import Ask, PlainRunner
 from ..plan.host import below
 from ..profile.profile import Profile

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
-from ...paths import Paths, make_folder, real_path, write_atomically
+from ...files.atomic import write_atomically
+from ...paths import Paths, make_folder, real_path
 from .. import seccomp
 from ..limits import scope_for
 from ..plan import mask_layer

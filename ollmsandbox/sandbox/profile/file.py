@@ -23,7 +23,7 @@ import yaml
 
 from ... import N_
 from ...errors import OllmSandboxError, ProfileError, sentence
-from ...paths import write_atomically
+from ...files.atomic import write_atomically
 from .profile import Limits, Profile
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from typing import IO, Self
 
 from ... import N_
 from ...errors import RootfsError
-from ...files.trees import set_mode
+from ...files.dirfd import set_mode
 
 NO_SYSTEM = N_("This is no Alpine system, or somebody changed it. Fetch it from another place.")
 _PIECE = 1 << 16

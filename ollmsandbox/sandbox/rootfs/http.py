@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError
 
 from ... import N_
 from ...errors import RootfsError, Sentence
-from ..output import harmless
+from ...text.ansi import harmless
 
 FLAVOR = "alpine-minirootfs"
 # To connect, and between two pieces of an answer.

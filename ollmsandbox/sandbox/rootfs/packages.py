@@ -24,9 +24,10 @@ from pathlib import Path
 from ... import N_
 from ...errors import RootfsError, SandboxError, Sentence, in_lines
 from ...paths import Paths
+from ...text.ansi import harmless
 from ..launch import Programs, make_order, open_descriptors
 from ..limits import watch
-from ..output import Sink, harmless, readable
+from ..output import Sink, readable
 from ..plan.host import Host
 from ..plan.mounts import Kernel, Mount, OtherSystem, ReadOnly, Scratch, Sealed, Writable
 from ..plan.plan import Plan

@@ -12,7 +12,7 @@ import yaml
 
 from ... import N_
 from ...errors import RootfsError
-from ...paths import write_atomically
+from ...files.atomic import write_atomically
 
 FILE = "rootfs.yaml"
 _MIRROR = re.compile(r"https?://[^\s?#]+")

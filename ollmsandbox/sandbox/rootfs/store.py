@@ -17,7 +17,8 @@ from pathlib import Path
 from ... import N_
 from ...errors import RootfsError
 from ...files import trees
-from ...paths import Paths, make_folder, write_atomically
+from ...files.atomic import write_atomically
+from ...paths import Paths, make_folder
 from ..records import record
 from .files import write_inside
 

@@ -14,8 +14,8 @@ from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import PermissionRequest, Verdict
 from ...project.apply.recorder import Recorder
-from ...sandbox.output import harmless
 from ...sandbox.probe.probe import Capabilities
+from ...text.ansi import harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import Workbench

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import Verdict
-from ...sandbox.output import harmless
+from ...text.ansi import harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import Workbench

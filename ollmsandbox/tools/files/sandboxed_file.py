@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
-from ...project.apply.recorder import Mode, Recorder, Report, linked_roots
+from ...project.apply.recorder import Recorder, linked_roots
+from ...project.changes.change import Mode, Report
 from ...sandbox.bubble import Bubble
 from ...sandbox.launch import SHELL
-from ...sandbox.output import harmless
 from ...sandbox.plain.runner import PlainRunner
 from ...sandbox.plan.host import below, in_any
 from ...sandbox.process import Result, Sinks
 from ...sandbox.rootfs.paths import PLAYGROUND, Places
+from ...text.ansi import harmless
 from ..base import ToolError
 from ..context import Workbench
 

@@ -14,7 +14,7 @@ from gettext import pgettext
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...permission.request import Fact, Verdict
-from ...sandbox.output import harmless
+from ...text.ansi import harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import Workbench

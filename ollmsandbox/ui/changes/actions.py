@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from gettext import gettext as _
 
-from ...project.apply.recorder import Report
-from ...project.changes.change import Recorded, State
+from ...project.changes.change import Recorded, Report, State
 from ...project.database import runs
 from ...project.manager import ProjectManager
 from ...project.review.hunks import (

@@ -21,8 +21,7 @@ from gi.repository import GObject
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.storage.stored import CallRecord, StoredSession
 from ...permission.request import PermissionRequest, Verdict
-from ...project.apply.recorder import Report
-from ...project.changes.change import State
+from ...project.changes.change import Report, State
 from ...sandbox.output import Capture
 from ...sandbox.plan.plan import Plan
 from ...tools.base import Outcome, Stream

@@ -12,8 +12,7 @@ from gettext import ngettext
 from itertools import chain, islice
 
 from ...chat.tool_calls import STOPPED
-from ...project.apply.recorder import Report
-from ...project.changes.change import Kind, Recorded, State, Type
+from ...project.changes.change import Kind, Recorded, Report, State, Type
 from ...sandbox.process import Stop
 from ...text.visible import visible_line
 from .entries import CallEntry, Stage

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from gi.repository import Gio, GObject
 
-from ...paths import Paths, write_atomically
+from ...files.atomic import write_atomically
+from ...paths import Paths
 from ..resources import schemas
 from ..widgets.signals import signals
 

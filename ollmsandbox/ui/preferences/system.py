@@ -21,11 +21,11 @@ from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...project.settings import System, set_system, system_of
-from ...sandbox.output import harmless
 from ...sandbox.rootfs import settings as rootfs_settings
 from ...sandbox.rootfs.install import Progress, Step
 from ...sandbox.rootfs.packages import Tier
 from ...sandbox.rootfs.rootfs import Rootfs, Status
+from ...text.ansi import harmless
 from ...text.visible import visible_line
 from ..i18n import spoken
 from ..widgets.dialogs import Choice, choose, choose_file

@@ -17,7 +17,7 @@ from ...chat.sessions import Desk
 from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError, ProjectError
 from ...paths import real_path
-from ...project.apply.recorder import Mode
+from ...project.changes.change import Mode
 from ...project.database.models import Project
 from ..badge.limits_text import own_limits
 from ..changes.list_model import count_waiting

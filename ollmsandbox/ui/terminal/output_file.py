@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ...paths import Paths, make_folder
-from ...sandbox.output import harmless
+from ...text.ansi import harmless
 
 CEILING = 64 << 20
 _PIECE = 1 << 20

@@ -9,7 +9,7 @@ from gettext import gettext as _
 
 from gi.repository import GLib
 
-from ...project.apply.recorder import DAILY
+from ...project.changes.change import DAILY
 from ...project.manager import ProjectManager
 from ...project.recovery.recover import take_care
 from ..terminal.output_file import remove_old

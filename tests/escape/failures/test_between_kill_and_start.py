@@ -13,9 +13,8 @@ from support.escape.copy_back import FIRST_STEP, review, settle
 from support.escape.kill import EVERY, Bench, check_finished, finish, killed_after
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.changes.view import find_in_layers, layers_of, read_seen
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import write_file

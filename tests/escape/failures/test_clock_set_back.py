@@ -17,8 +17,7 @@ from support.escape.kill import Bench, has_journal, killed_after
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import Job, Task
-from ollmsandbox.project.apply.recorder import Mode
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.database.runs import waiting
 from ollmsandbox.project.pending.conflicts import came_since
 from ollmsandbox.project.pending.layer import newest_in

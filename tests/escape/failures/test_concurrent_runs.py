@@ -18,9 +18,9 @@ from support.escape.kill import EVERY, Bench, check_finished, finish, killed_aft
 from support.escape.paused import run_while, states, until
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Kind, State
+from ollmsandbox.project.changes.change import Kind, Mode, State, nothing
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.review.versions import Versions

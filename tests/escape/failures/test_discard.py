@@ -10,8 +10,7 @@ from support.escape.copy_back import settle
 from support.escape.kill import EVERY, Bench, check_finished, finish, killed_after
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.database.runs import read_changes
 
 

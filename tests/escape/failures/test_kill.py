@@ -17,8 +17,8 @@ import pytest
 from support.escape.kill import EVERY, Bench, check_kill, killed_after, look_at
 from support.person import make_person
 
-from ollmsandbox.project.apply.recorder import Mode, nothing
 from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Mode, nothing
 
 MAKE = r"""
 umask 022

@@ -28,8 +28,8 @@ from support.escape.kill import (
 )
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database import backups as backup
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.recover import recover

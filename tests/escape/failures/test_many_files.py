@@ -15,9 +15,9 @@ from support.escape.kill import EVERY, Bench, check_kill, killed_after, look_at
 from support.person import Person, make_person
 
 from ollmsandbox.project.apply import fast_swap
-from ollmsandbox.project.apply.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.changes.change import Mode, Recorded, State, nothing
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review.versions import Versions
 

@@ -21,9 +21,9 @@ from support.person import Person
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.journal import Job, Journal
 from ollmsandbox.project.apply.record_process import Alongside
-from ollmsandbox.project.apply.recorder import MANY, Mode, Recorder
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.changes.change import MANY, Mode, Recorded, State
 from ollmsandbox.project.database.models import FileRecord
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager

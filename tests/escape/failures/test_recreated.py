@@ -24,9 +24,9 @@ from support.escape.kill import (
 )
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode, Recorder, nothing
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Kind, Recorded, State
+from ollmsandbox.project.changes.change import Kind, Mode, Recorded, State, nothing
 from ollmsandbox.project.changes.scan import scan
 from ollmsandbox.project.changes.view import find_in_layers, layers_of, names_in_layers, read_seen
 from ollmsandbox.project.database.runs import read_changes

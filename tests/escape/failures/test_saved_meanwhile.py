@@ -22,10 +22,10 @@ from support.escape.copy_back import Counter, review, settle, states
 from support.escape.kill import Bench, check_finished, killed_after, look_at
 from support.person import Person, make_person
 
+from ollmsandbox.files.dirfd import Spot
 from ollmsandbox.project.apply import swap
-from ollmsandbox.project.apply.recorder import Mode, Report, nothing
-from ollmsandbox.project.apply.swap import Spot, Step
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import Mode, Report, State, nothing
 from ollmsandbox.project.recovery.recover import recover
 
 

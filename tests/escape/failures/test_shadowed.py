@@ -11,9 +11,9 @@ import pytest
 from support.escape.kill import EVERY, Bench, Seen, check_finished, finish, killed_after, look_at
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.changes.change import Mode, Recorded, State
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import review as reviewing
 from ollmsandbox.project.review.review import Review

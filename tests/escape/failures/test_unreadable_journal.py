@@ -14,7 +14,7 @@ from support.escape.kill import Bench, killed_after
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import Job, Journal, Task
-from ollmsandbox.project.apply.recorder import DAILY, Mode
+from ollmsandbox.project.changes.change import DAILY, Mode
 from ollmsandbox.project.database.backups import clean_up
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.recovery.recover import take_care

@@ -14,9 +14,9 @@ import pytest
 from support.cli_inline import cli_here
 from support.person import Person
 
+from ollmsandbox.files.dirfd import FOLDER, Spot
 from ollmsandbox.project.apply import kept_versions
-from ollmsandbox.project.apply.swap import Spot, copy
-from ollmsandbox.project.changes.overlayfs import FOLDER
+from ollmsandbox.project.apply.swap import copy
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.manager import ProjectManager

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode, Recorder, Report
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes import view as present
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Mode, Report, State
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.recovery.recover import recover

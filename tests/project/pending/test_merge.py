@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode, Report
 from ollmsandbox.project.changes import view as present
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Mode, Report, State
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes, write_changes
 from ollmsandbox.project.review import write_file

@@ -8,7 +8,7 @@ import json
 from support.cli_inline import cli_here
 from support.person import Person
 
-from ollmsandbox.project.apply.recorder import Mode
+from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.review.write_file import write_file
 
 

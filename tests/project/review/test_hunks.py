@@ -11,8 +11,7 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply.recorder import Mode, Report
-from ollmsandbox.project.changes.change import Recorded, State
+from ollmsandbox.project.changes.change import Mode, Recorded, Report, State
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import hunks as rewriting

@@ -14,9 +14,8 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import project_lock
-from ollmsandbox.project.apply.recorder import Mode
 from ollmsandbox.project.changes import view as present
-from ollmsandbox.project.changes.change import Type
+from ollmsandbox.project.changes.change import Mode, Type
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import FileRecord, Run
 from ollmsandbox.project.database.runs import read_changes

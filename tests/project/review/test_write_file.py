@@ -14,9 +14,8 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.journal import Journal
-from ollmsandbox.project.apply.recorder import Mode, Report
 from ollmsandbox.project.changes import view as present
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Mode, Report, State
 from ollmsandbox.project.database.models import FileRecord
 from ollmsandbox.project.recovery.recover import recover
 from ollmsandbox.project.review import write_file

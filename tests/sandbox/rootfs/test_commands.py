@@ -14,8 +14,8 @@ from support.person import Person
 from support.rootfs import VERSION, install
 
 from ollmsandbox.errors import RootfsError, WorkingDirError
-from ollmsandbox.project.apply.recorder import Mode, Recorder
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.plan.host import Host

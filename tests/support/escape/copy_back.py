@@ -15,9 +15,9 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.files import trees
-from ollmsandbox.project.apply.recorder import Mode, Recorder, Report, nothing
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Mode, Report, State, nothing
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.process import Sinks
 

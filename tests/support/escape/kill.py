@@ -23,9 +23,10 @@ from typing import Any
 
 from support.person import Person
 
-from ollmsandbox.files import trees
-from ollmsandbox.project.apply.recorder import MANY, Mode, Recorder, Report, nothing
+from ollmsandbox.files import dirfd, trees
+from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
+from ollmsandbox.project.changes.change import MANY, Mode, Report, nothing
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.recovery.recover import recover
@@ -301,7 +302,7 @@ def look_at(folder: Path) -> Seen:
     found: Seen = {}
     if not folder.is_dir():
         return found
-    opened: list[trees.Opened] = []
+    opened: list[dirfd.Opened] = []
     levels = [("", os.open(folder, os.O_RDONLY))]
     found["."] = (stat.filemode(os.fstat(levels[0][1]).st_mode),)
     descriptors = [levels[0][1]]
@@ -316,7 +317,7 @@ def look_at(folder: Path) -> Seen:
                 with open(os.open(name, os.O_RDONLY, dir_fd=around), "rb") as file:
                     shown = file.read()
             elif stat.S_ISDIR(here.st_mode):
-                inner = trees.open_folder(name, around, opened)
+                inner = dirfd.open_folder(name, around, opened)
                 descriptors.append(inner)
                 levels.append((f"{prefix}{name}/", inner))
             found[prefix + name] = (stat.filemode(here.st_mode), shown)

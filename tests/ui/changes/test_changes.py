@@ -15,7 +15,8 @@ from support.person import Person
 from support.screen import Screen, all_of, texts
 from support.window import button, buttons, finish, press, running_loop, says, wait_until
 
-from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.ui.changes import view as changes_view

@@ -24,7 +24,8 @@ from support.window import (
 )
 
 from ollmsandbox.chat.events import State
-from ollmsandbox.project.apply.recorder import Mode, Recorder
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.ui.changes.rows import RunRow
 from ollmsandbox.ui.sidebar import controller
 from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow

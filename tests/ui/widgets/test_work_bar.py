@@ -14,8 +14,8 @@ from support.screen import Screen, all_of, texts
 from support.window import finish, press, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply.recorder import Mode, Recorder
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.apply.recorder import Recorder
+from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.write_file import restore
 from ollmsandbox.ui.changes import actions, earlier_versions
