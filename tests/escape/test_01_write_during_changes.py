@@ -147,8 +147,8 @@ import subprocess, sys
 from dataclasses import replace
 from pathlib import Path
 sys.path[:0] = sys.argv[1].split(":")
-from attack import python, run_while
-from person import make_person
+from support.escape.attack import python, run_while
+from support.person import make_person
 from ollmsandbox.sandbox.plan.mounts import OverlayWay
 from ollmsandbox.sandbox.probe.probe import probe
 

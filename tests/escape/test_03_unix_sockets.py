@@ -187,8 +187,8 @@ MACHINE = """
 import ast, os, socket, subprocess, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[1].split(":")
-from attack import Listener, refusal, works_outside
-from person import Person
+from support.escape.attack import Listener, refusal, works_outside
+from support.person import Person
 from ollmsandbox.sandbox import probe
 
 # What it can do is found out anew, however busy it is.

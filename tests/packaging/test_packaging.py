@@ -378,7 +378,7 @@ def test_what_meson_stages_runs_from_there(tmp_path: Path) -> None:
         "zsh/site-functions/_ollmsandbox",
         "fish/vendor_completions.d/ollmsandbox.fish",
         "ollmsandbox/style.css",
-        "ollmsandbox/ui/window.ui",
+        "ollmsandbox/ui/window/window.ui",
     ]
     assert [name for name in expected if not (share / name).is_file()] == []
     service = (share / expected[1]).read_text()

@@ -63,7 +63,7 @@ def german(locales: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         home,
         LANGUAGE="de",
         LC_ALL="C.UTF-8",
-        PYTHONPATH=str(TREE),
+        PYTHONPATH=f"{TREE}:{TREE / 'tests'}",
     )
     found: dict[str, Any] = json.loads(said)
     return found
@@ -278,7 +278,7 @@ def _name(entry: dict[str, str]) -> str:
 def test_every_note_of_a_change_is_known_to_the_window() -> None:
     known = {*note_words.WHOLE}
     found = set()
-    for file in TREE.glob("ollmsandbox/project/*.py"):
+    for file in TREE.glob("ollmsandbox/project/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConflictError":
                 found |= {ast.literal_eval(argument) for argument in node.args}

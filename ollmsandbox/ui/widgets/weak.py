@@ -29,7 +29,7 @@ def weak_reference(thing: A) -> Callable[[], A | None]:
     """
     if isinstance(thing, GObject.Object):
         # PyGObject's stubs say that it takes an argument and returns nothing.
-        return thing.weak_ref()  # type: ignore[call-arg, func-returns-value, return-value]
+        return thing.weak_ref()  # type: ignore[call-arg, return-value]
     return weakref.ref(thing)
 
 

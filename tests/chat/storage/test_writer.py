@@ -28,10 +28,10 @@ pytestmark = pytest.mark.anybody
 _TALK = """
 import asyncio, sys
 sys.path[:0] = sys.argv[1:3]
-from agent_helper import opened
-from person import Person
+from support.agent import opened
+from support.person import Person
 from pathlib import Path
-from scripted import SlowModel, ScriptedModel, call
+from support.scripted import SlowModel, ScriptedModel, call
 from ollmsandbox import loop
 
 async def main():

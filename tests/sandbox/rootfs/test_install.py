@@ -256,7 +256,7 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from ollmsandbox import loop
 from ollmsandbox.paths import Paths
-from ollmsandbox.sandbox import rootfs_store
+from ollmsandbox.sandbox.rootfs import store
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.install import Step
 from ollmsandbox.sandbox.rootfs.packages import programs_in
@@ -276,9 +276,9 @@ def noticed(progress):
             die()
 
 if step == "use":
-    rootfs_store.Store.use = die
+    store.Store.use = die
 if step == "sweep":
-    rootfs_store.Store.put_in_place = die
+    store.Store.put_in_place = die
 settings = RootfsSettings(mirror=sys.argv[2], tier=1)
 loop.run(Rootfs(Paths.from_environ(os.environ), os.environ, settings).prepare(noticed))
 """
