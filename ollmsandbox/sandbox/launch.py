@@ -19,7 +19,7 @@ from .starter.client import Order, memory_file
 
 SHELL = "/bin/sh"
 # execve() takes no longer argument (MAX_ARG_STRLEN).
-_LONGEST = (128 << 10) - 1
+_LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 
 # Where bwrap makes the only user namespace, the process limit is set inside of it: it must not
 # count the person's other programs.

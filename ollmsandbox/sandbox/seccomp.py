@@ -6,20 +6,26 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib
 import os
+import re
 import socket
+import struct
+import termios
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
 from .records import record
+from .starter.client import memory_file
 
 if TYPE_CHECKING:
     from .profile.profile import Profile
 
-_VERSION = 5
+_VERSION = 6
 
 _REFUSED = (
     # other file systems and roots
@@ -42,11 +48,21 @@ _REFUSED = (
     "pidfd_getfd",
 )  # fmt: skip
 
-# Programs that find these missing fall back; EPERM would make some give up.
-_ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+# Programs that find these missing fall back; EPERM would make some give up. What socketcall(), a
+# second way to make sockets on some architectures, is asked for lies in memory, out of sight.
+_ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "socketcall")
 
-# A newer way to mount.
-_NEWER = {"open_tree_attr": 467}
+# System calls newer than this program are missing, too: 467, the first of them, is another way to
+# mount (open_tree_attr). Since 2019 a new call has the same number everywhere, counted from where
+# an architecture begins. By 512 to 547 kernels before 5.4 let 64-bit programs make some of the x32
+# calls. Above, ARM has calls that every program there needs.
+_OPENAT2, _FIRST_NEW, _LAST_NEW = 437, 467, 999
+
+# libseccomp's numbers, less than zero, of calls that can also be made through another one:
+# socketcall() from -100 on, ipc() from -200 on.
+_MULTIPLEXED, _THROUGH_IPC = range(-299, -99), range(-299, -199)
+_NAME = re.compile(r"[a-z0-9_]+")
+_LITTLE_ENDIAN = 0x40000000  # __AUDIT_ARCH_LE
 
 _PTRACE_ATTACH, _PTRACE_SEIZE = 16, 0x4206
 
@@ -60,7 +76,6 @@ _NEW_NAMESPACE = (
     0x40000000,  # CLONE_NEWNET
 )
 _NEW_TIME_NAMESPACE = 0x00000080
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _ALLOWED_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 _SOCKET_TYPE_MASK = 0xF
 
@@ -82,18 +97,17 @@ class Rules:
 
 def open_filter(rules: Rules, cache: Path) -> int:
     """A descriptor of the compiled filter; compiling costs 30 ms, so the result is kept."""
-    key = repr((_VERSION, rules, _REFUSED, _ABSENT, _NEWER, os.uname().machine))
+    key = repr((_VERSION, rules, _REFUSED, _ABSENT, _FIRST_NEW, library_version()))
     file = cache / f"seccomp-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bpf"
     try:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         pass  # not compiled yet, or it cannot be kept
-    made = os.memfd_create("filter", os.MFD_CLOEXEC)
-    _compile(rules, Path(f"/proc/self/fd/{made}"))
+    content = compile_filter(rules)
     # On a full disk, or one that is not ours to write, it is compiled anew each time.
     with contextlib.suppress(OSError, OllmSandboxError):
-        _keep(os.pread(made, os.fstat(made).st_size, 0), file)
-    return made
+        _keep(content, file)
+    return memory_file("filter", content)
 
 
 def _keep(content: bytes, file: Path) -> None:
@@ -106,42 +120,74 @@ def _keep(content: bytes, file: Path) -> None:
         whole.rename(file)
 
 
-def _compile(rules: Rules, target: Path) -> None:
-    try:
-        import pyseccomp as lib
-    except (ImportError, OSError, RuntimeError) as error:
-        raise SandboxError(
-            N_("The system-call filter cannot be built: {why}."),
-            N_("Install libseccomp2."),
-            why=str(error),
-        ) from error
+def library_version() -> tuple[int, ...]:
+    """Return what libseccomp compiles for, and its version: a newer one knows more calls. The
+    kernel's name for the machine does not tell: 32-bit programs run on 64-bit kernels, too."""
+    import ctypes
 
+    try:
+        # This takes 2 ms, loading pyseccomp 40.
+        library = ctypes.CDLL("libseccomp.so.2")
+    except OSError as error:
+        raise _cannot_be_built(error) from error
+    library.seccomp_arch_native.restype = ctypes.c_uint
+    library.seccomp_version.restype = ctypes.POINTER(ctypes.c_uint * 3)
+    return (library.seccomp_arch_native(), *library.seccomp_version().contents)
+
+
+def _library() -> ModuleType:
+    try:
+        return importlib.import_module("pyseccomp")
+    except (ImportError, OSError, RuntimeError) as error:
+        raise _cannot_be_built(error) from error
+
+
+def _cannot_be_built(error: Exception) -> SandboxError:
+    return SandboxError(
+        N_("The system-call filter cannot be built: {why}."),
+        N_("Install libseccomp2."),
+        why=str(error),
+    )
+
+
+def find_call(name: str, arch: int = 0) -> int | None:
+    """Return libseccomp's number of a system call, or None if the architecture, by default this
+    machine's, does not have the call. Raise LookupError if libseccomp knows of none that has it."""
+    number = int(_library().resolve_syscall(arch, name)) if _NAME.fullmatch(name) else -1
+    if number == -1:
+        raise LookupError(name)
+    return number if number >= 0 or number in _MULTIPLEXED else None
+
+
+def compile_filter(rules: Rules, arch: int = 0) -> bytes:
+    """Return the filter for an architecture, by default this machine's. The kernel kills whoever
+    makes a call of another one: a program can switch to the calls of a 32-bit processor."""
+    lib = _library()
     made = lib.SyscallFilter(lib.ALLOW)
+    native = lib.system_arch()
+    arch = arch or native
+    if arch != native:
+        made.remove_arch(native)
+        made.add_arch(arch)
     eperm, enosys = lib.ERRNO(errno.EPERM), lib.ERRNO(errno.ENOSYS)
     no_family = lib.ERRNO(errno.EAFNOSUPPORT)
 
-    def known(name: str) -> bool:
-        # Not every architecture has every call.
-        return int(lib.resolve_syscall(lib.Arch.NATIVE, name)) >= 0
-
-    for name in _REFUSED:
-        if known(name):
-            made.add_rule(eperm, name)
-    for name in _ABSENT:
-        if known(name):
-            made.add_rule(enosys, name)
-    for name in rules.deny:
-        if not known(name):
-            raise SandboxError(
-                N_("The profile refuses a system call that is not known here: {name}."),
-                N_("Correct deny_syscalls in the profile."),
-                name=name,
-            )
-        made.add_rule(eperm, name)
-
-    for number in _NEWER.values():
-        # By number, for the library may not know the name yet; on all architectures the same.
-        made.add_rule(enosys, number)
+    for action, names in ((eperm, _REFUSED), (enosys, _ABSENT), (eperm, rules.deny)):
+        for name in names:
+            try:
+                number = find_call(name, arch)
+            except LookupError as error:
+                raise SandboxError(
+                    N_("libseccomp does not know the system call {name}."),
+                    N_("Install a newer version of libseccomp2."),
+                    name=name,
+                ) from error
+            if number is None:
+                continue  # nothing to refuse: not every architecture has every call
+            made.add_rule(action, name)
+            if number in _THROUGH_IPC:
+                # libseccomp compares all bits of ipc()'s number, the kernel the lowest 16.
+                made.add_rule(action, "ipc", lib.Arg(0, lib.MASKED_EQ, 0xFFFF, -number - 200))
 
     # The first process inside belongs to the sandbox: stopped by a debugger it would hold the run.
     for request in (_PTRACE_ATTACH, _PTRACE_SEIZE):
@@ -155,14 +201,16 @@ def _compile(rules: Rules, target: Path) -> None:
     for name in ("process_vm_readv", "process_vm_writev"):
         made.add_rule(eperm, name, lib.Arg(0, lib.MASKED_EQ, 0xFFFFFFFF, 1))
 
+    # Here alone the new stack comes first.
+    place = 1 if arch in (lib.Arch.S390, lib.Arch.S390X) else 0
     for flag in _NEW_NAMESPACE:
-        made.add_rule(eperm, "clone", lib.Arg(0, lib.MASKED_EQ, flag, flag))
+        made.add_rule(eperm, "clone", lib.Arg(place, lib.MASKED_EQ, flag, flag))
         made.add_rule(eperm, "unshare", lib.Arg(0, lib.MASKED_EQ, flag, flag))
     flag = _NEW_TIME_NAMESPACE
     made.add_rule(eperm, "unshare", lib.Arg(0, lib.MASKED_EQ, flag, flag))
 
     # The kernel looks at 32 bits only; a filter that compares 64 is passed by setting a high one.
-    for request in (_TIOCSTI, _TIOCLINUX):
+    for request in (termios.TIOCSTI, termios.TIOCLINUX):
         made.add_rule(eperm, "ioctl", lib.Arg(1, lib.MASKED_EQ, 0xFFFFFFFF, request))
 
     families = set(_ALLOWED_FAMILIES)
@@ -198,5 +246,22 @@ def _compile(rules: Rules, target: Path) -> None:
             lib.Arg(1, lib.MASKED_EQ, _SOCKET_TYPE_MASK, int(socket.SOCK_RAW)),
         )
 
-    with target.open("wb") as file:
+    with open(os.memfd_create("filter", os.MFD_CLOEXEC), "r+b") as file:
         made.export_bpf(file)
+        file.seek(0)
+        return _refuse_new_calls(arch) + file.read()
+
+
+def _refuse_new_calls(arch: int) -> bytes:
+    """Return the instructions that a filter begins with: libseccomp has no rule for a range."""
+    lib = _library()
+    zero = int(lib.resolve_syscall(arch, "openat2")) - _OPENAT2
+    order = "<" if arch & _LITTLE_ENDIAN else ">"
+    load, jump_if_at_least, end = 0x20, 0x35, 0x06
+    instructions = (
+        (load, 0, 0, 0),
+        (jump_if_at_least, 0, 2, zero + _FIRST_NEW),
+        (jump_if_at_least, 1, 0, zero + _LAST_NEW + 1),
+        (end, 0, 0, lib.ERRNO(errno.ENOSYS)),
+    )
+    return b"".join(struct.pack(f"{order}HBBI", *fields) for fields in instructions)

@@ -21,7 +21,9 @@ OURS = "user.overlay."
 HALF = ".half"
 # Who else may do what with a file, beside what its mode says.
 _RIGHTS = "system.posix_acl_access"
-_FICLONE = 0x40049409
+# Some architectures put what an ioctl does with its argument into other bits.
+_OTHER_BITS = os.uname().machine.startswith(("alpha", "mips", "ppc", "sparc"))
+_FICLONE = 0x80049409 if _OTHER_BITS else 0x40049409
 _PIECE = 1 << 30
 NO_LINKS = (
     errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS

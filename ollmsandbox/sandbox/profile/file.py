@@ -22,8 +22,9 @@ from typing import TypeVar
 import yaml
 
 from ... import N_
-from ...errors import OllmSandboxError, ProfileError, sentence
+from ...errors import OllmSandboxError, ProfileError, SandboxError, sentence
 from ...files.atomic import write_atomically
+from .. import seccomp
 from .profile import Limits, Profile
 
 T = TypeVar("T")
@@ -114,9 +115,9 @@ class _File:
 
     def _run(self, profile: Profile, node: yaml.Node) -> Profile:
         paths = self._paths(node, "run")
-        for path in paths:
+        for item, path in zip(node.value, paths, strict=True):
             if not path.startswith("/run/"):
-                raise self._wrong(node, "run", N_("{path} is not below /run."), path=repr(path))
+                raise self._wrong(item, "run", N_("{path} is not below /run."), path=repr(path))
         return replace(profile, run=_join(profile.run, paths))
 
     def _unix_sockets(self, profile: Profile, node: yaml.Node) -> Profile:
@@ -132,15 +133,24 @@ class _File:
 
     def _deny_syscalls(self, profile: Profile, node: yaml.Node) -> Profile:
         names = self._texts(node, "deny_syscalls")
-        for name in names:
-            if not re.fullmatch(r"[a-z0-9_]+", name):
-                raise self._wrong(
-                    node,
-                    "deny_syscalls",
-                    N_("{name} is not a system call's name."),
-                    name=repr(name),
-                )
+        # A built-in profile names calls that only some kinds of machines have.
+        if self._path.parent != BUILT_IN:
+            for item, name in zip(node.value, names, strict=True):
+                self._check_call(item, name)
         return replace(profile, deny_syscalls=_join(profile.deny_syscalls, names))
+
+    def _check_call(self, node: yaml.Node, name: str) -> None:
+        try:
+            number = seccomp.find_call(name)
+        except LookupError as error:
+            why = N_("{name} is not a system call's name.")
+            raise self._wrong(node, "deny_syscalls", why, name=repr(name)) from error
+        except SandboxError:
+            # No libseccomp: no filter will be made, and nothing run that needs one.
+            return
+        if number is None:
+            why = N_("this kind of machine has no system call {name}.")
+            raise self._wrong(node, "deny_syscalls", why, name=repr(name))
 
     def _environment(self, profile: Profile, node: yaml.Node) -> Profile:
         for key, value in self._mapping(node, "environment").items():
@@ -325,9 +335,10 @@ def load(name: str, user_folder: Path, cache: Path | None = None) -> Profile:
             name=repr(name),
             choice=choice,
         )
-    memory = os.sysconf("SC_PHYS_PAGES")
+    # The home folder may be one of several machines': a profile can be a mistake on one of them.
+    machine = (os.uname().machine, os.sysconf("SC_PHYS_PAGES"), 0, 0)
     files.append(__file__)
-    versions = (("memory", memory, 0, 0), *map(_version, files))
+    versions = (machine, *map(_version, files))
     return _load(name, user_folder, cache, versions)
 
 

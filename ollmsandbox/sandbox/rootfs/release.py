@@ -13,6 +13,7 @@ import hashlib
 import os
 import platform
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +41,16 @@ ARCH_MAP = {
     # As some containers on other systems say it.
     "arm64": "aarch64",
     "armv7l": "armv7",
+    "armv8l": "armv7",
+    "armv6l": "armhf",
     "i686": "x86",
     "i386": "x86",
+    "ppc64le": "ppc64le",
+    "riscv64": "riscv64",
+    "s390x": "s390x",
 }
+# A 32-bit system on a 64-bit kernel: its system-call filter kills 64-bit programs.
+_WITH_32_BITS = {"x86_64": "x86", "aarch64": "armv7"}
 _LIST = "latest-releases.yaml"
 # As 3.22.1, or the day on which what is not released yet was put together.
 _VERSION = re.compile(r"[0-9]+\.[0-9]+[0-9a-z._]{0,30}|20[0-9]{6}")
@@ -70,7 +78,8 @@ def detect_arch(machine: str | None = None) -> str:
             machine=found or Sentence(N_("unknown")),
             machines=", ".join(ARCH_MAP),
         )
-    return ARCH_MAP[found]
+    arch = ARCH_MAP[found]
+    return _WITH_32_BITS.get(arch, arch) if machine is None and sys.maxsize < 1 << 32 else arch
 
 
 def branch_of(version: str) -> str:

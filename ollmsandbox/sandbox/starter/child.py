@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CLONE_PIDFD = 0x00001000
 _NAMESPACES = {"mount": 0x00020000, "user": 0x10000000, "pid": 0x20000000}
-# The same numbers on all architectures that we know of.
+# The same numbers on all architectures but Alpha and MIPS.
 _SYS_CLONE3, _SYS_CLOSE_RANGE = 435, 436
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 0x20, 0x1000, 0x4000, 0x40000
 # nosuid, nodev, noexec, noatime, nodiratime: the same numbers in mount() and statvfs().

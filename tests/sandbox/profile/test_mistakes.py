@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from ollmsandbox.errors import ProfileError
 from ollmsandbox.sandbox.profile import file as profile_file
 
 pytestmark = pytest.mark.anybody
+
+# riscv_flush_icache is one of RISC-V alone, modify_ldt one of x86.
+OF_ANOTHER_MACHINE = "modify_ldt" if os.uname().machine == "riscv64" else "riscv_flush_icache"
 
 
 @pytest.fixture
@@ -100,8 +104,8 @@ MISTAKES = {
     "a mask of the whole home": ("masks: ['~']", ("key masks", "'~'")),
     "a relative path to show": ("show: [x]", ("key show", "'x' is not a full path")),
     "a path of run that lies elsewhere": (
-        "run: [/etc/x]",
-        ("key run", "'/etc/x' is not below /run"),
+        "run:\n  - /run/x\n  - /etc/x",
+        ("line 3, key run", "'/etc/x' is not below /run"),
     ),
     "another word for sockets": (
         "unix_sockets: maybe",
@@ -109,7 +113,19 @@ MISTAKES = {
     ),
     "a system call with a strange name": (
         "deny_syscalls: [rm -rf]",
-        ("key deny_syscalls", "'rm -rf' is not a system call's name"),
+        ("line 1, key deny_syscalls", "'rm -rf' is not a system call's name"),
+    ),
+    "a system call that no machine has": (
+        "deny_syscalls:\n  - ptrace\n  - ptrcae",
+        ("line 3, key deny_syscalls", "'ptrcae' is not a system call's name"),
+    ),
+    "a system call that only another kind of machine has": (
+        f"deny_syscalls:\n  - ptrace\n  - {OF_ANOTHER_MACHINE}",
+        ("line 3, key deny_syscalls", f"has no system call '{OF_ANOTHER_MACHINE}'"),
+    ),
+    "a system call's name that goes on after its end": (
+        'deny_syscalls: ["ptrace\\0x"]',
+        ("line 1, key deny_syscalls", "is not a system call's name"),
     ),
     "a variable with a strange name": (
         "environment:\n  set:\n    A-B: c",

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from support.profile import load, write
 
-from ollmsandbox.errors import ProfileError
+from ollmsandbox.errors import ProfileError, SandboxError
+from ollmsandbox.sandbox import seccomp
 from ollmsandbox.sandbox.profile import file as profile_file
 from ollmsandbox.sandbox.profile.profile import Profile
+from ollmsandbox.sandbox.seccomp import Rules
 
 pytestmark = pytest.mark.anybody
 
@@ -149,6 +152,17 @@ def test_unix_sockets_can_be_denied_and_allowed(folder: Path) -> None:
     assert load(folder, "extends: strict\nunix_sockets: allow").unix_sockets
 
 
+def test_without_libseccomp_a_profile_can_be_read_all_the_same(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In a Flatpak its other settings are used without a filter of ours.
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    found = load(folder, "deny_syscalls: [ptrace]")
+    assert found.deny_syscalls == ("ptrace",)
+    with pytest.raises(SandboxError, match="cannot be built"):
+        seccomp.open_filter(Rules.of(found, network=False), tmp_path)
+
+
 # --- changes while the program runs, and between its runs --------------------------------------
 
 
@@ -212,6 +226,20 @@ def test_what_was_kept_is_what_was_read(folder: Path, tmp_path: Path) -> None:
         # As another start of the program would find it.
         profile_file._load.cache_clear()
         assert profile_file.load(name, folder, tmp_path / "cache") == read
+
+
+def test_what_was_kept_on_another_kind_of_machine_is_read_anew(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A home folder that several machines share.
+    write(folder, "mine", "deny_syscalls: [ptrace]")
+    profile_file.load("mine", folder, tmp_path / "cache")
+    monkeypatch.setattr(seccomp, "find_call", lambda _name: None)
+    here = os.uname()
+    there = os.uname_result((*here[:4], f"not {here.machine}"))
+    monkeypatch.setattr(os, "uname", lambda: there)
+    with pytest.raises(ProfileError, match="no system call 'ptrace'"):
+        profile_file.load("mine", folder, tmp_path / "cache")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"versions": []}', "null", "\0"], ids=repr)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import platform
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -38,12 +40,27 @@ def served() -> Iterator[Mirror]:
         ("aarch64", "aarch64"),
         ("arm64", "aarch64"),
         ("armv7l", "armv7"),
+        ("armv8l", "armv7"),
+        ("armv6l", "armhf"),
+        ("riscv64", "riscv64"),
+        ("ppc64le", "ppc64le"),
         ("i686", "x86"),
         ("i386", "x86"),
     ],
 )
 def test_the_kind_of_machine_is_named_as_alpine_names_it(machine: str, arch: str) -> None:
     assert detect_arch(machine) == arch
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arch"), [("x86_64", "x86"), ("aarch64", "armv7"), ("armv7l", "armv7")]
+)
+def test_a_32_bit_system_on_a_64_bit_kernel_gets_32_bit_programs(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, arch: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: kernel)
+    monkeypatch.setattr(sys, "maxsize", (1 << 31) - 1)
+    assert detect_arch() == arch
 
 
 @pytest.mark.parametrize("machine", ["riscv128", "", "../x86_64"])
