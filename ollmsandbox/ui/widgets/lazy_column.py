@@ -49,7 +49,8 @@ class Row(Generic[T, W]):
 
 @dataclass
 class Rows(Generic[T, W]):
-    """By identity: two messages may be equal."""
+    """By identity: two messages may be equal. Each row holds its item, or PyGObject might make
+    another Python object for it meanwhile."""
 
     spacing: int
     rows: list[Row[T, W]] = field(default_factory=list)

@@ -84,10 +84,11 @@ def test_words_can_be_selected_and_are_not_hyphenated(screen: Screen) -> None:
     assert layout.get_line_count() > 3
     attributes = layout.get_attributes()
     assert attributes is not None
+    # At once: the value is gone with its attribute.
     hyphens = [
-        number.value
+        value.value
         for one in attributes.get_attributes()
-        if one.klass.type == Pango.AttrType.INSERT_HYPHENS and (number := one.as_int()) is not None
+        if one.klass.type == Pango.AttrType.INSERT_HYPHENS and (value := one.as_int()) is not None
     ]
     assert hyphens == [0]
 
