@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyseccomp
 import pytest
-from support.bpf import ALLOWED, KILLED, Machine
+from support.escape.bpf import ALLOWED, KILLED, Machine
 
 from ollmsandbox.errors import SandboxError
 from ollmsandbox.sandbox import seccomp
