@@ -136,6 +136,31 @@ if MACHINE == "x86_64":
             assert result.signal in (signal.SIGSYS, signal.SIGSEGV)
 
 
+if MACHINE == "aarch64":
+    # A whole program for a 32-bit processor: mov r0, 42; mov r7, 1 (exit); svc 0
+    _PROGRAM_32 = struct.pack(
+        "<16s2H5I6H 8I 3I",
+        b"\x7fELF\1\1\1", 2, 40, 1, 0x10054, 52, 0, 5 << 24, 52, 32, 1, 0, 0, 0,
+        1, 0, 0x10000, 0x10000, 96, 96, 5, 0x10000,
+        0xE3A0002A, 0xE3A07001, 0xEF000000,
+    )  # fmt: skip
+
+    def test_a_32_bit_program_is_killed(person: Person) -> None:
+        attack = python(f"""
+            program = os.memfd_create("program")
+            os.write(program, {_PROGRAM_32!r})
+            os.execv(f"/proc/self/fd/{{program}}", ["program"])
+            """)
+        outside = person.run_outside(attack)
+        result = person.run(attack)
+        if outside.returncode == 42:
+            assert result.signal == signal.SIGSYS
+        else:
+            # A processor without that door.
+            assert "Exec format error" in outside.stderr
+            assert "Exec format error" in result.stderr.text
+
+
 def _clone(flags: int) -> str:
     # A child that got through ends at once.
     return f"""
