@@ -67,6 +67,7 @@ SETTINGS = [
     "/proc/sysrq-trigger",
     "/proc/irq/default_smp_affinity",
     "/proc/acpi/wakeup",
+    "/proc/dynamic_debug/control",
     "/proc/scsi/scsi",
     "/proc/mtrr",
     "/sys/kernel/uevent_helper",

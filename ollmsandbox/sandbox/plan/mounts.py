@@ -87,7 +87,7 @@ class Kernel:
             # Writable for root without any capability: core_pattern would start a program of the
             # command's choice outside.
             made += ["--ro-bind", "/proc/sys", "/proc/sys"]
-            for name in filter(os.path.exists, ("/proc/acpi", "/proc/scsi")):
+            for name in filter(os.path.exists, ("/proc/acpi", "/proc/dynamic_debug", "/proc/scsi")):
                 # Nobody needs what is in there, and this takes a third of the time of a bind.
                 made += ["--perms", "0555", "--size", "4096", "--tmpfs", name]
         return made
