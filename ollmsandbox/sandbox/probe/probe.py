@@ -31,7 +31,8 @@ from . import remedies
 from .environment import find_program, find_surroundings, key_for, versions_of
 
 _PROGRAMS = ("bwrap", "systemd-run")
-_PATIENCE = 5.0
+# As long as a run waits for bwrap: a machine with much to do needs seconds to start a program.
+_PATIENCE = 15.0
 _TRY_AGAIN = 600.0
 _OLD = 7 * 86400
 _BASIC = (
@@ -203,15 +204,19 @@ class _Probe:
     def run(self) -> Capabilities:
         surroundings = find_surroundings(self._environ)
         self._note("surroundings", N_("Surroundings"), surroundings != "flatpak", surroundings)
-        works = surroundings != "flatpak" and self._find_bwrap()
         namespaces: tuple[str, ...] = ()
         overlay = OverlayWay.NONE
-        if works:
-            self._try("network", N_("Network can be switched off"), (*_BASIC, "--unshare-net"))
-            self._find_filter()
-            namespaces = self._find_namespaces()
-            overlay = self._find_overlay(namespaces)
-        systemd_run = self._find_systemd() if works else ""
+        systemd_run = ""
+        try:
+            if surroundings != "flatpak" and self._find_bwrap():
+                self._try("network", N_("Network can be switched off"), (*_BASIC, "--unshare-net"))
+                self._find_filter()
+                namespaces = self._find_namespaces()
+                overlay = self._find_overlay(namespaces)
+                systemd_run = self._find_systemd()
+        # That says nothing about what the machine can do, so it must not be kept.
+        except subprocess.TimeoutExpired:
+            self._note("time", N_("Programs start in time"), ok=False)
         return Capabilities(
             findings=tuple(self._findings),
             bwrap=self._bwrap,
@@ -225,7 +230,9 @@ class _Probe:
         if not self._bwrap:
             self._note("bwrap", N_("Bubblewrap is installed"), ok=False)
             return False
-        answer = self._answer([self._bwrap, "--version"])
+        answer = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            answer = self._answer([self._bwrap, "--version"])
         setuid = bool(os.stat(self._bwrap).st_mode & stat.S_ISUID)
         detail = f"{(answer or '').strip()} at {self._bwrap}{', setuid' if setuid else ''}"
         self._note("bwrap", N_("Bubblewrap is installed"), bool(answer), detail)
@@ -328,13 +335,17 @@ class _Probe:
             finally:
                 os.close(writer)
             with open(started.pidfd, "rb") as pidfd:
-                ended = select.select([pidfd], [], [], _PATIENCE)[0]
-                return bool(ended) and answer.read() == b"yes\n"
+                if not select.select([pidfd], [], [], _PATIENCE)[0]:
+                    raise subprocess.TimeoutExpired(order.argv, _PATIENCE)
+                return answer.read() == b"yes\n"
 
     def _find_systemd(self) -> str:
         program = self._systemd_run
         lent = scope_for(program, 1 << 40, self._environ)
-        ok = bool(program) and self._works([*lent, "/bin/sh", "-c", "exec true"])
+        ok = False
+        # It may wait for a service that never answers.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            ok = bool(program) and self._works([*lent, "/bin/sh", "-c", "exec true"])
         self._note("systemd", N_("Memory limit by systemd"), ok, needed=False)
         return program if ok else ""
 
@@ -355,7 +366,8 @@ class _Probe:
         return self._answer(argv, descriptors) is not None
 
     def _answer(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> str | None:
-        """What the program prints, None if it fails or does not come back."""
+        """Return what the program prints, or None if it fails. Raise TimeoutExpired if it does not
+        come back."""
         try:
             done = subprocess.run(
                 argv,
@@ -370,7 +382,7 @@ class _Probe:
                 timeout=_PATIENCE,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except OSError:
             return None
         return done.stdout if done.returncode == 0 else None
 

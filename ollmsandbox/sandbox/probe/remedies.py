@@ -72,6 +72,11 @@ def find(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
             _("This bubblewrap does not mount overlays, or may not."),
             _("It need not, if the program can. Bubblewrap 0.11 and newer know how."),
         )
+    if key == "time":
+        return (
+            _("The machine took too long to start a program."),
+            _("Try again when it has less to do."),
+        )
     if key == "systemd":
         return (
             _("systemd's user manager does not answer here."),

@@ -167,11 +167,35 @@ def test_a_bwrap_that_hangs_is_not_waited_for_long_and_nothing_runs(
     # Nobody has to wait for the whole time to see that there is an end to it.
     monkeypatch.setattr(probe_module, "_PATIENCE", 0.3)
     started = time.monotonic()
-    assert missed(person) <= {"bwrap", "sandbox"}
+    assert missed(person) <= {"bwrap", "time"}
     with pytest.raises(SandboxError, match="cannot be sandboxed here"):
         person.run("touch ran")
     assert time.monotonic() - started < 50
     assert os.listdir(person.project) == []
+
+
+@pytest.mark.anybody
+@pytest.mark.parametrize("late", ["--unshare-net", "--seccomp", "--overlay-src"])
+def test_a_machine_that_is_slow_is_not_taken_for_one_that_cannot(
+    person: Person, programs: Path, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(programs, f'case "$*" in *"{late} "*) exec sleep 100;; esac\nexec {REAL} "$@"')
+    monkeypatch.setattr(probe_module, "_PATIENCE", 3)
+    # With so little time even its version may come late.
+    with pytest.raises(SandboxError, match=r"took too long|does not answer"):
+        person.run("touch ran")
+    monkeypatch.undo()
+    fake(programs, f'exec {REAL} "$@"')
+    assert look(person).can_wrap
+
+
+def test_namespaces_that_take_long_are_not_taken_for_none(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("select.select", lambda *_given: ([], [], []))
+    assert missed(person) == {"time"}
+    monkeypatch.undo()
+    assert look(person).namespaces
 
 
 @pytest.mark.anybody
