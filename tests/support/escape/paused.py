@@ -50,7 +50,8 @@ def run_while(
     with running(person, command + WAIT, "--json", *options) as process:
         act()
         (person.playground / "go").touch()
-        said, _ = process.communicate(timeout=60)
+        said, complained = process.communicate(timeout=60)
+    assert said, complained
     found: dict[str, Any] = json.loads(said)
     return found
 
