@@ -159,7 +159,6 @@ def test_a_command_does_not_outlive_the_program(flatpak: Flatpak) -> None:
     program = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from ollmsandbox import loop
-from ollmsandbox.sandbox import profile_file
 from ollmsandbox.sandbox.flatpak.runner import InnerRunner
 async def yes(question): return True
 loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
