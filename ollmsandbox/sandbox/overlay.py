@@ -14,6 +14,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +23,6 @@ from ..errors import SandboxError
 from ..files import trees
 from ..files.atomic import flush, write_atomically
 from ..paths import make_folder
-from .records import record
 
 _PREFIX = "overlay-"
 # Nothing there is needed, and it is being removed.
@@ -34,7 +34,7 @@ _READINGS, _AT_ONCE = 100, 20_000
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Root:
     """A folder that a command may write to."""
 

@@ -8,13 +8,13 @@ import errno
 import hashlib
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
-from .records import record
 
 if TYPE_CHECKING:
     from .profile.profile import Profile
@@ -65,7 +65,7 @@ _ALLOWED_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_
 _SOCKET_TYPE_MASK = 0xF
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Rules:
     """`unix_sockets` is off in strict profiles, and with the network on: an abstract socket
     belongs to the network namespace, and a filter cannot look at the address of a connect()."""

@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-
-from ..records import record
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
@@ -39,7 +38,7 @@ class Within:
         return path in self._folders or path.startswith(self._starts)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class MountPoint:
     """Where a file system, or the part of it below `root`, is mounted."""
 
@@ -48,7 +47,7 @@ class MountPoint:
     root: str
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Host:
     sockets: tuple[str, ...]
     mounts: tuple[MountPoint, ...]

@@ -13,11 +13,9 @@ import fcntl
 import hashlib
 import os
 import stat
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-
-from ..records import record
 
 # As many folders can be layered in one run; the mount points are made once, for all runs: each
 # run mounts in a namespace of its own.
@@ -25,7 +23,7 @@ MOUNT_POINTS = 32
 _VERSION = 2
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LayerFolder:
     """A folder of the layer with the look of the one below it."""
 
@@ -35,7 +33,7 @@ class LayerFolder:
     gid: int
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LayerSpec:
     """What a layer over `folder` shall do. Equal specs share one layer."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from gettext import gettext as _
 
 from ... import N_
@@ -12,7 +13,6 @@ from ...errors import ProjectError, SandboxError
 from ...paths import Paths, real_path
 from ..overlay import Overlay
 from ..profile.profile import Limits, Profile
-from ..records import record
 from ..seccomp import Rules
 from .folders import EMPTY, find_working_dir, own_code
 from .host import Host, Within, below, folders_of, in_any
@@ -40,7 +40,7 @@ from .mounts import (
 )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Plan:
     """Everything a run is made of, decided before it starts."""
 

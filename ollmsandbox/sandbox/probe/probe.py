@@ -12,7 +12,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from gettext import gettext
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from ..limits import scope_for
 from ..plan import mask_layer
 from ..plan.host import MountPoint, below, mount_table
 from ..plan.mounts import Layered, Overlaid, OverlayMount, OverlayWay
-from ..records import record
 from ..starter.client import Order, shared_starter
 from . import remedies
 from .environment import find_program, find_surroundings, key_for, versions_of
@@ -45,7 +44,7 @@ _OVERLAYS = {
 }
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Finding:
     """One line of the checklist, in English. A miss says why, and what to do."""
 
@@ -58,7 +57,7 @@ class Finding:
     remedy: str = ""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Capabilities:
     findings: tuple[Finding, ...]
     bwrap: str

@@ -17,6 +17,7 @@ import re
 import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from ...errors import WorkingDirError
 from ...paths import Paths
@@ -25,7 +26,6 @@ from ..plan.folders import EMPTY, may_enter
 from ..plan.host import below, in_any
 from ..process import Sinks
 from ..profile.profile import Profile
-from ..records import record
 
 WORKSPACE = "/workspace"
 PLAYGROUND = "/playground"
@@ -133,7 +133,7 @@ async def renamed(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
 _MOST_LINKS = 40
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Places:
     project: str
     # Folders outside the project that a person has agreed to. They keep their own paths: the links

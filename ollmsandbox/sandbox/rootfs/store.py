@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ... import N_
@@ -19,7 +20,6 @@ from ...errors import RootfsError
 from ...files import trees
 from ...files.atomic import write_atomically
 from ...paths import Paths, make_folder
-from ..records import record
 from .files import write_inside
 
 VERSION_FILE = ".alpine-version"
@@ -35,7 +35,7 @@ _PATIENCE = 50
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Installed:
     """A system that commands can run in."""
 
