@@ -10,7 +10,6 @@ What was answered with "always" goes along with a project whose folder was moved
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 import threading
@@ -23,6 +22,7 @@ from pathlib import Path
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..files.atomic import write_atomically
+from ..files.locks import FileLock
 from ..paths import Paths, make_folder
 from . import rules_file
 from .request import Answer
@@ -238,30 +238,19 @@ class RuleStore:
         lock = self.file.with_name(".permissions.lock")
         make_folder(lock.parent)
         try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            held = FileLock(lock, timeout=_PATIENCE)
+        except BlockingIOError:
+            raise OllmSandboxError(
+                N_("Another program has held {file} for too long."), file=self.file
+            ) from None
         except OSError as error:
             raise _cannot(N_("{file} cannot be opened: {why}."), lock, error) from error
-        try:
-            end = time.monotonic() + _PATIENCE
-            while not _locked(descriptor):
-                if time.monotonic() > end:
-                    raise OllmSandboxError(
-                        N_("Another program has held {file} for too long."), file=self.file
-                    )
-                time.sleep(0.02)
+        with held:
             self._is_alone = True
-            yield
-        finally:
-            self._is_alone = False
-            os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+            try:
+                yield
+            finally:
+                self._is_alone = False
 
 
 def _cannot(text: str, file: Path, error: OSError) -> OllmSandboxError:

@@ -5,7 +5,6 @@ kill does it again, and what is done already stays done."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from ... import N_
 from ...errors import OllmSandboxError
 from ...files.atomic import write_alone
+from ...files.locks import FileLock
 from ...paths import Paths, make_folder
 from ..changes.change import Change, Flag, Kind, Recorded, State, Type
 
@@ -325,10 +325,5 @@ class Journal:
 def project_lock(paths: Paths, project: str) -> Iterator[None]:
     """One at a time changes a project, the others wait. A kill frees it."""
     folder = make_folder(paths.pending(project).parent)
-    file = folder / f"{paths.pending(project).name}.lock"
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with FileLock(folder / f"{paths.pending(project).name}.lock"):
         yield
-    finally:
-        os.close(descriptor)

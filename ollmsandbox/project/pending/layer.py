@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 from ...files import dirfd, trees
 from ...files.atomic import write_alone
 from ...files.dirfd import FOLDER, Spot, Tree, mend, modes_of
+from ...files.locks import FileLock
 from ..apply.swap import copy_whole
 from ..changes.change import Change, ChangeSet, Kind
 from ..changes.overlayfs import OPAQUE, folders_in, is_opaque, is_whiteout
@@ -196,16 +196,12 @@ def remove(layer: str) -> None:
 def _is_used(layer: str) -> bool:
     """Whether a command runs that has it mounted."""
     try:
-        folder = os.open(layer, FOLDER)
+        FileLock(layer, is_folder=True, timeout=0).release()
     except PermissionError:
-        # It is closed, as the project is; who has it mounted could not lock it, either.
+        # It is closed, as the project is; a program that has it mounted cannot lock it either.
         return False
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(folder)
     return False
 
 
