@@ -23,7 +23,7 @@ from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..files.atomic import write_atomically
 from ..files.locks import FileLock
-from ..paths import Paths, make_folder
+from ..paths import Paths, is_inside, make_folder
 from . import rules_file
 from .request import Answer
 from .rules import Key, Rule, Target, What
@@ -285,4 +285,4 @@ def _moved_what(what: What, old: str, new: str) -> What:
 
 def _moved_path(path: str, old: str, new: str) -> str:
     """What lies elsewhere, or is no path at all, stays as it is."""
-    return new + path[len(old) :] if path == old or path.startswith(f"{old}/") else path
+    return new + path[len(old) :] if is_inside(path, old) else path

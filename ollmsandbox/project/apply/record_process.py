@@ -35,11 +35,11 @@ from typing import IO
 import peewee
 
 from ...files.dirfd import FOLDER, Spot, Tree
-from ...paths import Paths, real_path
+from ...paths import Paths, is_inside, real_path
 from ..changes.change import MANY, Kind, Recorded, State
 from ..database import backups, runs
 from ..database.models import Project
-from ..manager import ProjectManager, is_below
+from ..manager import ProjectManager
 from .journal import Journal
 
 _PR_SET_PDEATHSIG = 1
@@ -172,7 +172,7 @@ class Alongside:
         """None if there cannot be one: a program that a command can change is not started."""
         needed = (sys.executable, peewee.__file__, __file__)
         places = [*needed, *map(real_path, needed)]
-        if any(is_below(path, folder) for path in places for folder in writable):
+        if any(is_inside(path, *writable) for path in places):
             return None
         try:
             return cls()

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...files.dirfd import FOLDER, Tree
-from ...paths import Paths
+from ...paths import Paths, is_inside
 from ..apply.recorder import linked_roots
-from ..manager import is_below
 from ..pending import layer as pending
 from .overlayfs import find, names_in
 
@@ -44,7 +43,7 @@ def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:
     """The root that a full path lies in, and the way from there ("" is the root itself); None if
     commands may not change it."""
     for root in (project, *linked_roots(paths, project)):
-        if is_below(path, root):
+        if is_inside(path, root):
             return root, path[len(root.rstrip("/")) + 1 :]
     return None
 

@@ -5,37 +5,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from ...paths import is_inside
+
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
-
-
-def below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it; names are compared part by part."""
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def folders_of(path: str) -> list[str]:
     """The path itself and all folders that it lies in."""
     parts = path.rstrip("/").split("/")
     return ["/".join(parts[: n + 1]) or "/" for n in range(len(parts))]
-
-
-def in_any(path: str, folders: Iterable[str]) -> bool:
-    return any(below(path, folder) for folder in folders)
-
-
-class Within:
-    """The same for one list of folders and many paths."""
-
-    def __init__(self, folders: Iterable[str]) -> None:
-        self._folders = frozenset(folders)
-        self._starts = tuple(f"{folder.rstrip('/')}/" for folder in self._folders)
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._folders or path.startswith(self._starts)
 
 
 @dataclass(frozen=True)
@@ -62,7 +43,7 @@ class Host:
         )
 
     def sockets_below(self, folder: str) -> list[str]:
-        return [socket for socket in self.sockets if below(socket, folder)]
+        return [socket for socket in self.sockets if is_inside(socket, folder)]
 
     def mounted_below(self, folder: str) -> list[str]:
         start = f"{folder.rstrip('/')}/"
@@ -80,7 +61,7 @@ class Host:
         found = {
             _move(inner, other.root, other.path)
             for other in self._by_device[mount.device]
-            if below(inner, other.root)
+            if is_inside(inner, other.root)
         }
         return sorted(alias for alias in found - {path} if _same(alias, path))
 

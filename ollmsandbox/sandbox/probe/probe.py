@@ -19,11 +19,11 @@ from pathlib import Path
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import write_atomically
-from ...paths import Paths, make_folder, real_path
+from ...paths import Paths, is_inside, make_folder, real_path
 from .. import seccomp
 from ..limits import scope_for
 from ..plan import mask_layer
-from ..plan.host import MountPoint, below, mount_table
+from ..plan.host import MountPoint, mount_table
 from ..plan.mounts import Layered, Overlaid, OverlayMount, OverlayWay
 from ..starter.client import Order, shared_starter
 from . import remedies
@@ -182,7 +182,7 @@ def _look(
 
 
 def _is_mounted_below(folder: str) -> bool:
-    return any(mount.path != folder and below(mount.path, folder) for mount in mount_table())
+    return any(mount.path != folder and is_inside(mount.path, folder) for mount in mount_table())
 
 
 def _written(made: str, upper: str, work: str, way: OverlayWay, runtime: str) -> Overlaid:
