@@ -15,7 +15,7 @@ from typing import Any
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...files.atomic import write_alone
+from ...files.atomic import write_locked
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder
 from ..changes.change import Change, Flag, Kind, Recorded, State, Type
@@ -230,7 +230,7 @@ class Journal:
 
     def write(self, *jobs: Job) -> None:
         """One after the other: a line for each."""
-        write_alone(self._file, "\n".join(job.packed() for job in jobs), durably=True)
+        write_locked(self._file, "\n".join(job.packed() for job in jobs), durably=True)
 
     def read_all(self) -> list[Job]:
         """None if nothing had begun. It is renamed into place, so it is whole or not there; if a

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...files.dirfd import FOLDER, Tree
+from ...files.dirfd import FOLDER, OpenTree
 from ...paths import Paths, is_inside
 from ..apply.recorder import linked_roots
 from ..pending import layer as pending
@@ -77,7 +77,7 @@ def names_in_layers(layers: Sequence[str], path: str) -> list[str]:
 
 def open_seen(seen: Seen) -> int:
     """A descriptor to read a file. What became a pipe just now does not make us wait."""
-    tree = Tree(seen.layer)
+    tree = OpenTree(seen.layer)
     try:
         around, name = tree.split(seen.path)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -98,7 +98,7 @@ def read_seen(seen: Seen, most: int = -1) -> bytes:
 
 def read_link(seen: Seen) -> str:
     """What it leads to; "" if it is none any more."""
-    tree = Tree(seen.layer)
+    tree = OpenTree(seen.layer)
     try:
         around, name = tree.split(seen.path)
         return os.readlink(name, dir_fd=around)
