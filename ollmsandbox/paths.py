@@ -7,7 +7,7 @@ import hashlib
 import os
 import pwd
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -237,3 +237,19 @@ def real_path(path: str | os.PathLike[str]) -> str:
     # Else it was removed at this moment, or lies where no path leads to.
     whole = found.startswith("/") and not found.endswith(" (deleted)")
     return found if whole else os.path.realpath(path)
+
+
+def is_inside(path: str, *folders: str) -> bool:
+    """Return whether `path` is one of `folders` or lies in one. Only the names are compared."""
+    return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
+
+
+class FolderSet:
+    """Answers `path in folders` as `is_inside` does, faster for many paths."""
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._folders = frozenset(folders)
+        self._prefixes = tuple(f"{folder.rstrip('/')}/" for folder in self._folders)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._folders or path.startswith(self._prefixes)

@@ -14,7 +14,7 @@ from enum import Enum
 from .. import N_
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Report
-from ..sandbox.monitor import Event as FileEvent
+from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, Stream
 from .messages import Message, ToolCall

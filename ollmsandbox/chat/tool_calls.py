@@ -18,7 +18,7 @@ from functools import partial
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..permission.request import PermissionRequest, Verdict
-from ..sandbox.monitor import Event as FileEvent
+from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, RequestBase, Stream, Tool
 from .events import (

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ..paths import is_inside
 from ..project.changes.change import Flag, Kind, Recorded, Report, Skipped, State, Type
 from ..project.database.models import Run
 from ..project.review.review import Review
@@ -174,9 +175,8 @@ def full_paths(given: Sequence[str], project: str) -> list[str]:
     found = []
     for path in given:
         here = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path))
-        inside = here == project or here.startswith(f"{project}/")
         there = os.path.normpath(os.path.join(project, path))
-        found.append(here if inside or os.path.isabs(path) else there)
+        found.append(here if is_inside(here, project) or os.path.isabs(path) else there)
     return found
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a whole file, or nothing: no reader ever sees half of it."""
+"""Write a file completely or not at all: no reader ever sees half of it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from ..paths import make_folder
 
 
 def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
-    """All of it or nothing, also when two programs write at once; after a power cut only if it is
-    done `durably`, which takes longer."""
+    """Replace a file, even if another program writes it at the same time.
+
+    `durably`, which is slower, makes sure that a power cut leaves the old content or the new.
+    """
     import tempfile
 
     make_folder(file.parent)
@@ -32,33 +34,38 @@ def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
         flush(file.parent)
 
 
-def write_alone(file: Path, text: str, *, durably: bool = False) -> None:
-    """The same for who holds a lock meanwhile: a kill leaves nothing that the next one does not use
-    up."""
+def write_locked(file: Path, text: str, *, durably: bool = False) -> None:
+    """Replace a file while the caller holds a lock for it.
+
+    A kill leaves at most one temporary file, which the next call uses again.
+    """
     folder = make_folder(file.parent)
-    if file.exists() or not _is_written_unnamed(file, text, durably=durably):
-        half = folder / f".{file.name}-half"
+    if file.exists() or not _try_unnamed(file, text, durably=durably):
+        temporary = folder / f".{file.name}-half"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            _fill(os.open(half, flags, 0o600), text, durably=durably)
-            os.rename(half, file)
+            _fill(os.open(temporary, flags, 0o600), text, durably=durably)
+            os.rename(temporary, file)
         except BaseException:
-            half.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     if durably:
         flush(folder)
 
 
-def _is_written_unnamed(file: Path, text: str, *, durably: bool) -> bool:
-    """Where nothing is yet, it gets its name when it is whole. Not every file system can do that;
-    whatever else is wrong, the other way tells."""
+def _try_unnamed(file: Path, text: str, *, durably: bool) -> bool:
+    """Write a new file that gets its name only when it is complete.
+
+    Return False where that fails: not every file system can do it, and the other way reports any
+    other error.
+    """
     try:
-        around = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            new = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=around)
-            _fill(new, text, durably=durably, name=(file.name, around))
+            new = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            _fill(new, text, durably=durably, name=(file.name, folder))
         finally:
-            os.close(around)
+            os.close(folder)
     except OSError:
         return False
     return True
@@ -67,7 +74,7 @@ def _is_written_unnamed(file: Path, text: str, *, durably: bool) -> bool:
 def _fill(
     descriptor: int, text: str, *, durably: bool, name: tuple[str, int] | None = None
 ) -> None:
-    """A file that was opened for this, and gets its name then."""
+    """Write and close a file; then link it to `name`, which is relative to a folder."""
     left = text.encode()
     try:
         while left:
@@ -80,9 +87,9 @@ def _fill(
         os.close(descriptor)
 
 
-def flush(place: str | os.PathLike[str]) -> None:
-    """A file or a folder, to the disk itself, where the file system can do that."""
-    descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+def flush(path: str | os.PathLike[str]) -> None:
+    """Write a file or a folder through to the disk, where the file system can do that."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A folder that is worked in by descriptors alone: no link in it can lead the work outside."""
+"""Work in folders by descriptors alone, so that no link in them can lead the work outside."""
 
 from __future__ import annotations
 
@@ -17,34 +17,60 @@ from typing import NamedTuple
 from .. import N_
 from ..errors import ProjectError
 
-
-def folders_above(path: str) -> Iterator[str]:
-    """From the inside out, without the root."""
-    while (path := os.path.dirname(path)) not in ("", "/"):
-        yield path
+# Flags to open a folder.
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Tree:
-    """Folders are opened one name after the other, and the last way is remembered: changes come
-    sorted, so the next one is mostly near."""
+class DirEntryAt(NamedTuple):
+    """A name in an open folder."""
+
+    dir_fd: int
+    name: str
+
+    def lstat(self) -> os.stat_result | None:
+        try:
+            return os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def link_to(self, other: DirEntryAt) -> None:
+        """Make a hard link, of a symbolic link to the link itself. Never replaces anything."""
+        os.link(
+            self.name,
+            other.name,
+            src_dir_fd=self.dir_fd,
+            dst_dir_fd=other.dir_fd,
+            follow_symlinks=False,
+        )
+
+
+class OpenTree:
+    """A folder and those in it, opened one name after the other.
+
+    The way to the last folder stays open: changes come sorted, so the next one is mostly near.
+    Folders without permissions get them while the tree is open.
+    """
 
     def __init__(
-        self, root: str, note: Path | None = None, *, top: int = -1, missing_ok: bool = False
+        self, root: str, modes_file: Path | None = None, *, top: int = -1, missing_ok: bool = False
     ) -> None:
-        """The note is where modes are kept that have to come back, also after a kill. `top` is the
-        root if that is open already; it becomes the tree's. If `missing_ok`, one that is gone is as
-        one with nothing in it."""
+        """Open `root`, or take over `top` if it is open already.
+
+        `modes_file` keeps the modes to be restored, so that a kill does not lose them. If
+        `missing_ok`, a root that does not exist is like an empty one.
+        """
         self.root = root
         with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
             top = top if top >= 0 else os.open(root, FOLDER)
         self._top = top
+        # The names and descriptors of the folders on the way to the last one.
         self._way: list[tuple[str, int]] = []
-        self._note = note
-        self._noted = read_modes(note) if note else {}
-        self._opened = dict(self._noted)
+        self._modes_file = modes_file
+        self._written_modes = read_modes_file(modes_file) if modes_file else {}
+        self._modes = dict(self._written_modes)
 
     def folder(self, path: str) -> int:
-        """The descriptor of a folder; it stays the tree's. "" is the root."""
+        """Return the descriptor of a folder, which stays the tree's. "" is the root."""
         if self._top < 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.root)
         parts = path.split("/") if path else []
@@ -59,97 +85,99 @@ class Tree:
             name = parts[number]
             if name in ("", ".", ".."):
                 raise NotADirectoryError(name)
-            around = self._way[-1][1] if self._way else self._top
+            dir_fd = self._way[-1][1] if self._way else self._top
             try:
-                descriptor = os.open(name, FOLDER, dir_fd=around)
+                descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
             except PermissionError:
-                self._unlock(name, around, "/".join(parts[: number + 1]))
-                descriptor = os.open(name, FOLDER, dir_fd=around)
+                self._unlock(name, dir_fd, "/".join(parts[: number + 1]))
+                descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
             self._way.append((name, descriptor))
         return self._way[-1][1] if self._way else self._top
 
     def split(self, path: str) -> tuple[int, str]:
-        """The folder that something is in, and its name there."""
-        around, _, name = path.rpartition("/")
-        return self.folder(around), name
+        """Return the descriptor of the folder that contains `path`, and the name in it."""
+        parent, _, name = path.rpartition("/")
+        return self.folder(parent), name
 
     def unlock(self, path: str) -> None:
-        """Let us write in a folder; its mode comes back at the end."""
+        """Make a folder writable for us until the tree is closed."""
         if not path:
             mode = stat.S_IMODE(os.fstat(self._top).st_mode)
             if mode & 0o700 != 0o700:
-                self._remember("", mode)
+                self._remember(path, mode)
                 os.fchmod(self._top, mode | 0o700)
             return
-        around, name = self.split(path)
-        self._unlock(name, around, path)
+        dir_fd, name = self.split(path)
+        self._unlock(name, dir_fd, path)
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Of a folder, when all else is done."""
-        self._opened[path] = mode
+        """Give a folder this mode when the tree is closed."""
+        self._modes[path] = mode
 
     def note_mode(self, path: str, mode: int) -> None:
-        """Of a folder, when all else is done; also after a kill."""
-        self._opened.pop(path, None)
-        self._noted.pop(path, None)
+        """Give a folder this mode when the tree is closed, even if we are killed before that."""
+        self._modes.pop(path, None)
+        self._written_modes.pop(path, None)
         self._remember(path, mode)
 
-    def _unlock(self, name: str, around: int, path: str) -> None:
+    def _unlock(self, name: str, dir_fd: int, path: str) -> None:
         try:
-            found = os.stat(name, dir_fd=around, follow_symlinks=False)
+            found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
         except PermissionError:
-            # A folder may be open to be listed, and closed to whoever looks at what is in it.
+            # The folder around it may be readable, but not searchable.
             self._unlock_last(os.path.dirname(path))
-            found = os.stat(name, dir_fd=around, follow_symlinks=False)
+            found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o700 != 0o700:
             self._remember(path, mode)
-            set_mode(name, around, mode | 0o700)
+            set_mode(name, dir_fd, mode | 0o700)
 
     def _unlock_last(self, path: str) -> None:
-        """The folder that the way has led to."""
+        """Unlock the folder that was opened last, which is `path`."""
         if not path:
             self.unlock("")
             return
         name, descriptor = self._way[-1]
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         self._remember(path, mode)
-        around = self._way[-2][1] if len(self._way) > 1 else self._top
-        set_mode(name, around, mode | 0o700)
+        dir_fd = self._way[-2][1] if len(self._way) > 1 else self._top
+        set_mode(name, dir_fd, mode | 0o700)
 
     def _remember(self, path: str, mode: int) -> None:
-        self._opened.setdefault(path, mode)
-        if self._note and (path not in self._noted or not self._note.exists()):
-            self._noted[path] = mode
-            # Always the same name: only one works in a tree, and nothing shall be left of it.
-            new = _half(self._note)
-            new.write_text(json.dumps(self._noted), encoding="utf-8")
-            os.rename(new, self._note)
+        self._modes.setdefault(path, mode)
+        file = self._modes_file
+        if file and (path not in self._written_modes or not file.exists()):
+            self._written_modes[path] = mode
+            # Always the same name: a tree has one user, and a kill leaves no more than this file.
+            new = _unfinished(file)
+            new.write_text(json.dumps(self._written_modes), encoding="utf-8")
+            os.rename(new, file)
 
     def close(self) -> list[tuple[str, OSError]]:
-        """Give folders the modes that they shall have; returns those that could not get theirs."""
+        """Restore the modes of folders and close them; return those that cannot be restored."""
         failed = []
-        # The deepest first: the ones around may be closed by theirs.
-        for path in sorted(self._opened, key=lambda path: (-path.count("/"), path == "", path)):
+        # The deepest first: the ones around them may be closed by their own modes.
+        for path in sorted(self._modes, key=lambda path: (-path.count("/"), path == "", path)):
             try:
                 if path:
-                    around, name = self.split(path)
-                    found = os.stat(name, dir_fd=around, follow_symlinks=False)
+                    dir_fd, name = self.split(path)
+                    found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
                     if stat.S_ISDIR(found.st_mode):
-                        set_mode(name, around, self._opened[path])
+                        set_mode(name, dir_fd, self._modes[path])
                 else:
-                    os.fchmod(self._top, self._opened[path])
+                    os.fchmod(self._top, self._modes[path])
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 failed.append((path, error))
         self.leave()
-        if self._note:
-            for file in (self._note, _half(self._note)):
+        if self._modes_file:
+            for file in (self._modes_file, _unfinished(self._modes_file)):
                 file.unlink(missing_ok=True)
         return failed
 
     def leave(self) -> None:
+        """Close all folders without restoring modes."""
         while self._way:
             os.close(self._way.pop()[1])
         if self._top >= 0:
@@ -157,113 +185,85 @@ class Tree:
             self._top = -1
 
 
-def _half(note: Path) -> Path:
-    return note.with_name(f"{note.name}~")
+def _unfinished(modes_file: Path) -> Path:
+    return modes_file.with_name(f"{modes_file.name}~")
 
 
-def read_modes(note: Path) -> dict[str, int]:
-    # One that a power cut has left empty tells nothing.
+def read_modes_file(file: Path) -> dict[str, int]:
+    # A power cut can leave an empty file.
     with contextlib.suppress(FileNotFoundError, ValueError):
-        return {str(path): int(mode) for path, mode in json.loads(note.read_text()).items()}
+        return {str(path): int(mode) for path, mode in json.loads(file.read_text()).items()}
     return {}
 
 
-def modes_of(layer: str) -> Path:
-    """Where a layer's note is."""
+def modes_file(layer: str) -> Path:
     return Path(f"{layer}.modes")
 
 
-def mend(layer: str) -> None:
-    """Folders that were open when we were killed."""
-    note = modes_of(layer)
-    if note.exists() and os.path.isdir(layer):
-        Tree(layer, note).close()
-
-
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Spot(NamedTuple):
-    """A name in a folder that is held by its descriptor."""
-
-    around: int
-    name: str
-
-    def look(self) -> os.stat_result | None:
-        try:
-            return os.stat(self.name, dir_fd=self.around, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-
-    def link_to(self, other: Spot) -> None:
-        """A second name, of a link for the link itself; nothing is ever replaced."""
-        os.link(
-            self.name,
-            other.name,
-            src_dir_fd=self.around,
-            dst_dir_fd=other.around,
-            follow_symlinks=False,
-        )
+def restore_modes(layer: str) -> None:
+    """Restore the modes of a layer's folders that were unlocked when the program was killed."""
+    file = modes_file(layer)
+    if file.exists() and os.path.isdir(layer):
+        OpenTree(layer, file).close()
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A folder that was without permissions, to be so again."""
+class UnlockedFolder:
+    """A folder that has permissions for a while."""
 
     name: str
-    around: int
+    dir_fd: int
     mode: int
 
-    def close_again(self) -> None:
-        set_mode(self.name, self.around, self.mode)
+    def restore(self) -> None:
+        set_mode(self.name, self.dir_fd, self.mode)
 
 
-def open_folder(name: str, around: int, opened: list[Opened], wanted: int = os.X_OK) -> int:
-    """Also one that was left without permissions, if it is the person's: what is in it can only be
-    looked at while it has them."""
+def open_folder(
+    name: str, dir_fd: int, unlocked: list[UnlockedFolder], wanted: int = os.X_OK
+) -> int:
+    """Open a folder, after giving it permissions if it lacks them. That is added to `unlocked`,
+    for the caller to restore."""
     try:
-        descriptor = os.open(name, FOLDER, dir_fd=around)
+        descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
         if os.access(".", wanted, dir_fd=descriptor, effective_ids=True):
             return descriptor
         os.close(descriptor)
     except PermissionError:
         pass
-    mode = stat.S_IMODE(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
-    set_mode(name, around, 0o700 | mode)
-    opened.append(Opened(name, around, mode))
-    return os.open(name, FOLDER, dir_fd=around)
+    mode = stat.S_IMODE(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
+    set_mode(name, dir_fd, 0o700 | mode)
+    unlocked.append(UnlockedFolder(name, dir_fd, mode))
+    return os.open(name, FOLDER, dir_fd=dir_fd)
 
 
 def open_root(root: str) -> int:
-    """A folder that was named with all links resolved, and has none on the way to it since."""
+    """Open a folder by a path whose links were resolved, and raise if there is one in it now."""
     try:
         descriptor = os.open(root, FOLDER)
     except OSError as error:
-        raise _is_elsewhere(root) from error
+        raise _replaced(root) from error
     if os.readlink(f"/proc/self/fd/{descriptor}") != root:
         os.close(descriptor)
-        raise _is_elsewhere(root)
+        raise _replaced(root)
     return descriptor
 
 
-def _is_elsewhere(root: str) -> ProjectError:
+def _replaced(root: str) -> ProjectError:
     return ProjectError(
-        N_("{root} is not the folder that it was: it is gone, or a link leads elsewhere now."),
-        N_("Put the folder back and try again."),
+        N_("{root} was removed, or a link has taken its place."),
+        N_("Restore the folder and try again."),
         root=root,
     )
 
 
-def _unlock(name: str, around: int) -> None:
-    """A command may have left a folder without permissions."""
-    set_mode(name, around, 0o700)
+def set_mode(name: str, dir_fd: int, mode: int, *, any_kind: bool = False) -> None:
+    """Change a mode, never through a link, which another program may put there just now.
 
-
-def set_mode(name: str, around: int, mode: int, *, any_kind: bool = False) -> None:
-    """Never through a link, which somebody might put there just now; and unless it may be of any
-    kind, only a folder's: a file at its name may have another name elsewhere."""
+    Unless `any_kind`, only a folder's: a file may have another name elsewhere.
+    """
     kind = 0 if any_kind else os.O_DIRECTORY
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=around)
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=dir_fd)
     try:
         if stat.S_ISLNK(os.fstat(descriptor).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -272,11 +272,14 @@ def set_mode(name: str, around: int, mode: int, *, any_kind: bool = False) -> No
         os.close(descriptor)
 
 
-def _is_folder(name: str, around: int) -> bool:
-    return stat.S_ISDIR(os.stat(name, dir_fd=around, follow_symlinks=False).st_mode)
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that contain `path`, innermost first, without the root."""
+    while (path := os.path.dirname(path)) not in ("", "/"):
+        yield path
 
 
 def allow_many_descriptors() -> None:
+    """Raise the limit for open files: a descriptor is needed for each level of a deep folder."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 1 << 16
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,61 +1,120 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A session is open in one program at a time.
-
-Files that several programs write.
-"""
+"""Locks between programs, with `flock`. The kernel frees one when its holder ends, even killed."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .. import N_
 from ..errors import OllmSandboxError
 from ..paths import Paths, make_folder
 
+_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PAUSE = 0.02
 
-class OpenLock:
-    """Held as long as the session is open. Ends with the program, however that ends."""
 
-    def __init__(self, paths: Paths, session_id: str) -> None:
-        self._file = make_folder(paths.cache / "open-sessions") / session_id
-        self._descriptor = self._take()
+class FileLock:
+    """A lock on a file, which is created if it is missing, or on a folder that exists.
 
-    def _take(self) -> int:
+    It is held until `release`, or to the end of a `with` block.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        is_folder: bool = False,
+        shared: bool = False,
+        timeout: float | None = None,
+        on_wait: Callable[[], None] | None = None,
+    ) -> None:
+        """Wait for the lock, `timeout` seconds at most if one is given, and raise BlockingIOError
+        after that. `on_wait` is called now and then meanwhile, and may raise."""
+        self._descriptor = os.open(path, _FOLDER if is_folder else _FILE, 0o600)
+        try:
+            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            if timeout is None and on_wait is None:
+                fcntl.flock(self._descriptor, kind)
+            else:
+                self._poll(kind, timeout, on_wait)
+        except BaseException:
+            self.release()
+            raise
+
+    def _poll(self, kind: int, timeout: float | None, on_wait: Callable[[], None] | None) -> None:
+        started = time.monotonic()
         while True:
-            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
+                return
             except BlockingIOError:
-                os.close(descriptor)
-                raise OllmSandboxError(
-                    N_("This session is open in another program."),
-                    N_("Close it there first, or begin a new session."),
-                ) from None
-            # Who had it before may have removed the file between the two steps.
-            if os.fstat(descriptor).st_nlink:
-                return descriptor
-            os.close(descriptor)
+                if timeout is not None and time.monotonic() - started >= timeout:
+                    raise
+            if on_wait:
+                on_wait()
+            time.sleep(_PAUSE)
+
+    @property
+    def is_held(self) -> bool:
+        return self._descriptor >= 0
+
+    def fstat(self) -> os.stat_result:
+        return os.fstat(self._descriptor)
 
     def release(self) -> None:
         if self._descriptor >= 0:
-            self._file.unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
 
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """No other program changes it meanwhile, if it asks in this way."""
-    lock = make_folder(file.parent) / f".{file.stem}.lock"
-    with ExitStack() as held:
-        try:
-            fcntl.flock(held.enter_context(open(lock, "w")), fcntl.LOCK_EX)
-        except OSError as error:
-            raise OllmSandboxError(
-                N_("{file} cannot be opened: {why}."), file=lock, why=error.strerror
-            ) from error
+    """Keep other programs that call this from changing a file, with a lock file beside it."""
+    path = make_folder(file.parent) / f".{file.stem}.lock"
+    try:
+        lock = FileLock(path)
+    except OSError as error:
+        raise OllmSandboxError(
+            N_("Cannot open {file}: {why}."), file=path, why=error.strerror
+        ) from error
+    with lock:
         yield
+
+
+class SessionLock:
+    """Keeps a session open in one program at a time."""
+
+    def __init__(self, paths: Paths, session_id: str) -> None:
+        self._file = make_folder(paths.cache / "open-sessions") / session_id
+        self._lock = self._acquire()
+
+    def _acquire(self) -> FileLock:
+        while True:
+            try:
+                lock = FileLock(self._file, timeout=0)
+            except BlockingIOError:
+                raise OllmSandboxError(
+                    N_("This session is open in another program."),
+                    N_("Close it there, or start a new session."),
+                ) from None
+            # The previous holder may have removed the file between our two steps.
+            if lock.fstat().st_nlink:
+                return lock
+            lock.release()
+
+    def release(self) -> None:
+        if self._lock.is_held:
+            self._file.unlink(missing_ok=True)
+            self._lock.release()

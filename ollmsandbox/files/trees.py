@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders as a command may leave them: closed, deeper than any path can be long, full of links."""
+"""Measure and remove folders as a command may leave them: without permissions, deeper than any path
+can be long, full of links."""
 
 from __future__ import annotations
 
@@ -8,30 +9,32 @@ import os
 import stat
 from pathlib import Path
 
-from .dirfd import FOLDER, _is_folder, _unlock, allow_many_descriptors
+from .dirfd import FOLDER, allow_many_descriptors, set_mode
 
 
 def measure(folder: Path, *, since: int = 0) -> tuple[int, int]:
-    """How many files, and bytes on disk, of what was changed `since` then (in ns). Links are not
-    followed; closed folders count as empty."""
+    """Return the number of files, and the bytes on disk, of what was changed since a time (in ns).
+
+    Links are not followed; folders that cannot be opened count as empty.
+    """
     files = size = 0
-    # One descriptor for each level we are in: a path could be too long to be opened.
+    # One descriptor for each level: a path could be too long to be opened.
     allow_many_descriptors()
     levels: list[tuple[int, list[str]]] = []
 
-    def enter(name: str | Path, around: int | None) -> None:
+    def enter(name: str | Path, dir_fd: int | None) -> None:
         nonlocal files, size
         with contextlib.suppress(OSError):
-            descriptor = os.open(name, FOLDER, dir_fd=around)
+            descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
             folders: list[str] = []
             levels.append((descriptor, folders))
             for entry in os.listdir(descriptor):
                 found = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
-                is_meant = found.st_ctime_ns >= since
-                size += found.st_blocks * 512 if is_meant else 0
+                is_new = found.st_ctime_ns >= since
+                size += found.st_blocks * 512 if is_new else 0
                 if stat.S_ISDIR(found.st_mode):
                     folders.append(entry)
-                elif is_meant:
+                elif is_new:
                     files += 1
 
     enter(folder, None)
@@ -46,7 +49,7 @@ def measure(folder: Path, *, since: int = 0) -> tuple[int, int]:
 
 
 def empty(folder: Path) -> None:
-    """Remove all that is in it. What lies deep is moved up first, so that nothing is too deep."""
+    """Remove everything in a folder."""
     top = os.open(folder, FOLDER)
     try:
         _empty(top)
@@ -54,7 +57,22 @@ def empty(folder: Path) -> None:
         os.close(top)
 
 
+def remove(name: str, dir_fd: int) -> None:
+    """Remove a file, or a folder with everything in it."""
+    if not _is_folder(name, dir_fd):
+        os.unlink(name, dir_fd=dir_fd)
+        return
+    _unlock(name, dir_fd)
+    folder = os.open(name, FOLDER, dir_fd=dir_fd)
+    try:
+        _empty(folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=dir_fd)
+
+
 def _empty(top: int) -> None:
+    # Folders in folders are moved up first, so that none is too deep.
     number = 0
     while names := os.listdir(top):
         for name in names:
@@ -74,26 +92,21 @@ def _empty(top: int) -> None:
             os.rmdir(name, dir_fd=top)
 
 
-def remove(name: str, around: int) -> None:
-    """A file, or a folder with all that is in it."""
-    if not _is_folder(name, around):
-        os.unlink(name, dir_fd=around)
-        return
-    _unlock(name, around)
-    folder = os.open(name, FOLDER, dir_fd=around)
-    try:
-        _empty(folder)
-    finally:
-        os.close(folder)
-    os.rmdir(name, dir_fd=around)
-
-
-def _move_up(name: str, around: int, top: int, number: int) -> int:
+def _move_up(name: str, dir_fd: int, top: int, number: int) -> int:
     # Moving a folder changes its "..", for which it has to be writable.
-    _unlock(name, around)
+    _unlock(name, dir_fd)
     while True:
         number += 1
         target = f".removed-{number}"
         if not os.access(target, os.F_OK, dir_fd=top, follow_symlinks=False):
-            os.rename(name, target, src_dir_fd=around, dst_dir_fd=top)
+            os.rename(name, target, src_dir_fd=dir_fd, dst_dir_fd=top)
             return number
+
+
+def _unlock(name: str, dir_fd: int) -> None:
+    """A command may have left a folder without permissions."""
+    set_mode(name, dir_fd, 0o700)
+
+
+def _is_folder(name: str, dir_fd: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)

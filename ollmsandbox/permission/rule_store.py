@@ -10,7 +10,6 @@ What was answered with "always" goes along with a project whose folder was moved
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 import threading
@@ -23,7 +22,8 @@ from pathlib import Path
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..files.atomic import write_atomically
-from ..paths import Paths, make_folder
+from ..files.locks import FileLock
+from ..paths import Paths, is_inside, make_folder
 from . import rules_file
 from .request import Answer
 from .rules import Key, Rule, Target, What
@@ -238,30 +238,19 @@ class RuleStore:
         lock = self.file.with_name(".permissions.lock")
         make_folder(lock.parent)
         try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            held = FileLock(lock, timeout=_PATIENCE)
+        except BlockingIOError:
+            raise OllmSandboxError(
+                N_("Another program has held {file} for too long."), file=self.file
+            ) from None
         except OSError as error:
             raise _cannot(N_("{file} cannot be opened: {why}."), lock, error) from error
-        try:
-            end = time.monotonic() + _PATIENCE
-            while not _locked(descriptor):
-                if time.monotonic() > end:
-                    raise OllmSandboxError(
-                        N_("Another program has held {file} for too long."), file=self.file
-                    )
-                time.sleep(0.02)
+        with held:
             self._is_alone = True
-            yield
-        finally:
-            self._is_alone = False
-            os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+            try:
+                yield
+            finally:
+                self._is_alone = False
 
 
 def _cannot(text: str, file: Path, error: OSError) -> OllmSandboxError:
@@ -296,4 +285,4 @@ def _moved_what(what: What, old: str, new: str) -> What:
 
 def _moved_path(path: str, old: str, new: str) -> str:
     """What lies elsewhere, or is no path at all, stays as it is."""
-    return new + path[len(old) :] if path == old or path.startswith(f"{old}/") else path
+    return new + path[len(old) :] if is_inside(path, old) else path

@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..paths import is_inside
 from .database.models import FoundLink
-from .manager import ProjectManager, is_below
+from .manager import ProjectManager
 from .scan import Progress, Scan, Scanner
 
 
@@ -39,7 +40,7 @@ class Folder:
             if not self.manager.may_be_root(self.path, agreed):
                 continue
             # They come in order, an outer one before those in it.
-            if not any(is_below(agreed, root) for root in roots):
+            if not is_inside(agreed, *roots):
                 roots.append(agreed)
         return tuple(roots)
 
@@ -53,7 +54,7 @@ class Folder:
         with self.manager.store.errors_told():
             links = FoundLink.select().where(FoundLink.project == project.id)
             for link in links.order_by(FoundLink.target, FoundLink.path):
-                if not any(is_below(link.target, root) for root in roots):
+                if not is_inside(link.target, *roots):
                     found.setdefault(link.target, []).append(link.path)
         return [
             LinkedFolder(target, tuple(paths), self.manager.may_be_root(self.path, target))

@@ -12,7 +12,7 @@ from peewee import SQL, fn
 
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
-from ..paths import Paths
+from ..paths import Paths, is_inside
 from .database.connection import Store, insert
 from .database.models import AgreedRoot, Change, Project, Run, Setting, as_bytes
 
@@ -169,8 +169,8 @@ class ProjectManager:
         """Both with links resolved."""
         own = [os.path.realpath(path) for path in self.paths.own]
         return not (
-            any(is_below(path, folder) for path in (project_path, self.paths.real_home, *own))
-            or any(is_below(folder, path) for path in own)
+            any(is_inside(path, folder) for path in (project_path, self.paths.real_home, *own))
+            or is_inside(folder, *own)
         )
 
     # --- records of files ----------------------------------------------------------------------
@@ -335,11 +335,6 @@ class ProjectManager:
 def is_missing(folder: str) -> bool:
     """Of a project; also if a link is in its place, which leads to where it is now."""
     return not os.path.isdir(folder) or os.path.realpath(folder) != folder
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it; both absolute, links resolved."""
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _existing_folder(path: AnyPath) -> str:

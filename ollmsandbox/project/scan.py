@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from .. import N_
 from ..errors import ProjectError
+from ..paths import is_inside
 from . import ignore
-from .manager import SEEN, ProjectManager, is_below
+from .manager import SEEN, ProjectManager
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Each level holds a descriptor; what lies deeper counts as unreadable.
@@ -189,7 +190,7 @@ class Scanner:
     def _follow(self, link: bytes) -> None:
         """Where a link leads, if that is a folder outside; it is not looked at further."""
         target = os.path.realpath(os.fsdecode(link))
-        if not is_below(target, self._path) and os.path.isdir(target):
+        if not is_inside(target, self._path) and os.path.isdir(target):
             self._links += 1
             if len(self._found_links) < _MOST_LINKS:
                 self._found_links.append((link, target))

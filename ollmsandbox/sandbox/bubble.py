@@ -35,7 +35,7 @@ from .profile.profile import Profile
 from .starter.client import shared_starter
 
 if TYPE_CHECKING:
-    from .monitor import Event, Monitor
+    from .monitor import FileEvent, Monitor
     from .rootfs.store import Installed
 
 
@@ -124,7 +124,7 @@ class Bubble:
         environ: Mapping[str, str] | None = None,
         capabilities: Capabilities | None = None,
         keeper: Keeper | None = None,
-        live: Callable[[Event], None] | None = None,
+        live: Callable[[FileEvent], None] | None = None,
         capture: int = _CAPTURE,
         rootfs: Installed | None = None,
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from .. import N_
@@ -14,7 +15,6 @@ from .limits import witness
 from .plan import mask_layer
 from .plan.mounts import Layered, Overlaid, number_of
 from .plan.plan import Plan
-from .records import record
 from .starter.client import Order, memory_file
 
 SHELL = "/bin/sh"
@@ -26,7 +26,7 @@ _LONGEST = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 _INNER = '{ ulimit -u "$1" || ulimit -p "$1"; } 2>/dev/null; shift; exec "$@"'
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Programs:
     """What a sandbox is started with."""
 

@@ -8,12 +8,12 @@ left by a program that was killed, and holds all that is needed to finish what i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -21,8 +21,8 @@ from .. import N_
 from ..errors import SandboxError
 from ..files import trees
 from ..files.atomic import flush, write_atomically
+from ..files.locks import FileLock
 from ..paths import make_folder
-from .records import record
 
 _PREFIX = "overlay-"
 # Nothing there is needed, and it is being removed.
@@ -34,7 +34,7 @@ _READINGS, _AT_ONCE = 100, 20_000
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Root:
     """A folder that a command may write to."""
 
@@ -79,9 +79,9 @@ class Overlay:
         self.began: dict[str, int] = {}
         # How far the clock was from one that nobody can set.
         self.clock = 0
-        self._lock = -1
-        # What waits and is mounted, locked so that nobody removes it from under the command.
-        self._below: list[int] = []
+        self._lock: FileLock | None = None
+        # The pending layers that are mounted, locked so that no program removes them meanwhile.
+        self._below: list[FileLock] = []
 
     @property
     def upper_folder(self) -> str:
@@ -97,7 +97,7 @@ class Overlay:
         try:
             make_folder(Path(self.folder).parent)
             os.mkdir(self.folder, 0o700)
-            self._lock = _lock(self.folder)
+            self._lock = FileLock(self.folder, is_folder=True, timeout=0)
             for kind in ("upper", "work"):
                 os.mkdir(f"{self.folder}/{kind}")
                 for name, root in zip(self.overlay_map, self.roots, strict=True):
@@ -112,7 +112,8 @@ class Overlay:
                     self.began[_below(name)] = time_at(root.pending)
                     self.began[_newest(name)] = root.newest
                     with contextlib.suppress(PermissionError):  # it is closed, as the project is
-                        self._below.append(_lock(root.pending, shared=True))
+                        # Waits: a program that checks whether it is used has it for a moment.
+                        self._below.append(FileLock(root.pending, is_folder=True, shared=True))
             self.clock = clock_offset()
             self._write_map()
         except OSError as error:
@@ -201,21 +202,21 @@ class Overlay:
     def leave_below(self) -> None:
         """All processes are dead: others may do with what waits what they like."""
         while self._below:
-            os.close(self._below.pop())
+            self._below.pop().release()
 
     def release(self) -> None:
         """Leave it as it is, for the next start."""
         self.leave_below()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self._lock:
+            self._lock.release()
+            self._lock = None
 
     def part(self, roots: Collection[str]) -> Overlay:
         """These of its roots alone. The lock stays where it is."""
         from copy import copy  # few need it
 
         part = copy(self)
-        part._lock = -1
+        part._lock = None
         part._below = []
         part.roots = tuple(root for root in self.roots if root.path in roots)
         part.overlay_map = {name: root for name, root in self.overlay_map.items() if root in roots}
@@ -256,7 +257,7 @@ class Overlay:
             os.close(descriptor)
 
     @classmethod
-    def _read(cls, cache: Path, run_id: str, lock: int) -> Overlay:
+    def _read(cls, cache: Path, run_id: str, lock: FileLock) -> Overlay:
         with open(f"{cache}/{_PREFIX}{run_id}/{_MAP}", encoding="utf-8") as file:
             document = json.load(file)
         roots = [Root(path, pending) for path, pending in document["roots"]]
@@ -282,12 +283,12 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
     for name in sorted(names):
         folder = f"{cache}/{name}"
         try:
-            lock = _lock(folder)
+            lock = FileLock(folder, is_folder=True, timeout=0)
         except OSError:
             # In use, gone, or none of ours.
             continue
         if _is_alive(folder):
-            os.close(lock)
+            lock.release()
             continue
         try:
             if name.startswith(_DONE):
@@ -303,7 +304,7 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
                     os.rmdir(folder)
             else:
                 unreadable(folder)
-            os.close(lock)
+            lock.release()
 
 
 def _holds_something(folder: str) -> bool:
@@ -336,17 +337,6 @@ def clock_offset() -> int:
         if best < _AT_ONCE:
             break
     return offset
-
-
-def _lock(folder: str, *, shared: bool = False) -> int:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        # Who looks whether a layer is used has it for a moment.
-        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _is_alive(folder: str) -> bool:

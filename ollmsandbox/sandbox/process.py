@@ -14,13 +14,13 @@ import errno
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from .. import N_
 from ..text.ansi import harmless
 from .output import Capture, Sink, pump
-from .records import record
 
 # What copying a file up into an overlay ends with, if its group has no number inside.
 _NOT_MAPPED = os.strerror(errno.EOVERFLOW)
@@ -37,7 +37,7 @@ class Stop(Enum):
     PROCESSES = N_("It started more processes than the limit.")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Result:
     exit_code: int
     stdout: Capture
@@ -82,7 +82,7 @@ class Result:
         return "\n".join(part.rstrip("\n") for part in parts if part.strip())
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Sinks:
     """Where output goes while it comes, besides being captured."""
 

@@ -12,6 +12,7 @@ import re
 import socket
 import struct
 import termios
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
-from .records import record
 from .starter.client import memory_file
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ _ALLOWED_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_
 _SOCKET_TYPE_MASK = 0xF
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Rules:
     """`unix_sockets` is off in strict profiles, and with the network on: an abstract socket
     belongs to the network namespace, and a filter cannot look at the address of a connect()."""

@@ -12,7 +12,7 @@ from typing import Protocol
 from ..errors import OllmSandboxError
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Report
-from ..sandbox.monitor import Event
+from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result
 
@@ -38,7 +38,7 @@ class Watcher(Protocol):
 
     def output(self, stream: Stream, data: bytes) -> None: ...
 
-    def changed(self, event: Event) -> None: ...
+    def changed(self, event: FileEvent) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..paths import Paths
+from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Mode
 from ..project.settings import System, system_of
@@ -78,7 +78,7 @@ class Workbench:
     def shown(self, path: str) -> str:
         """As people write it: with ~ for their home."""
         home = self.paths.real_home
-        if path == home or path.startswith(f"{home}/"):
+        if is_inside(path, home):
             return f"~{path[len(home) :]}"
         return path
 

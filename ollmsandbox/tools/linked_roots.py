@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 
 from ..errors import ProjectError
+from ..paths import is_inside
 from ..project.apply.recorder import linked_roots
 from ..sandbox.plan.folders import find_project
-from ..sandbox.plan.host import below, in_any
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.rootfs.paths import Places
 from .context import Workbench
@@ -21,14 +21,14 @@ def new_root(bench: Workbench, project: str, working_dir: str) -> str:
     path = os.path.normpath(os.path.join(project, working_dir))
     if bench.rootfs() is not None:
         path = Places.of(bench.paths, project).to_host(path) or path
-    if not below(path, project) or below(os.path.realpath(path), project):
+    if not is_inside(path, project) or is_inside(os.path.realpath(path), project):
         return ""
     # Step by step to the link that leaves the project.
     here = project
     for name in path[len(project) + 1 :].split("/"):
         here = f"{here}/{name}"
         real = os.path.realpath(here)
-        if not below(real, project):
+        if not is_inside(real, project):
             return real if _may_be_asked(bench, project, real) else ""
     return ""
 
@@ -37,20 +37,18 @@ def _may_be_asked(bench: Workbench, project: str, folder: str) -> bool:
     """Nobody is asked for what is refused anyway, nor for a folder that holds secrets."""
     from ..project.manager import ProjectManager
 
-    if in_any(folder, linked_roots(bench.paths, project)):
+    if is_inside(folder, *linked_roots(bench.paths, project)):
         return False
     try:
         find_project(folder, bench.paths)
     except ProjectError:
         return False
     hidden = hidden_paths(bench.profile(), bench.paths, bench.environ)
-    if any(below(folder, name) or _is_in(name, folder) for name in hidden):
+    if is_inside(folder, *hidden):
+        return False
+    if any(is_inside(name, folder) and os.path.lexists(name) for name in hidden):
         return False
     return ProjectManager(bench.paths).may_be_root(project, folder)
-
-
-def _is_in(name: str, folder: str) -> bool:
-    return below(name, folder) and os.path.lexists(name)
 
 
 def agree(bench: Workbench, project: str, root: str) -> None:

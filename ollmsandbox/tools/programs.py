@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ..paths import Paths
+from ..paths import Paths, is_inside
 from ..sandbox.plan.folders import EMPTY
-from ..sandbox.plan.host import below, in_any
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.profile.profile import Profile
 from ..sandbox.rootfs.packages import programs_in
@@ -39,9 +38,9 @@ def find_programs(
     folders = []
     for folder in profile.environment(environ).get("PATH", os.defpath).split(":"):
         real = os.path.realpath(folder)
-        in_project = project is not None and below(real, project)
-        in_home = below(real, paths.real_home) and not in_any(real, unseen[len(EMPTY) :])
-        if folder.startswith("/") and (in_project or in_home or not in_any(real, unseen)):
+        in_project = project is not None and is_inside(real, project)
+        in_home = is_inside(real, paths.real_home) and not is_inside(real, *unseen[len(EMPTY) :])
+        if folder.startswith("/") and (in_project or in_home or not is_inside(real, *unseen)):
             folders.append(folder)
     return [name for name in _KNOWN if any(_is_program(f"{f}/{name}") for f in folders)]
 

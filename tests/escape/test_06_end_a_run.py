@@ -175,7 +175,6 @@ def test_a_helper_that_is_killed_takes_the_command_with_it(
 ) -> None:
     with _command_line(person, "-c", mark.put_into(STUBBORN["ignored signals"])) as p:
         assert within(SOON, mark.sleeps)
-        # The starter has another child, which waits to become bwrap the next time.
         found = _below(p.pid, 1) if who == "the starter" else filter(_is_bwrap, _below(p.pid, 2))
         (helper,) = found
         os.kill(helper, signal.SIGKILL)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is prepared for the next command is never what that command would not have got."""
+"""One starter serves all commands of a program, each by what is true when it starts."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,11 @@ from support.person import Person, cli_argv
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.plan.mounts import OverlayWay
-from ollmsandbox.sandbox.process import Result, Sinks
-from ollmsandbox.sandbox.starter.client import shared_starter
+from ollmsandbox.sandbox.process import Result
 
 
 def in_a_row(person: Person, *commands: str, between: Callable[[], object] = int) -> list[Result]:
-    """By one starter, which has time to prepare the next one."""
+    """Run commands one after the other, with the same starter."""
 
     async def main() -> list[Result]:
         results = []
@@ -94,7 +92,7 @@ def test_another_profile_is_another_wall(person: Person) -> None:
     assert loop.run(main()) == ["mine\n", "", "", "mine\n"]
 
 
-def test_bwrap_cannot_be_written_whether_that_was_prepared_or_not(person: Person) -> None:
+def test_bwrap_cannot_be_written_by_a_command(person: Person) -> None:
     command = "grep -c ' /usr/bin/bwrap ' /proc/self/mountinfo; test -w /usr/bin/bwrap; echo $?"
     for result in in_a_row(person, command, command):
         assert result.stdout.text.split() == ["1", "1"]
@@ -128,48 +126,6 @@ def test_many_at_once_and_then_one_more(person: Person) -> None:
     assert loop.run(main()) == [0] * 9
     loop.run(person.bubble().exec("true"))
     assert len(os.listdir("/proc/self/fd")) <= before + 2
-
-
-def prepared() -> list[int]:
-    """The processes that wait for an order: the starter's children that are no bwrap."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if (
-                parent == shared_starter().pid
-                and b"starter/server.py" in (folder / "cmdline").read_bytes()
-            ):
-                found.append(int(folder.name))
-        except OSError:
-            continue  # it has ended
-    return found
-
-
-def mounts_held_by(pid: int) -> list[str]:
-    folder = f"/proc/{pid}/fd"
-    try:
-        names = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
-    except FileNotFoundError:
-        return ["closed just now"]
-    return [name for name in names if name.startswith("mnt:")]
-
-
-def test_who_waits_for_an_order_does_not_hold_on_to_mounts_of_a_command(person: Person) -> None:
-    # They would stay until the next order, with all that was deleted, and then be taken down first.
-    held: list[list[str]] = []
-
-    async def look_at_the_next_one(_data: bytes) -> None:
-        nonlocal held
-        latest = time.monotonic() + 30
-        while held != [[]] and time.monotonic() < latest:
-            await asyncio.sleep(0.05)
-            held = [mounts_held_by(pid) for pid in prepared()]
-        (person.playground / "go").touch()
-
-    command = "echo ready; until test -e ~/playground/go; do sleep 0.05; done"
-    loop.run(person.bubble().exec(command, sinks=Sinks(look_at_the_next_one)))
-    assert held == [[]]
 
 
 def test_a_machine_on_which_no_process_has_the_number_two(person: Person) -> None:

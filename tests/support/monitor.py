@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.monitor import Event, Kind, Monitor
+from ollmsandbox.sandbox.monitor import EventKind, FileEvent, Monitor
 
 LONGEST = 15.0
 
@@ -26,7 +26,7 @@ class Case:
         self.upper = self.base / "overlay1"
         for made in (self.outside, self.project, self.upper):
             made.mkdir(parents=True)
-        self.events: list[Event] = []
+        self.events: list[FileEvent] = []
         self.monitor = self.watching()
 
     def watching(self, ceiling: int = 2000) -> Monitor:
@@ -54,7 +54,7 @@ class Case:
         mark.write_text("")
         await until(lambda: any(event.path == path for event in self.events))
         os.unlink(mark)
-        await until(lambda: Event(Kind.REMOVED, path, self.monitor.count) in self.events)
+        await until(lambda: FileEvent(EventKind.REMOVED, path, self.monitor.count) in self.events)
         self.events[:] = [event for event in self.events if event.path != path]
 
 

@@ -15,7 +15,7 @@ from ollmsandbox import loop
 from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
 from ollmsandbox.permission.rule_store import RuleStore
-from ollmsandbox.sandbox.monitor import Event
+from ollmsandbox.sandbox.monitor import FileEvent
 from ollmsandbox.sandbox.plan.plan import Plan
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Outcome, Stream, Tool
@@ -50,7 +50,7 @@ class Looking:
     verdicts: list[Verdict] = field(default_factory=list)
     starts: list[tuple[int, Plan | None]] = field(default_factory=list)
     printed: dict[Stream, bytes] = field(default_factory=lambda: dict.fromkeys(Stream, b""))
-    events: list[Event] = field(default_factory=list)
+    events: list[FileEvent] = field(default_factory=list)
 
     def asking(self, request: PermissionRequest) -> None:
         self.requests.append(request)
@@ -64,7 +64,7 @@ class Looking:
     def output(self, stream: Stream, data: bytes) -> None:
         self.printed[stream] += data
 
-    def changed(self, event: Event) -> None:
+    def changed(self, event: FileEvent) -> None:
         self.events.append(event)
 
 

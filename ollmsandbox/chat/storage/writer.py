@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
-from ...files.locks import OpenLock
+from ...files.locks import SessionLock
 from ...permission.request import PermissionRequest, Verdict
 from .history import History, title_from
 from .stored import Entry, SessionInfo, StoredSession
@@ -149,7 +149,7 @@ class Book:
 
     def __init__(self, history: History, session_id: str) -> None:
         """Raises if the session is open in another program."""
-        self._lock = OpenLock(history.manager.paths, session_id)
+        self._lock = SessionLock(history.manager.paths, session_id)
         self.history = history
         self.session_id = session_id
         self._project = self._connection = ""

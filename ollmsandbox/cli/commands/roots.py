@@ -8,12 +8,12 @@ import os
 
 from ... import loop
 from ...errors import OllmSandboxError, ProjectError
-from ...paths import Paths
+from ...paths import Paths, is_inside
 from ...project.database.models import Project
 from ...project.folder import Folder
 from ...project.manager import ProjectManager
 from ...sandbox.plan.folders import find_project
-from ...sandbox.plan.host import below, folders_of
+from ...sandbox.plan.host import folders_of
 from ...sandbox.plan.masks import hidden_paths
 from ...sandbox.profile import file
 from ..change_text import plain
@@ -71,7 +71,7 @@ def _check_visible(folder: str, paths: Paths) -> None:
 
 def _check_outside(folder: str, project: str) -> None:
     real = os.path.realpath(folder)
-    if real != project and below(real, project):
+    if real != project and is_inside(real, project):
         raise OllmSandboxError(
             f"{plain(real)} is in the project, where commands can change everything anyway."
         )

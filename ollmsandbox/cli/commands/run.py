@@ -17,8 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError, SandboxError, in_words
-from ...paths import Paths
-from ...sandbox.plan.host import below
+from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..streams import give_up
 from ..types import FAILED, default_project
@@ -281,7 +280,7 @@ def _working_dir(given: argparse.Namespace, project: str) -> str | None:
         current = os.getcwd()
     except FileNotFoundError:
         return None
-    return current if below(os.path.realpath(current), os.path.realpath(project)) else None
+    return current if is_inside(os.path.realpath(current), os.path.realpath(project)) else None
 
 
 def _command(given: argparse.Namespace) -> str | list[str]:

@@ -15,7 +15,7 @@ from ...chat.storage.export import as_json, as_markdown
 from ...chat.storage.history import History
 from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError
-from ...files.locks import OpenLock
+from ...files.locks import SessionLock
 from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...text.ansi import safe
@@ -83,7 +83,7 @@ def _write(history: History, given: argparse.Namespace) -> int:
 def _delete(history: History, names: list[str]) -> int:
     chosen = [_find(history, name) for name in names]
     for info in chosen:
-        lock = OpenLock(history.manager.paths, info.id)
+        lock = SessionLock(history.manager.paths, info.id)
         try:
             history.delete(info.id)
         finally:

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ...files import dirfd
-from ...files.dirfd import FOLDER, Spot, Tree, modes_of
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
 from ...paths import make_folder
 from ..changes.change import Change, Kind, Recorded, State, Type
 from ..changes.overlayfs import is_whiteout
@@ -90,40 +90,40 @@ def _any(_found: Found) -> bool:
     return True
 
 
-def has_changed_places(change: Change, incoming: Spot, kept: Spot, step: Step) -> bool:
+def has_changed_places(change: Change, incoming: DirEntryAt, kept: DirEntryAt, step: Step) -> bool:
     """Among many, before a kill: then what is in the layer is what was in the project."""
-    found = incoming.look() if change.inode else None
+    found = incoming.lstat() if change.inode else None
     if found is None or found.st_ino == change.inode:
         return False
-    os.rename(incoming.name, kept.name, src_dir_fd=incoming.around, dst_dir_fd=kept.around)
+    os.rename(incoming.name, kept.name, src_dir_fd=incoming.dir_fd, dst_dir_fd=kept.dir_fd)
     step()
     return True
 
 
-def bring_deleted(change: Change, layer: Tree, kept: Spot, step: Step) -> None:
+def bring_deleted(change: Change, layer: OpenTree, kept: DirEntryAt, step: Step) -> None:
     """The same of a file that went to where the layer said that it is deleted."""
     try:
-        there = Spot(*layer.split(change.path))
+        there = DirEntryAt(*layer.split(change.path))
     except FileNotFoundError:
         return
-    found = there.look()
+    found = there.lstat()
     if found is None:
         # It was about to. That it is deleted has to be seen there, should it wait.
-        os.mknod(there.name, stat.S_IFCHR, 0, dir_fd=there.around)
+        os.mknod(there.name, stat.S_IFCHR, 0, dir_fd=there.dir_fd)
     elif stat.S_ISREG(found.st_mode):
-        os.rename(there.name, kept.name, src_dir_fd=there.around, dst_dir_fd=kept.around)
+        os.rename(there.name, kept.name, src_dir_fd=there.dir_fd, dst_dir_fd=kept.dir_fd)
         step()
 
 
-def return_rights(spot: Spot, mode: int | None) -> None:
+def return_rights(spot: DirEntryAt, mode: int | None) -> None:
     """A file that its owner may not read, or not write to, may do so for a moment, to be copied or
     cleansed. A kill in it shall not leave it so."""
-    found = spot.look()
+    found = spot.lstat()
     if found is None or mode is None or not stat.S_ISREG(found.st_mode):
         return
     lent = (mode | stat.S_IRUSR, mode | stat.S_IWUSR, mode | stat.S_IRUSR | stat.S_IWUSR)
     if stat.S_IMODE(found.st_mode) != mode and stat.S_IMODE(found.st_mode) in lent:
-        dirfd.set_mode(spot.name, spot.around, mode, any_kind=True)
+        dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
 
 
 def still_own(
@@ -135,7 +135,7 @@ def still_own(
         return list(items), []
     own: list[Recorded] = []
     others: list[Recorded] = []
-    here, project = Tree(layer, modes_of(layer)), Tree(root)
+    here, project = OpenTree(layer, modes_file(layer)), OpenTree(root)
     try:
         for item in items:
             inode, waiting = item.change.inode, _look(here, item)
@@ -156,9 +156,9 @@ def still_own(
     return own, others
 
 
-def _look(tree: Tree, item: Recorded) -> os.stat_result | None:
+def _look(tree: OpenTree, item: Recorded) -> os.stat_result | None:
     try:
-        return Spot(*tree.split(item.change.path)).look()
+        return DirEntryAt(*tree.split(item.change.path)).lstat()
     except OSError:
         return None
 
@@ -226,7 +226,7 @@ class Applier:
             self._kept = Kept(versions, self._versions, root)
             opened.callback(self._kept.close)
             note = versions / f"modes-{zlib.crc32(os.fsencode(root)):08x}"
-            self._project = Tree(root, note, top=top)
+            self._project = OpenTree(root, note, top=top)
             opened.pop_all()
         self._guard = Guard(decided)
         self._run_id = run_id
@@ -257,13 +257,13 @@ class Applier:
         places. If there are many, they are recorded `alongside`, and that is what they do."""
         for path, mode in closed.items():
             self._project.set_mode(path, mode)
-        layer = Tree(source, modes_of(source), missing_ok=self._resumed and not is_own)
+        layer = OpenTree(source, modes_file(source), missing_ok=self._resumed and not is_own)
         always = frozenset(forced)
         guard = self._guard
 
         def one(item: Recorded) -> Exchanged:
             change = item.change
-            kept = Spot(self._versions, str(item.number))
+            kept = DirEntryAt(self._versions, str(item.number))
             if change.path == ".":
                 self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
@@ -279,17 +279,17 @@ class Applier:
             incoming = None
             if change.kind is not Kind.DELETED:
                 try:
-                    incoming = Spot(*layer.split(change.path))
+                    incoming = DirEntryAt(*layer.split(change.path))
                 except FileNotFoundError:
                     # Taken out before, with the folder around it.
-                    if (found := place.look()) is None:
+                    if (found := place.lstat()) is None:
                         raise
                     return Exchanged("", signature(found))
                 if is_own and has_changed_places(change, incoming, kept, self._step):
-                    return Exchanged("", signature(place.look()))
+                    return Exchanged("", signature(place.lstat()))
                 if self._resumed:
                     return_rights(incoming, change.mode)
-                if change.old_type is Type.FOLDER and incoming.look() is not None:
+                if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                     self._remove_folder(place)
             return exchange(
                 place,
@@ -363,7 +363,7 @@ class Applier:
             if change.path == ".":
                 self._project.set_mode("", (change.mode or 0o700) | self._group_bit())
                 return Exchanged()
-            spot = Spot(self._versions, kept)
+            spot = DirEntryAt(self._versions, kept)
             place = self._place(change, spot)
             if place is None:
                 return Exchanged()
@@ -377,15 +377,15 @@ class Applier:
                 return self._folder(change, place, spot, check)
             incoming = None
             if change.kind is not Kind.DELETED:
-                incoming = Spot(self._versions, given)
+                incoming = DirEntryAt(self._versions, given)
                 if back:
                     self._kept.bring(item.number, change.path)
-                if incoming.look() is None and not self._resumed and not guard.is_again:
+                if incoming.lstat() is None and not self._resumed and not guard.is_again:
                     raise ConflictError("The other version is no longer kept.")
                 if self._resumed:
                     return_rights(incoming, change.mode)
                 make_single(incoming, place)
-                if change.old_type is Type.FOLDER and incoming.look() is not None:
+                if change.old_type is Type.FOLDER and incoming.lstat() is not None:
                     self._remove_folder(place)
             try:
                 return exchange(
@@ -412,7 +412,7 @@ class Applier:
         item: Recorded,
         one: Callable[[Recorded], Exchanged],
         state: State,
-        layer: Tree | None = None,
+        layer: OpenTree | None = None,
         begun: str | None = None,
     ) -> Recorded:
         """A failure of one is said, and the others go on. If it is `begun`, that is what was found
@@ -458,10 +458,10 @@ class Applier:
             for item in done
         ]
 
-    def _place(self, change: Change, kept: Spot) -> Spot | None:
+    def _place(self, change: Change, kept: DirEntryAt) -> DirEntryAt | None:
         """None: it was to be deleted, and is gone with all that was around it."""
         try:
-            return Spot(*self._project.split(change.path))
+            return DirEntryAt(*self._project.split(change.path))
         except FileNotFoundError:
             if change.kind is Kind.DELETED:
                 return None
@@ -469,7 +469,7 @@ class Applier:
         except OSError as error:
             # The folder around it was to be replaced, and that is done already. The first time that
             # cannot be: what is in a folder goes before it.
-            is_done = self._resumed and (change.type is Type.FOLDER or kept.look() is not None)
+            is_done = self._resumed and (change.type is Type.FOLDER or kept.lstat() is not None)
             if (
                 error.errno in (errno.ELOOP, errno.ENOTDIR)
                 and change.kind is Kind.DELETED
@@ -478,14 +478,16 @@ class Applier:
                 return None
             raise
 
-    def _folder(self, change: Change, place: Spot, kept: Spot, check: Check) -> Exchanged:
+    def _folder(
+        self, change: Change, place: DirEntryAt, kept: DirEntryAt, check: Check
+    ) -> Exchanged:
         """What is in it has changes of its own."""
         before = ""
         if change.kind is Kind.DELETED:
             self._remove_folder(place)
             return Exchanged()
         if change.kind is Kind.REPLACED and change.old_type is not Type.FOLDER:
-            found = place.look()
+            found = place.lstat()
             if found is not None and not stat.S_ISDIR(found.st_mode):
                 before = exchange(
                     place,
@@ -499,7 +501,7 @@ class Applier:
         mode = change.mode if change.mode is not None else 0o755
         if change.kind is not Kind.MODIFIED:
             mode |= self._make_folder(place)
-        elif (found := place.look()) is None or not stat.S_ISDIR(found.st_mode):
+        elif (found := place.lstat()) is None or not stat.S_ISDIR(found.st_mode):
             raise ConflictError("It was removed in the meantime.")
         else:
             # The bit that passes on the folder's group is none of the command's business.
@@ -510,23 +512,23 @@ class Applier:
     def _group_bit(self) -> int:
         return os.fstat(self._project.folder("")).st_mode & stat.S_ISGID
 
-    def _make_folder(self, place: Spot) -> int:
+    def _make_folder(self, place: DirEntryAt) -> int:
         try:
-            os.mkdir(place.name, 0o700, dir_fd=place.around)
+            os.mkdir(place.name, 0o700, dir_fd=place.dir_fd)
             self._step()
         except FileExistsError as error:
-            found = place.look()
+            found = place.lstat()
             if found is None or not stat.S_ISDIR(found.st_mode):
                 raise ConflictError("There is something at its place now.") from error
-        found = place.look()
+        found = place.lstat()
         return found.st_mode & stat.S_ISGID if found else 0
 
-    def _remove_folder(self, place: Spot) -> None:
-        found = place.look()
+    def _remove_folder(self, place: DirEntryAt) -> None:
+        found = place.lstat()
         if found is None or not stat.S_ISDIR(found.st_mode):
             return
         try:
-            os.rmdir(place.name, dir_fd=place.around)
+            os.rmdir(place.name, dir_fd=place.dir_fd)
             self._step()
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):

@@ -19,7 +19,7 @@ import errno
 import os
 import stat
 
-from ...files.dirfd import Spot, Tree
+from ...files.dirfd import DirEntryAt, OpenTree
 from ..changes.change import Change, Kind
 from ..database.models import as_bytes
 from .swap import OURS, ConflictError, Exchanged, Step, check_again, signature
@@ -42,7 +42,7 @@ def is_changed(found: os.stat_result, old: os.stat_result) -> bool:
 class Plain:
     """From one layer into one root. Nothing of it was begun before."""
 
-    def __init__(self, project: Tree, layer: Tree, versions: int, step: Step) -> None:
+    def __init__(self, project: OpenTree, layer: OpenTree, versions: int, step: Step) -> None:
         self._project = project
         self._layer = layer
         self._versions = versions
@@ -128,7 +128,7 @@ class Plain:
         self._step()
         self._cleanse(name)
         try:
-            check_again(Spot(place, name), old)
+            check_again(DirEntryAt(place, name), old)
         except ConflictError:
             # The long way says so.
             self.is_begun, self.found = False, ""
@@ -167,7 +167,7 @@ _NOREPLACE, _EXCHANGE = 1, 2
 class Bulk(Plain):
     """After a kill the inode tells whether a file has changed places."""
 
-    def __init__(self, project: Tree, layer: Tree, versions: int, step: Step) -> None:
+    def __init__(self, project: OpenTree, layer: OpenTree, versions: int, step: Step) -> None:
         super().__init__(project, layer, versions, step)
         # By number: the paths of which the layer has the earlier version now.
         self.exchanged: dict[int, str] = {}

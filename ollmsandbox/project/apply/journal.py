@@ -5,7 +5,6 @@ kill does it again, and what is done already stays done."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -16,7 +15,8 @@ from typing import Any
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...files.atomic import write_alone
+from ...files.atomic import write_locked
+from ...files.locks import FileLock
 from ...paths import Paths, make_folder
 from ..changes.change import Change, Flag, Kind, Recorded, State, Type
 
@@ -230,7 +230,7 @@ class Journal:
 
     def write(self, *jobs: Job) -> None:
         """One after the other: a line for each."""
-        write_alone(self._file, "\n".join(job.packed() for job in jobs), durably=True)
+        write_locked(self._file, "\n".join(job.packed() for job in jobs), durably=True)
 
     def read_all(self) -> list[Job]:
         """None if nothing had begun. It is renamed into place, so it is whole or not there; if a
@@ -325,10 +325,5 @@ class Journal:
 def project_lock(paths: Paths, project: str) -> Iterator[None]:
     """One at a time changes a project, the others wait. A kill frees it."""
     folder = make_folder(paths.pending(project).parent)
-    file = folder / f"{paths.pending(project).name}.lock"
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with FileLock(folder / f"{paths.pending(project).name}.lock"):
         yield
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from ...files import dirfd
-from ...files.dirfd import FOLDER, Tree, modes_of
+from ...files.dirfd import FOLDER, OpenTree, modes_file
 
 _OPEN = os.W_OK | os.X_OK
 
@@ -41,7 +41,7 @@ def take_back(layer: str, versions: Path, root: str) -> None:
 def put_by_number(layer: str, versions: Path, kept: Mapping[int, str]) -> None:
     """Where something else waits in the layer, each goes to the versions by itself."""
     folder = os.open(versions, FOLDER)
-    tree = Tree(layer, modes_of(layer))
+    tree = OpenTree(layer, modes_file(layer))
 
     def put(number: int, path: str) -> None:
         around, name = tree.split(path)
@@ -71,7 +71,7 @@ class Kept:
     def __init__(self, versions: Path, descriptor: int, root: str) -> None:
         self._versions = descriptor
         self._layer = layer_in(versions, root)
-        self._tree = Tree(str(self._layer)) if self._layer.is_dir() else None
+        self._tree = OpenTree(str(self._layer)) if self._layer.is_dir() else None
 
     def bring(self, number: int, path: str) -> None:
         """To its number, if it still lies by its path. Nobody else wants it there."""

@@ -34,12 +34,12 @@ from typing import IO
 
 import peewee
 
-from ...files.dirfd import FOLDER, Spot, Tree
-from ...paths import Paths, real_path
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
+from ...paths import Paths, is_inside, real_path
 from ..changes.change import MANY, Kind, Recorded, State
 from ..database import backups, runs
 from ..database.models import Project
-from ..manager import ProjectManager, is_below
+from ..manager import ProjectManager
 from .journal import Journal
 
 _PR_SET_PDEATHSIG = 1
@@ -106,7 +106,7 @@ class _Desk:
         self._run_id = job.run_id
         self._items = {item.number: item for item in job.items}
         self._versions = os.open(errand.paths.versions / job.run_id, FOLDER)
-        self._tree = Tree(errand.layer)
+        self._tree = OpenTree(errand.layer)
         self._last, self._around = "", self._tree.folder("")
 
     def write(self, told: Told) -> None:
@@ -122,13 +122,13 @@ class _Desk:
     def tidy(self) -> None:
         self._manager.store.write_back()
 
-    def _find(self, item: Recorded) -> Spot:
+    def _find(self, item: Recorded) -> DirEntryAt:
         if item.change.kind is Kind.DELETED and not item.change.inode:
-            return Spot(self._versions, str(item.number))
+            return DirEntryAt(self._versions, str(item.number))
         folder, _, name = item.change.path.rpartition("/")
         if folder != self._last:
             self._last, self._around = folder, self._tree.folder(folder)
-        return Spot(self._around, name)
+        return DirEntryAt(self._around, name)
 
 
 # A command may have put modules into any folder that we search: Python's own come first, and only
@@ -172,7 +172,7 @@ class Alongside:
         """None if there cannot be one: a program that a command can change is not started."""
         needed = (sys.executable, peewee.__file__, __file__)
         places = [*needed, *map(real_path, needed)]
-        if any(is_below(path, folder) for path in places for folder in writable):
+        if any(is_inside(path, *writable) for path in places):
             return None
         try:
             return cls()

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ...files.dirfd import mend
+from ...files.dirfd import restore_modes
 from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay, clock_offset, time_at
 from ..changes import outside_edits
@@ -63,7 +63,7 @@ def find_changes(overlay: Overlay) -> dict[str, ChangeSet]:
     found = {}
     for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
         # Folders may still be open that were looked into when somebody was killed.
-        mend(overlay.upper(name))
+        restore_modes(overlay.upper(name))
         # What waited when the run began may have been applied since.
         waits = root.pending and os.path.isdir(root.pending)
         lowers = [root.pending, root.path] if waits else [root.path]

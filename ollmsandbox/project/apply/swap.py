@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...files import dirfd
-from ...files.dirfd import Spot
+from ...files.dirfd import DirEntryAt
 from ..changes.overlayfs import same_bytes
 
 OURS = "user.overlay."
@@ -52,9 +52,9 @@ class ConflictError(Exception):
 
 
 def exchange(
-    place: Spot,
-    incoming: Spot | None,
-    kept: Spot,
+    place: DirEntryAt,
+    incoming: DirEntryAt | None,
+    kept: DirEntryAt,
     *,
     may_replace: Callable[[Found], bool],
     expects: bool,
@@ -64,10 +64,10 @@ def exchange(
 ) -> Exchanged:
     """Files and links only. Without `incoming` the place is emptied. `expects` says that there was
     something, `fresh` that nothing of this was begun before."""
-    old = place.look()
-    version = None if fresh else kept.look()
+    old = place.lstat()
+    version = None if fresh else kept.lstat()
     if incoming is not None and not fresh:
-        new = incoming.look()
+        new = incoming.lstat()
         if new is None:
             if old is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), incoming.name)
@@ -92,7 +92,7 @@ def exchange(
         is_kept = is_linked or (is_begun and _is_copy(kept, place))
         if is_begun and not is_kept:
             # Somebody has saved the place since: then this is another version.
-            _rename(kept, Spot(kept.around, f"{kept.name}.earlier"))
+            _rename(kept, DirEntryAt(kept.dir_fd, f"{kept.name}.earlier"))
     elif incoming is None:
         return Exchanged()
     elif expects:
@@ -100,10 +100,10 @@ def exchange(
     before = "" if is_linked else signature(old)
     if incoming is not None:
         _replace(place, incoming, None if is_kept else kept, old, temporary, step)
-        return Exchanged(before, signature(place.look()))
+        return Exchanged(before, signature(place.lstat()))
     assert old is not None
     if is_linked:
-        os.unlink(place.name, dir_fd=place.around)
+        os.unlink(place.name, dir_fd=place.dir_fd)
         step()
     else:
         _move_away(place, kept, old, step)
@@ -111,17 +111,17 @@ def exchange(
 
 
 def _replace(
-    place: Spot,
-    incoming: Spot,
-    kept: Spot | None,
+    place: DirEntryAt,
+    incoming: DirEntryAt,
+    kept: DirEntryAt | None,
     old: os.stat_result | None,
     temporary: str,
     step: Step,
 ) -> None:
     """Without `kept` the old one is kept already."""
     cleanse(incoming, temporary)
-    copied = Spot(place.around, temporary)
-    is_far = os.fstat(place.around).st_dev != os.fstat(incoming.around).st_dev
+    copied = DirEntryAt(place.dir_fd, temporary)
+    is_far = os.fstat(place.dir_fd).st_dev != os.fstat(incoming.dir_fd).st_dev
     if is_far:
         # Before anything else: it takes long, and there may be no room.
         copy(incoming, copied)
@@ -140,10 +140,10 @@ def _replace(
         _put(copied, place, old)
     step()
     if is_far:
-        os.unlink(incoming.name, dir_fd=incoming.around)
+        os.unlink(incoming.name, dir_fd=incoming.dir_fd)
 
 
-def _put(source: Spot, place: Spot, old: os.stat_result | None) -> None:
+def _put(source: DirEntryAt, place: DirEntryAt, old: os.stat_result | None) -> None:
     """By a rename, which costs nothing per byte and is never half done."""
     if old is None:
         try:
@@ -155,18 +155,18 @@ def _put(source: Spot, place: Spot, old: os.stat_result | None) -> None:
             if error.errno == errno.EXDEV or error.errno not in NO_LINKS:
                 raise
         else:
-            os.unlink(source.name, dir_fd=source.around)
+            os.unlink(source.name, dir_fd=source.dir_fd)
             return
-        if place.look() is not None:
+        if place.lstat() is not None:
             raise ConflictError("There is something at its place now.")
     else:
         check_again(place, old)
     _rename(source, place)
 
 
-def check_again(place: Spot, old: os.stat_result) -> None:
+def check_again(place: DirEntryAt, old: os.stat_result) -> None:
     """Somebody may have saved it since, above all while files were copied."""
-    found = place.look()
+    found = place.lstat()
     if (
         found is None
         or not os.path.samestat(found, old)
@@ -178,27 +178,27 @@ def check_again(place: Spot, old: os.stat_result) -> None:
         raise ConflictError("It was changed in the meantime.")
 
 
-def _finish(place: Spot, incoming: Spot, temporary: str) -> Exchanged:
+def _finish(place: DirEntryAt, incoming: DirEntryAt, temporary: str) -> Exchanged:
     """After a kill: it is in place, and goes from where it was."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary, dir_fd=place.around)
+        os.unlink(temporary, dir_fd=place.dir_fd)
     # Last: without it nothing is looked for any more.
-    os.unlink(incoming.name, dir_fd=incoming.around)
-    return Exchanged("", signature(place.look()))
+    os.unlink(incoming.name, dir_fd=incoming.dir_fd)
+    return Exchanged("", signature(place.lstat()))
 
 
-def _is_copy(one: Spot, other: Spot) -> bool:
-    found, there = one.look(), other.look()
+def _is_copy(one: DirEntryAt, other: DirEntryAt) -> bool:
+    found, there = one.lstat(), other.lstat()
     if found is None or there is None or stat.S_IFMT(found.st_mode) != stat.S_IFMT(there.st_mode):
         return False
     if stat.S_ISLNK(found.st_mode):
-        words = (os.readlink(spot.name, dir_fd=spot.around) for spot in (one, other))
+        words = (os.readlink(spot.name, dir_fd=spot.dir_fd) for spot in (one, other))
         return len(set(words)) == 1
     if not stat.S_ISREG(found.st_mode):
         return False
     if stat.S_IMODE(found.st_mode) & 0o1777 != stat.S_IMODE(there.st_mode):
         return False
-    return same_bytes(one.name, one.around, other.name, other.around)
+    return same_bytes(one.name, one.dir_fd, other.name, other.dir_fd)
 
 
 def signature(found: os.stat_result | None) -> str:
@@ -206,10 +206,10 @@ def signature(found: os.stat_result | None) -> str:
     return f"{found.st_ino}:{found.st_ctime_ns}" if found else ""
 
 
-def cleanse(spot: Spot, temporary: str) -> None:
+def cleanse(spot: DirEntryAt, temporary: str) -> None:
     """A file as the project may have it: nothing of the overlay's, nobody's rights lent, and no
     other name, by which it would change when that is changed."""
-    path = f"/proc/self/fd/{spot.around}/{spot.name}"
+    path = f"/proc/self/fd/{spot.dir_fd}/{spot.name}"
     ours = [name for name in _attributes(path) if name.startswith(OURS)]
     for name in ours:
         try:
@@ -217,27 +217,27 @@ def cleanse(spot: Spot, temporary: str) -> None:
         except PermissionError:
             # Its owner may not write to it; that is no secret to be kept from us.
             mode = stat.S_IMODE(os.lstat(path).st_mode)
-            dirfd.set_mode(spot.name, spot.around, mode | stat.S_IWUSR, any_kind=True)
+            dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IWUSR, any_kind=True)
             os.removexattr(path, name, follow_symlinks=False)
-            dirfd.set_mode(spot.name, spot.around, mode, any_kind=True)
-    found = spot.look()
+            dirfd.set_mode(spot.name, spot.dir_fd, mode, any_kind=True)
+    found = spot.lstat()
     if found is None or stat.S_ISDIR(found.st_mode):
         return
     if found.st_nlink > 1:
-        _cut(spot, found, Spot(spot.around, temporary))
+        _cut(spot, found, DirEntryAt(spot.dir_fd, temporary))
     elif stat.S_ISREG(found.st_mode) and found.st_mode & 0o6000:
-        dirfd.set_mode(spot.name, spot.around, found.st_mode & 0o1777, any_kind=True)
+        dirfd.set_mode(spot.name, spot.dir_fd, found.st_mode & 0o1777, any_kind=True)
 
 
-def _cut(spot: Spot, found: os.stat_result, half: Spot) -> None:
+def _cut(spot: DirEntryAt, found: os.stat_result, half: DirEntryAt) -> None:
     try:
         copy(spot, half)
     except PermissionError:
         mode = stat.S_IMODE(found.st_mode)
-        dirfd.set_mode(spot.name, spot.around, mode | stat.S_IRUSR, any_kind=True)
+        dirfd.set_mode(spot.name, spot.dir_fd, mode | stat.S_IRUSR, any_kind=True)
         copy(spot, half)
         for one in (spot, half):
-            dirfd.set_mode(one.name, one.around, mode & 0o1777, any_kind=True)
+            dirfd.set_mode(one.name, one.dir_fd, mode & 0o1777, any_kind=True)
     _rename(half, spot)
 
 
@@ -249,22 +249,22 @@ def _attributes(file: str | int) -> list[str]:
         return []
 
 
-def make_single(spot: Spot, place: Spot) -> None:
+def make_single(spot: DirEntryAt, place: DirEntryAt) -> None:
     """A file with no other name: what is written to it in the project must not be written to a
     backup, too."""
-    found, there = spot.look(), place.look()
+    found, there = spot.lstat(), place.lstat()
     if found is not None and there is not None and os.path.samestat(found, there):
         return  # that other name is the place, where it was linked to before a kill
     if found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
         # Also one that even its owner may not read.
-        _cut(spot, found, Spot(spot.around, f"{spot.name}{HALF}"))
+        _cut(spot, found, DirEntryAt(spot.dir_fd, f"{spot.name}{HALF}"))
 
 
-def _rename(source: Spot, target: Spot) -> None:
-    os.rename(source.name, target.name, src_dir_fd=source.around, dst_dir_fd=target.around)
+def _rename(source: DirEntryAt, target: DirEntryAt) -> None:
+    os.rename(source.name, target.name, src_dir_fd=source.dir_fd, dst_dir_fd=target.dir_fd)
 
 
-def _move_away(place: Spot, kept: Spot, old: os.stat_result, step: Step) -> None:
+def _move_away(place: DirEntryAt, kept: DirEntryAt, old: os.stat_result, step: Step) -> None:
     try:
         _rename(place, kept)
     except OSError as error:
@@ -273,11 +273,11 @@ def _move_away(place: Spot, kept: Spot, old: os.stat_result, step: Step) -> None
         copy_whole(place, kept)
         step()
         check_again(place, old)
-        os.unlink(place.name, dir_fd=place.around)
+        os.unlink(place.name, dir_fd=place.dir_fd)
     step()
 
 
-def _keep(place: Spot, kept: Spot, old: os.stat_result) -> None:
+def _keep(place: DirEntryAt, kept: DirEntryAt, old: os.stat_result) -> None:
     if old.st_nlink == 1 or stat.S_ISLNK(old.st_mode):
         try:
             place.link_to(kept)
@@ -289,34 +289,34 @@ def _keep(place: Spot, kept: Spot, old: os.stat_result) -> None:
     copy_whole(place, kept)
 
 
-def copy_whole(source: Spot, target: Spot, half: Spot | None = None) -> None:
+def copy_whole(source: DirEntryAt, target: DirEntryAt, half: DirEntryAt | None = None) -> None:
     """All of it, or nothing at the name. The `half` is beside it, unless that is not our folder."""
-    half = half or Spot(target.around, f"{target.name}{HALF}")
+    half = half or DirEntryAt(target.dir_fd, f"{target.name}{HALF}")
     copy(source, half)
     _rename(half, target)
 
 
-def copy(source: Spot, target: Spot) -> None:
+def copy(source: DirEntryAt, target: DirEntryAt) -> None:
     """With mode and times; as root with the owner. Without what lends rights."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(target.name, dir_fd=target.around)
-    found = os.stat(source.name, dir_fd=source.around, follow_symlinks=False)
+        os.unlink(target.name, dir_fd=target.dir_fd)
+    found = os.stat(source.name, dir_fd=source.dir_fd, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
-        words = os.readlink(source.name, dir_fd=source.around)
-        os.symlink(words, target.name, dir_fd=target.around)
+        words = os.readlink(source.name, dir_fd=source.dir_fd)
+        os.symlink(words, target.name, dir_fd=target.dir_fd)
         return
     # What became a pipe just now must not make us wait.
     given = os.open(
         source.name,
         os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK,
-        dir_fd=source.around,
+        dir_fd=source.dir_fd,
     )
     try:
         found = os.fstat(given)
         if not stat.S_ISREG(found.st_mode):
             raise ConflictError("It is neither a file nor a link now.")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        made = os.open(target.name, flags, 0o600, dir_fd=target.around)
+        made = os.open(target.name, flags, 0o600, dir_fd=target.dir_fd)
         try:
             _copy_bytes(given, made, found.st_size)
             if os.getuid() == 0:

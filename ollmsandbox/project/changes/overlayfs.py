@@ -86,14 +86,14 @@ def find(lowers: Sequence[int], name: str) -> tuple[os.stat_result | None, list[
 
 
 def _covers_all(name: str, around: int) -> bool:
-    opened: list[dirfd.Opened] = []
+    opened: list[dirfd.UnlockedFolder] = []
     folder = dirfd.open_folder(name, around, opened)
     try:
         return is_opaque(folder)
     finally:
         os.close(folder)
         for one in opened:
-            one.close_again()
+            one.restore()
 
 
 def names_in(folders: Sequence[int]) -> list[str]:

@@ -35,7 +35,7 @@ class Openings:
         self._note = note_of(layer)
         self._is_noted = False
 
-    def open(self, name: str, around: int, opened: list[dirfd.Opened]) -> int:
+    def open(self, name: str, around: int, opened: list[dirfd.UnlockedFolder]) -> int:
         wanted = os.R_OK | os.X_OK
         if not os.access(name, wanted, dir_fd=around, effective_ids=True, follow_symlinks=False):
             # Where there is no room for a note it is looked into all the same.
@@ -125,7 +125,7 @@ class _Level:
     __slots__ = ("hides", "lowers", "names", "opened", "prefix", "upper")
 
     def __init__(
-        self, prefix: str, upper: int, lowers: list[int], opened: list[dirfd.Opened]
+        self, prefix: str, upper: int, lowers: list[int], opened: list[dirfd.UnlockedFolder]
     ) -> None:
         self.prefix = prefix
         self.upper = upper
@@ -140,7 +140,7 @@ class _Level:
             if descriptor >= 0:
                 os.close(descriptor)
         for folder in self.opened:
-            folder.close_again()
+            folder.restore()
 
 
 class _Walk:

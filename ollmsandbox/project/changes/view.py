@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...files.dirfd import FOLDER, Tree
-from ...paths import Paths
+from ...files.dirfd import FOLDER, OpenTree
+from ...paths import Paths, is_inside
 from ..apply.recorder import linked_roots
-from ..manager import is_below
 from ..pending import layer as pending
 from .overlayfs import find, names_in
 
@@ -44,7 +43,7 @@ def root_of(paths: Paths, project: str, path: str) -> tuple[str, str] | None:
     """The root that a full path lies in, and the way from there ("" is the root itself); None if
     commands may not change it."""
     for root in (project, *linked_roots(paths, project)):
-        if is_below(path, root):
+        if is_inside(path, root):
             return root, path[len(root.rstrip("/")) + 1 :]
     return None
 
@@ -78,7 +77,7 @@ def names_in_layers(layers: Sequence[str], path: str) -> list[str]:
 
 def open_seen(seen: Seen) -> int:
     """A descriptor to read a file. What became a pipe just now does not make us wait."""
-    tree = Tree(seen.layer)
+    tree = OpenTree(seen.layer)
     try:
         around, name = tree.split(seen.path)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -99,7 +98,7 @@ def read_seen(seen: Seen, most: int = -1) -> bytes:
 
 def read_link(seen: Seen) -> str:
     """What it leads to; "" if it is none any more."""
-    tree = Tree(seen.layer)
+    tree = OpenTree(seen.layer)
     try:
         around, name = tree.split(seen.path)
         return os.readlink(name, dir_fd=around)

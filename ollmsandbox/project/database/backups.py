@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...errors import OllmSandboxError
 from ...files import trees
-from ...files.dirfd import FOLDER, Spot
+from ...files.dirfd import FOLDER, DirEntryAt
 from ...paths import Paths, make_folder
 from ..apply.journal import UNREADABLE, Journal, project_lock
 from ..apply.swap import HALF, NO_LINKS, ConflictError, copy_whole
@@ -50,7 +50,7 @@ def back_up(
     """What a run replaced or deleted: a record for each file, and the first version of the day."""
     kept = os.open(make_folder(versions), FOLDER)
     try:
-        back_up_found(manager, project, items, lambda item: Spot(kept, str(item.number)))
+        back_up_found(manager, project, items, lambda item: DirEntryAt(kept, str(item.number)))
     finally:
         os.close(kept)
 
@@ -71,7 +71,7 @@ def back_up_found(
     manager: ProjectManager,
     project: Project,
     items: Sequence[Recorded],
-    find: Callable[[Recorded], Spot],
+    find: Callable[[Recorded], DirEntryAt],
 ) -> None:
     """`find` tells where the version from before is."""
     done = [
@@ -103,7 +103,7 @@ def back_up_found(
 def _link_all(
     manager: ProjectManager,
     items: Iterable[tuple[int, Recorded]],
-    find: Callable[[Recorded], Spot],
+    find: Callable[[Recorded], DirEntryAt],
 ) -> list[str | None]:
     """The names of the backups of the day, for files with the numbers of their records. Where there
     cannot be one, the run itself still keeps the version: that must not keep it off the record."""
@@ -118,7 +118,7 @@ def _link_all(
             name = None
             if item.change.old_type is Type.FILE:
                 name = backup_name(number, item.change.path, day)
-                if not _is_linked(find(item), Spot(folder, name), manager, number):
+                if not _is_linked(find(item), DirEntryAt(folder, name), manager, number):
                     name = None
             names.append(name)
     finally:
@@ -126,26 +126,28 @@ def _link_all(
     return names
 
 
-def _is_linked(version: Spot, backup: Spot, manager: ProjectManager, number: int) -> bool:
+def _is_linked(
+    version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, number: int
+) -> bool:
     """True if there is a backup."""
     try:
         _link(version, backup, manager, number)
     except (OSError, ConflictError):
         # Such as another owner's file, which we may move and neither link nor read.
         with contextlib.suppress(OSError):
-            os.unlink(f"{backup.name}{HALF}", dir_fd=backup.around)
+            os.unlink(f"{backup.name}{HALF}", dir_fd=backup.dir_fd)
         return False
     return True
 
 
-def _link(version: Spot, backup: Spot, manager: ProjectManager, number: int) -> None:
+def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager, number: int) -> None:
     """Nobody writes to a kept version, so the backup may be the same file."""
     try:
         version.link_to(backup)
     except FileExistsError:
         if not manager.has_backup(number):
             # Somebody was killed before this was in the database: it may be another file's.
-            os.unlink(backup.name, dir_fd=backup.around)
+            os.unlink(backup.name, dir_fd=backup.dir_fd)
             _link(version, backup, manager, number)
     except OSError as error:
         if error.errno not in NO_LINKS:

@@ -10,7 +10,6 @@ The database's file: opened, brought up to date, or set aside when it is broken.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import time
@@ -23,7 +22,8 @@ from peewee import PeeweeException, SqliteDatabase
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import flush
-from ...paths import Paths, make_folder
+from ...files.locks import FileLock
+from ...paths import Paths, make_folder, real_path
 from .models import OPENED, TABLES, ChatMessage, ChatSession, Question
 
 _NAME = "reserve"
@@ -282,20 +282,13 @@ class Store:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        folder = os.open(self.file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            give_up = time.monotonic() + self._patience
-            while True:
-                try:
-                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > give_up:
-                        raise self._busy() from None
-                    time.sleep(0.01)
+            folder = real_path(self.file.parent)
+            lock = FileLock(folder, is_folder=True, timeout=self._patience)
+        except BlockingIOError:
+            raise self._busy() from None
+        with lock:
             yield
-        finally:
-            os.close(folder)
 
     def _busy(self) -> OllmSandboxError:
         return OllmSandboxError(

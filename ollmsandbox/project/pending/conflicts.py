@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...files import trees
-from ...files.dirfd import FOLDER, Spot, Tree, folders_above, modes_of
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file
 from ...paths import make_folder
 from ..apply.journal import Way
 from ..apply.swap import Step
@@ -51,7 +51,7 @@ def came_since(layer: str, began: int, *, newest: int, now: int) -> dict[str, bo
     found: dict[str, bool] = {}
     if pending.is_empty(layer):
         return found
-    tree = Tree(layer, modes_of(layer))
+    tree = OpenTree(layer, modes_file(layer))
     try:
         for path, around in folders_of(tree):
             with os.scandir(around) as entries:
@@ -74,12 +74,12 @@ def in_layer(layer: str, paths: Collection[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     if not paths or pending.is_empty(layer):
         return found
-    tree = Tree(layer, modes_of(layer))
+    tree = OpenTree(layer, modes_file(layer))
     try:
         for path in paths:
             for place in (path, *folders_above(path)):
                 spot = spot_in(tree, place)
-                there = spot.look() if spot else None
+                there = spot.lstat() if spot else None
                 if there is not None:
                     if not stat.S_ISDIR(there.st_mode):
                         found[place] = is_whiteout(there)
@@ -94,11 +94,11 @@ def made_folders(layer: str, root: str, paths: Collection[str]) -> list[str]:
     found: list[str] = []
     if not paths or pending.is_empty(layer):
         return found
-    tree = Tree(layer, modes_of(layer))
+    tree = OpenTree(layer, modes_file(layer))
     try:
         for path in paths:
             spot = spot_in(tree, path)
-            there = spot.look() if spot else None
+            there = spot.lstat() if spot else None
             is_folder = there is not None and stat.S_ISDIR(there.st_mode)
             if is_folder and not os.path.lexists(f"{root}/{path}"):
                 found.append(path)
@@ -107,7 +107,7 @@ def made_folders(layer: str, root: str, paths: Collection[str]) -> list[str]:
     return found
 
 
-def folders_of(tree: Tree) -> Iterator[tuple[str, int]]:
+def folders_of(tree: OpenTree) -> Iterator[tuple[str, int]]:
     """All of a layer's folders, open as long as they are looked at."""
     waiting = [""]
     while waiting:
@@ -123,13 +123,13 @@ def folders_of(tree: Tree) -> Iterator[tuple[str, int]]:
         waiting += (f"{path}/{name}" if path else name for name in folders_in(around))
 
 
-def spot_in(tree: Tree, path: str) -> Spot | None:
+def spot_in(tree: OpenTree, path: str) -> DirEntryAt | None:
     """Where we may write. None if there is no folder around it."""
     around = os.path.dirname(path)
     try:
         if os.fstat(tree.folder(around)).st_mode & 0o700 != 0o700:
             tree.unlock(around)
-        return Spot(*tree.split(path))
+        return DirEntryAt(*tree.split(path))
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
@@ -234,26 +234,26 @@ def put_aside(
     if not aside and not covered:
         return
     folder = os.open(make_folder(versions), FOLDER)
-    tree = Tree(upper, modes_of(upper))
+    tree = OpenTree(upper, modes_file(upper))
     try:
         # What is in a folder goes before it.
         for item in sorted(aside, key=lambda item: item.change.path, reverse=True):
             spot = spot_in(tree, item.change.path)
-            found = spot.look() if spot else None
+            found = spot.lstat() if spot else None
             if spot is None or found is None:
                 continue
             if stat.S_ISDIR(found.st_mode):
                 _remove_empty(spot)
             elif is_whiteout(found):
-                os.unlink(spot.name, dir_fd=spot.around)
+                os.unlink(spot.name, dir_fd=spot.dir_fd)
             else:
-                pending.take(spot, Spot(folder, f"new-{item.number}"))
+                pending.take(spot, DirEntryAt(folder, f"new-{item.number}"))
             step()
         for path in covered:
             spot = spot_in(tree, path)
-            found = spot.look() if spot else None
+            found = spot.lstat() if spot else None
             if spot is not None and found is not None and stat.S_ISDIR(found.st_mode):
-                trees.remove(spot.name, spot.around)
+                trees.remove(spot.name, spot.dir_fd)
                 step()
         others = {item.change.path for item in items if not item.is_aside}
         _remove_ways(tree, {*(item.change.path for item in aside), *covered}, others)
@@ -262,7 +262,7 @@ def put_aside(
         os.close(folder)
 
 
-def _remove_ways(tree: Tree, paths: set[str], needed: set[str]) -> None:
+def _remove_ways(tree: OpenTree, paths: set[str], needed: set[str]) -> None:
     """Folders that only led to what is gone: the layer may have something else at their names."""
     around = {above for path in paths for above in folders_above(path)} - needed
     for path in sorted(around, reverse=True):
@@ -271,15 +271,15 @@ def _remove_ways(tree: Tree, paths: set[str], needed: set[str]) -> None:
             _remove_empty(spot)
 
 
-def _remove_empty(spot: Spot) -> None:
+def _remove_empty(spot: DirEntryAt) -> None:
     with contextlib.suppress(OSError):  # something in it stays
-        os.rmdir(spot.name, dir_fd=spot.around)
+        os.rmdir(spot.name, dir_fd=spot.dir_fd)
 
 
 class _Crossing:
     def __init__(self, upper: str, layer: str, unseen: Unseen, *, resumed: bool) -> None:
-        self._upper = Tree(upper, modes_of(upper))
-        self._layer = Tree(layer, modes_of(layer))
+        self._upper = OpenTree(upper, modes_file(upper))
+        self._layer = OpenTree(layer, modes_file(layer))
         self._unseen = unseen.places
         self._resumed = resumed
         # Folders with something new in them; and those that something is gone from, too.
@@ -309,7 +309,7 @@ class _Crossing:
         found = []
         for path in sorted(self._unseen):
             spot = spot_in(self._upper, path)
-            there = spot.look() if spot else None
+            there = spot.lstat() if spot else None
             if there is not None and stat.S_ISDIR(there.st_mode):
                 found.append(path)
         return found
@@ -318,11 +318,11 @@ class _Crossing:
         """A file or link that is as it is on disk; None if it was only touched. Which of the two a
         link was nobody can tell, and hardly any is touched."""
         spot = spot_in(self._upper, path)
-        there = spot.look() if spot else None
+        there = spot.lstat() if spot else None
         if spot is None or there is None:
             return None
         if stat.S_ISLNK(there.st_mode):
-            target = os.readlink(spot.name, dir_fd=spot.around)
+            target = os.readlink(spot.name, dir_fd=spot.dir_fd)
             return Change(root, path, Kind.MODIFIED, Type.LINK, None, target, (), Type.LINK)
         if not stat.S_ISREG(there.st_mode) or is_copied_up(f"{self._upper.root}/{path}"):
             return None
@@ -346,7 +346,7 @@ class _Crossing:
     def _is_crossed(self, change: Change) -> bool:
         if self._resumed:
             spot = spot_in(self._upper, change.path)
-            if (spot is None or spot.look() is None) and not self._is_hidden(change.path):
+            if (spot is None or spot.lstat() is None) and not self._is_hidden(change.path):
                 return False
         return self.meets(change)
 
@@ -366,21 +366,21 @@ class _Crossing:
         if change.type is Type.FOLDER:
             return False
         one, other = spot_in(self._upper, change.path), spot_in(self._layer, change.path)
-        found = one.look() if one else None
-        there = other.look() if other else None
+        found = one.lstat() if one else None
+        there = other.lstat() if other else None
         if one is None or other is None or found is None or there is None:
             return False
         if found.st_mode != there.st_mode or found.st_size != there.st_size:
             return False
         if stat.S_ISLNK(found.st_mode):
-            words = {os.readlink(spot.name, dir_fd=spot.around) for spot in (one, other)}
+            words = {os.readlink(spot.name, dir_fd=spot.dir_fd) for spot in (one, other)}
             return len(words) == 1
-        return same_bytes(one.name, one.around, other.name, other.around)
+        return same_bytes(one.name, one.dir_fd, other.name, other.dir_fd)
 
 
 def _open_folders(upper: str, items: Sequence[Recorded], renewed: Collection[str]) -> None:
     """Where a folder was made anew, hide by name what the command saw, and nothing else."""
-    tree = Tree(upper, modes_of(upper))
+    tree = OpenTree(upper, modes_file(upper))
     try:
         # One that is open is done: what it hid may be merged by now.
         marked = [path for path in renewed if _is_marked(tree, path)]
@@ -390,8 +390,8 @@ def _open_folders(upper: str, items: Sequence[Recorded], renewed: Collection[str
                 continue
             if any(folder in marked for folder in folders_above(change.path)):
                 spot = spot_in(tree, change.path)
-                if spot is not None and spot.look() is None:
-                    os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.around)
+                if spot is not None and spot.lstat() is None:
+                    os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.dir_fd)
         # Last, so that a second time finds all that is not done.
         for path in marked:
             os.removexattr(tree.folder(path), OPAQUE)
@@ -400,26 +400,26 @@ def _open_folders(upper: str, items: Sequence[Recorded], renewed: Collection[str
 
 
 def _take_out(upper: str, paths: set[str], needed: set[str]) -> None:
-    tree = Tree(upper, modes_of(upper))
+    tree = OpenTree(upper, modes_file(upper))
     try:
         for path in sorted(paths, reverse=True):
             # What is in a folder that was made anew is all that there is of that.
             if any(_is_marked(tree, above) for above in folders_above(path)):
                 continue
             spot = spot_in(tree, path)
-            found = spot.look() if spot else None
+            found = spot.lstat() if spot else None
             if spot is None or found is None:
                 continue
             if stat.S_ISDIR(found.st_mode):
                 _remove_empty(spot)
             else:
-                os.unlink(spot.name, dir_fd=spot.around)
+                os.unlink(spot.name, dir_fd=spot.dir_fd)
         _remove_ways(tree, paths, needed)
     finally:
         tree.close()
 
 
-def _is_marked(tree: Tree, path: str) -> bool:
+def _is_marked(tree: OpenTree, path: str) -> bool:
     try:
         return is_opaque(tree.folder(path))
     except OSError:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -15,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ...files import dirfd, trees
-from ...files.atomic import write_alone
-from ...files.dirfd import FOLDER, Spot, Tree, mend, modes_of
+from ...files.atomic import write_locked
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file, restore_modes
+from ...files.locks import FileLock
 from ..apply.swap import copy_whole
 from ..changes.change import Change, ChangeSet, Kind
 from ..changes.overlayfs import OPAQUE, folders_in, is_opaque, is_whiteout
@@ -35,7 +35,7 @@ def layer_for(folder: Path, root: str) -> str:
         return layer
     known, newest = _known(folder), newest_in(folder)
     name = f"overlay{len(known) + 1}"
-    write_alone(folder / _MAP, json.dumps({**known, name: root}))
+    write_locked(folder / _MAP, json.dumps({**known, name: root}))
     note_newest(folder, newest)
     return str(folder / name)
 
@@ -76,8 +76,8 @@ def is_empty(layer: str) -> bool:
 def spell_out(layer: str, root: str) -> None:
     """Where a folder hides all that is on disk, hide it by names: else it would also hide what is
     applied to that folder later."""
-    disk = Tree(root, top=dirfd.open_root(root))
-    tree = Tree(layer, modes_of(layer))
+    disk = OpenTree(root, top=dirfd.open_root(root))
+    tree = OpenTree(layer, modes_file(layer))
     marked = []
     waiting = [("", False)]
     try:
@@ -118,7 +118,7 @@ def prune(
         # It went before a kill, perhaps not wholly.
         remove(layer)
         return ChangeSet()
-    mend(layer)
+    restore_modes(layer)
     found = scan(layer, [root], root)
     if settle is not None:
         settle(found.idle)
@@ -128,7 +128,7 @@ def prune(
         while path and path not in needed:
             needed.add(path)
             path = os.path.dirname(path)
-    tree = Tree(layer, modes_of(layer))
+    tree = OpenTree(layer, modes_file(layer))
     try:
         for path in (*found.idle, *(skipped.path for skipped in found.skipped)):
             # What is deleted as a whole has nothing in the layer but its own name.
@@ -147,7 +147,7 @@ def prune(
     return found
 
 
-def _remove_empty(tree: Tree, needed: set[str]) -> None:
+def _remove_empty(tree: OpenTree, needed: set[str]) -> None:
     folders = []
     waiting = [""]
     while waiting:
@@ -196,16 +196,12 @@ def remove(layer: str) -> None:
 def _is_used(layer: str) -> bool:
     """Whether a command runs that has it mounted."""
     try:
-        folder = os.open(layer, FOLDER)
+        FileLock(layer, is_folder=True, timeout=0).release()
     except PermissionError:
-        # It is closed, as the project is; who has it mounted could not lock it, either.
+        # It is closed, as the project is; a program that has it mounted cannot lock it either.
         return False
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(folder)
     return False
 
 
@@ -221,7 +217,7 @@ def _gone(name: str) -> str:
 
 def reveal(layer: str, root: str, path: str) -> None:
     """Take back a deletion: what is on disk at that path is seen through the layer again."""
-    tree = Tree(layer, modes_of(layer))
+    tree = OpenTree(layer, modes_file(layer))
     try:
         parts = path.split("/")
         for number, name in enumerate(parts):
@@ -232,7 +228,7 @@ def reveal(layer: str, root: str, path: str) -> None:
                 # First, so that a second time finds all that is not done.
                 _hide_all(around, f"{root}/{folder}", but="")
                 os.removexattr(around, OPAQUE)
-            found = Spot(around, name).look()
+            found = DirEntryAt(around, name).lstat()
             if found is None:
                 # Of a folder, its stand-in may have been made before a kill.
                 _put_in_place(tree, root, "/".join(parts[: number + 1]))
@@ -282,7 +278,7 @@ def _make_stand_in(layer: str, root: str, parts: list[str], number: int) -> None
         os.rename(half, whole)
 
 
-def _put_in_place(tree: Tree, root: str, path: str) -> None:
+def _put_in_place(tree: OpenTree, root: str, path: str) -> None:
     stand_in = _stand_in(tree.root, path)
     if not stand_in.is_dir():
         return
@@ -315,7 +311,7 @@ def _hide(around: int, names: Iterable[str]) -> None:
 def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], versions: int) -> None:
     """Take changes back out of the layer, what is deepest first. Files are kept with the run's
     versions, by number."""
-    tree = Tree(layer, modes_of(layer))
+    tree = OpenTree(layer, modes_file(layer))
     try:
         for number, change in items:
             if change.path == ".":
@@ -327,51 +323,51 @@ def take_out(layer: str, root: str, items: Iterable[tuple[int, Change]], version
                 continue
             try:
                 tree.unlock(os.path.dirname(change.path))
-                spot = Spot(*tree.split(change.path))
+                spot = DirEntryAt(*tree.split(change.path))
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            found = spot.look()
+            found = spot.lstat()
             if found is None or is_whiteout(found):
                 continue
             if not stat.S_ISDIR(found.st_mode):
-                _take_once(spot, Spot(versions, f"new-{number}"))
+                _take_once(spot, DirEntryAt(versions, f"new-{number}"))
             elif change.kind is Kind.MODIFIED:
                 with contextlib.suppress(FileNotFoundError):
                     on_disk = os.lstat(f"{root}/{change.path}").st_mode
                     tree.set_mode(change.path, stat.S_IMODE(on_disk) & 0o1777)
             else:
                 with contextlib.suppress(OSError):  # something in it stays
-                    os.rmdir(spot.name, dir_fd=spot.around)
+                    os.rmdir(spot.name, dir_fd=spot.dir_fd)
     finally:
         tree.close()
 
 
-def _take_once(spot: Spot, kept: Spot) -> None:
+def _take_once(spot: DirEntryAt, kept: DirEntryAt) -> None:
     """What is kept already stays. In the layer there is the same, if it was being copied before a
     kill; or else that of a later run, which is not on record yet."""
-    if kept.look() is None:
+    if kept.lstat() is None:
         take(spot, kept)
     elif _is_same(spot, kept):
-        os.unlink(spot.name, dir_fd=spot.around)
+        os.unlink(spot.name, dir_fd=spot.dir_fd)
 
 
-def _is_same(spot: Spot, copied: Spot) -> bool:
-    one, other = spot.look(), copied.look()
+def _is_same(spot: DirEntryAt, copied: DirEntryAt) -> bool:
+    one, other = spot.lstat(), copied.lstat()
     if one is None or other is None or stat.S_IFMT(one.st_mode) != stat.S_IFMT(other.st_mode):
         return False
     if stat.S_ISLNK(one.st_mode):
-        words = os.readlink(spot.name, dir_fd=spot.around)
-        return words == os.readlink(copied.name, dir_fd=copied.around)
+        words = os.readlink(spot.name, dir_fd=spot.dir_fd)
+        return words == os.readlink(copied.name, dir_fd=copied.dir_fd)
     return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
-def take(spot: Spot, kept: Spot, half: Spot | None = None) -> None:
+def take(spot: DirEntryAt, kept: DirEntryAt, half: DirEntryAt | None = None) -> None:
     """Out of a layer, to a run's versions; or back, then with a name for a half of it."""
     try:
-        os.rename(spot.name, kept.name, src_dir_fd=spot.around, dst_dir_fd=kept.around)
+        os.rename(spot.name, kept.name, src_dir_fd=spot.dir_fd, dst_dir_fd=kept.dir_fd)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
         # A half would be taken for what was kept before a kill.
         copy_whole(spot, kept, half)
-        os.unlink(spot.name, dir_fd=spot.around)
+        os.unlink(spot.name, dir_fd=spot.dir_fd)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...files import dirfd, trees
 from ...files.atomic import write_atomically
-from ...files.dirfd import FOLDER, Spot, Tree, mend, read_modes
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, read_modes_file, restore_modes
 from ..apply.swap import Step, copy
 from ..changes.overlayfs import OPAQUE, is_opaque, is_whiteout
 from .layer import remove_rest
@@ -32,10 +32,10 @@ def merge(
     and not `changed`, the source has the mode that the run found: another one may have come."""
     if not os.path.isdir(layer):
         make_layer(layer, stat.S_IMODE(os.stat(root).st_mode) & 0o1777)
-    mend(layer)
+    restore_modes(layer)
     note = Path(f"{source}.merging")
     # What folders are to be in the end that have to be open until then.
-    modes = read_modes(note)
+    modes = read_modes_file(note)
 
     def remember(path: str, mode: int) -> None:
         if mode & 0o700 != 0o700 and path not in modes:
@@ -54,7 +54,7 @@ def merge(
     finally:
         os.close(given)
         os.close(target)
-    tree = Tree(layer)
+    tree = OpenTree(layer)
     for path, closed in modes.items():
         tree.set_mode(path, closed)
     tree.close()
@@ -110,7 +110,7 @@ def _merge(
                 step()
             continue
         new = os.stat(name, dir_fd=given, follow_symlinks=False)
-        old = Spot(target, name).look()
+        old = DirEntryAt(target, name).lstat()
         if not _belongs(new):
             os.unlink(name, dir_fd=given)
             continue
@@ -188,5 +188,5 @@ def _move(name: str, given: int, target: int) -> None:
             os.unlink(name, dir_fd=target)
         os.mknod(name, stat.S_IFCHR, 0, dir_fd=target)
     else:
-        copy(Spot(given, name), Spot(target, name))
+        copy(DirEntryAt(given, name), DirEntryAt(target, name))
     os.unlink(name, dir_fd=given)

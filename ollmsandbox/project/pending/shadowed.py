@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ...files import trees
-from ...files.dirfd import FOLDER, Spot, Tree, folders_above, modes_of
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_file
 from ...paths import make_folder
 from ..changes.change import Change, Kind, Recorded, Type
 from ..changes.overlayfs import is_whiteout
@@ -44,17 +44,17 @@ def keeper(manager: ProjectManager, project: Project, root: str, layer: str) -> 
 
 def _keep(versions: Path, layer: str, path: str, one: records.Waiting) -> None:
     # Each time anew: folders may have changed places meanwhile.
-    tree = Tree(layer)
+    tree = OpenTree(layer)
     try:
         spot = spot_in(tree, path)
-        found = spot.look() if spot else None
+        found = spot.lstat() if spot else None
         if spot is None or found is None or stat.S_IFMT(found.st_mode) not in _KEPT:
             return
         folder = os.open(make_folder(versions / one.run_id), FOLDER)
         try:
-            kept = Spot(folder, f"new-{one.number}")
+            kept = DirEntryAt(folder, f"new-{one.number}")
             # If it is there, this is the other one already, which was copied before a kill.
-            if kept.look() is None:
+            if kept.lstat() is None:
                 pending.take(spot, kept)
         finally:
             os.close(folder)
@@ -119,10 +119,13 @@ def bring_back(layer: str, root: str, items: Sequence[Recorded], versions: Path)
     folder = os.open(make_folder(versions), FOLDER)
     beside, name = os.path.split(layer)
     around = os.open(beside, FOLDER)
-    tree = Tree(layer, modes_of(layer))
+    tree = OpenTree(layer, modes_file(layer))
     try:
         for item in present:
-            kept, half = Spot(folder, f"new-{item.number}"), Spot(around, f".half-{name}")
+            kept, half = (
+                DirEntryAt(folder, f"new-{item.number}"),
+                DirEntryAt(around, f".half-{name}"),
+            )
             _show(tree, root, item.change, kept, half)
         # What is in a folder goes before it.
         for item in reversed(items):
@@ -134,7 +137,7 @@ def bring_back(layer: str, root: str, items: Sequence[Recorded], versions: Path)
         os.close(folder)
 
 
-def _show(tree: Tree, root: str, change: Change, kept: Spot, half: Spot) -> None:
+def _show(tree: OpenTree, root: str, change: Change, kept: DirEntryAt, half: DirEntryAt) -> None:
     if change.path == ".":
         tree.set_mode("", change.mode or 0o700)
         return
@@ -145,39 +148,39 @@ def _show(tree: Tree, root: str, change: Change, kept: Spot, half: Spot) -> None
         tree.set_mode(change.path, 0o755 if change.mode is None else change.mode)
         return
     spot = spot_in(tree, change.path)
-    if spot is not None and kept.look() is not None and _is_free(tree, change.path, spot):
+    if spot is not None and kept.lstat() is not None and _is_free(tree, change.path, spot):
         pending.take(kept, spot, half)
 
 
-def _hide(tree: Tree, root: str, path: str) -> None:
+def _hide(tree: OpenTree, root: str, path: str) -> None:
     """What is deleted with the folder around it needs no sign of its own."""
     spot = spot_in(tree, path)
     if spot is None or not os.path.lexists(f"{root}/{path}"):
         return
-    if _is_free(tree, path, spot) and spot.look() is None:
-        os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.around)
+    if _is_free(tree, path, spot) and spot.lstat() is None:
+        os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.dir_fd)
 
 
-def _make_folder(tree: Tree, root: str, path: str) -> None:
+def _make_folder(tree: OpenTree, root: str, path: str) -> None:
     spot = spot_in(tree, path)
-    if spot is None or spot.look() is not None:
+    if spot is None or spot.lstat() is not None:
         return
     mode, owner = 0o755, None
     if os.path.isdir(f"{root}/{path}"):
         owner = os.stat(f"{root}/{path}")
         mode = stat.S_IMODE(owner.st_mode) & 0o1777
     tree.note_mode(path, mode)
-    os.mkdir(spot.name, 0o700, dir_fd=spot.around)
+    os.mkdir(spot.name, 0o700, dir_fd=spot.dir_fd)
     if owner is not None and os.getuid() == 0:
-        os.chown(spot.name, owner.st_uid, owner.st_gid, dir_fd=spot.around)
+        os.chown(spot.name, owner.st_uid, owner.st_gid, dir_fd=spot.dir_fd)
 
 
-def _is_free(tree: Tree, path: str, spot: Spot) -> bool:
+def _is_free(tree: OpenTree, path: str, spot: DirEntryAt) -> bool:
     """Nothing is there; of a folder, nothing but signs that something is deleted."""
-    found = spot.look()
+    found = spot.lstat()
     if found is None or not stat.S_ISDIR(found.st_mode):
         return found is None or is_whiteout(found)
-    inside = Tree(f"{tree.root}/{path}")
+    inside = OpenTree(f"{tree.root}/{path}")
     try:
         for _, around in folders_of(inside):
             with os.scandir(around) as entries:
@@ -187,5 +190,5 @@ def _is_free(tree: Tree, path: str, spot: Spot) -> bool:
                         return False
     finally:
         inside.close()
-    trees.remove(spot.name, spot.around)
+    trees.remove(spot.name, spot.dir_fd)
     return True

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from ...errors import OllmSandboxError
-from ...files.dirfd import mend
+from ...files.dirfd import restore_modes
 from ...paths import Paths
 from ..apply.journal import Job, Task, project_lock
 from ..changes.change import Change, Mode, Recorded
@@ -75,7 +75,7 @@ def _adopt(manager: ProjectManager, path: str, roots: Sequence[str], *, is_new: 
         layer = pending.layer_for(manager.paths.pending(path), root)
         if pending.is_empty(layer):
             continue
-        mend(layer)
+        restore_modes(layer)
         for change in scan(layer, [root], root).changes:
             if change.path not in covered:
                 changes.append((change, _made_at(layer, change.path)))

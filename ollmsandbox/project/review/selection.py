@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from ... import N_
 from ...errors import OllmSandboxError
+from ...paths import is_inside
 from ..changes.change import WAITS, Change, Kind, Recorded, State, Type
 from ..database import runs
 from ..database.models import Run
@@ -102,7 +103,7 @@ def to_give_way(
 
 def _is_at(item: Recorded, path: str) -> bool:
     full = os.path.normpath(f"{item.change.root}/{item.change.path}")
-    return full == path or full.startswith(f"{path.rstrip('/')}/")
+    return is_inside(full, path)
 
 
 def was_told(item: Recorded) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ... import N_
 from ...errors import OllmSandboxError, ProjectError, Sentence
-from ...files.dirfd import FOLDER, Spot, Tree
+from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
 from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay, Root
 from ..apply.journal import project_lock
@@ -22,7 +22,7 @@ from ..changes.view import Seen, find_in_layers, layers_of, read_seen, root_of
 from .versions import Version
 
 # Puts the new file at this name in an open folder.
-_Maker = Callable[[Spot], None]
+_Maker = Callable[[DirEntryAt], None]
 
 
 def write_file(
@@ -44,9 +44,9 @@ def write_file(
     has. If it is `based_on` something else than what is there now, nothing happens. What acts later
     waits, unless the person has `agreed`. For `past_pending` see Job."""
 
-    def make(spot: Spot) -> None:
+    def make(spot: DirEntryAt) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(spot.name, flags, 0o666, dir_fd=spot.around), "wb") as file:
+        with os.fdopen(os.open(spot.name, flags, 0o666, dir_fd=spot.dir_fd), "wb") as file:
             file.write(data)
 
     work = _Work(paths, project, path, past_pending=past_pending)
@@ -71,8 +71,8 @@ def delete_file(
     session_id: str = "",
     call_id: str = "",
 ) -> Report:
-    def make(spot: Spot) -> None:
-        os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.around)
+    def make(spot: DirEntryAt) -> None:
+        os.mknod(spot.name, stat.S_IFCHR, 0, dir_fd=spot.dir_fd)
 
     recorder = Recorder(
         project,
@@ -103,10 +103,10 @@ def restore(
             N_("That version of {path} is not kept."), Sentence(version.note), path=path
         )
 
-    def make(spot: Spot) -> None:
-        tree = Tree(seen.layer)
+    def make(spot: DirEntryAt) -> None:
+        tree = OpenTree(seen.layer)
         try:
-            copy(Spot(*tree.split(seen.path)), spot)
+            copy(DirEntryAt(*tree.split(seen.path)), spot)
         finally:
             tree.leave()
 
@@ -187,9 +187,9 @@ class _Work:
         folder, name = os.path.split(f"{aside}/{self._path}")
         around = os.open(folder, FOLDER)
         try:
-            new = Spot(around, name)
+            new = DirEntryAt(around, name)
             make(new)
-            found = new.look()
+            found = new.lstat()
         finally:
             os.close(around)
         if found is not None and stat.S_ISREG(found.st_mode):

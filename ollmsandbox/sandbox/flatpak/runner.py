@@ -25,11 +25,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ... import N_
 from ...errors import SandboxError, Sentence, WorkingDirError
-from ...paths import make_folder
+from ...paths import is_inside, make_folder
 from ...text.ansi import harmless
 from ..output import readable
 from ..plain.runner import Ask, PlainRunner
-from ..plan.host import below
 from ..profile.profile import Profile
 from . import child as far
 from .portal import Flags, Portal, PortalError
@@ -273,7 +272,7 @@ class InnerRunner(PlainRunner):
             raise WorkingDirError(self._working_dir or folder)
         if answer != far.READY:
             why = answer.decode("ascii")
-            if answer == far.NO_PROJECT and below(self.project, _CHOSEN):
+            if answer == far.NO_PROJECT and is_inside(self.project, _CHOSEN):
                 why = N_("A folder from the file chooser cannot be handed on to it.")
             # Translators: {why} is a sentence, such as "The project cannot be written in it."
             text = N_("The Flatpak's inner sandbox cannot be used. {why}")

@@ -17,11 +17,10 @@ from gi.repository import Gio, GLib
 
 from ... import N_
 from ...errors import DeniedError, SandboxError
-from ...paths import Paths, make_folder
+from ...paths import Paths, is_inside, make_folder
 from ..launch import SHELL, check_words
 from ..limits import watch
 from ..plan.folders import find_project, find_working_dir
-from ..plan.host import below
 from ..process import Result, Running, Sinks, Stop
 from ..profile import file
 from ..profile.profile import Profile
@@ -126,7 +125,7 @@ class PlainRunner:
             return str(make_folder(self._paths.playground))
         inside = f"{self._paths.real_home}/playground"
         found = find_working_dir(self._working_dir, self.project, self._paths, hidden=(), empty=())
-        if below(found, inside):
+        if is_inside(found, inside):
             return f"{self._paths.playground}{found[len(inside) :]}"
         return found
 

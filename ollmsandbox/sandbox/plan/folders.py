@@ -12,8 +12,7 @@ from pathlib import Path
 
 from ... import N_
 from ...errors import ProjectError, WorkingDirError
-from ...paths import Paths, real_path
-from .host import below, in_any
+from ...paths import Paths, is_inside, real_path
 
 # Where programs put sockets and temporary files: the sandbox has its own, empty ones.
 EMPTY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
@@ -51,7 +50,7 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
         )
     project = real_path(given)
     home = paths.real_home
-    if below(home, project):
+    if is_inside(home, project):
         raise ProjectError(
             N_("{project} holds your whole home folder, and with it your keys and passwords."),
             N_("Choose a folder inside it."),
@@ -59,24 +58,24 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
         )
     for own in (*paths.own, paths.runtime):
         real = real_path(own)
-        if below(project, real) or below(real, project):
+        if is_inside(project, real) or is_inside(real, project):
             # A command that could write there would decide what the next one may do.
             raise ProjectError(
                 N_("{project} has files of this program in it, or lies among them."),
                 project=project,
             )
     for place in _NO_PROJECT:
-        if below(project, place) and not below(project, "/dev/shm"):
+        if is_inside(project, place) and not is_inside(project, "/dev/shm"):
             raise ProjectError(
                 N_("{project} cannot be a project: it is not on a disk."), project=project
             )
-    if project in _OF_ALL or in_any(project, _OF_THE_SYSTEM):
+    if project in _OF_ALL or is_inside(project, *_OF_THE_SYSTEM):
         raise ProjectError(
             N_("{project} belongs to the system and cannot be a project."),
             N_("Choose a folder of your own."),
             project=project,
         )
-    if below(project, f"{home}/playground"):
+    if is_inside(project, f"{home}/playground"):
         raise ProjectError(
             N_("{project} lies where commands find the playground."),
             N_("Move it to another folder."),
@@ -113,10 +112,10 @@ def find_working_dir(
     path = os.path.normpath(os.path.join(project, whole))
     for shown in (str(paths.playground_inside), inside):
         # The playground is elsewhere on the host.
-        if below(path, shown):
+        if is_inside(path, shown):
             playground = real_path(paths.playground)
             real = os.path.realpath(f"{playground}/{path[len(shown) :]}")
-            if below(real, playground) and may_enter(real):
+            if is_inside(real, playground) and may_enter(real):
                 return inside + real[len(playground) :]
             raise WorkingDirError(working_dir)
     path = os.path.realpath(path)
@@ -124,11 +123,15 @@ def find_working_dir(
         raise WorkingDirError(working_dir)
     home = paths.real_home
     # What leads to the project or the home folder is there, even in a folder that is else empty.
-    leads = below(project, path) or below(home, path) or path in empty
-    in_scratch = in_any(path, empty) and not leads and not below(path, home)
-    alive = in_any(path, _OF_THE_KERNEL) and path not in (*EMPTY, *_OF_THE_KERNEL, "/dev/pts")
-    unseen = in_scratch or alive or in_any(path, hidden)
-    if unseen and not below(path, project):
+    leads = is_inside(project, path) or is_inside(home, path) or path in empty
+    in_scratch = is_inside(path, *empty) and not leads and not is_inside(path, home)
+    alive = is_inside(path, *_OF_THE_KERNEL) and path not in (
+        *EMPTY,
+        *_OF_THE_KERNEL,
+        "/dev/pts",
+    )
+    unseen = in_scratch or alive or is_inside(path, *hidden)
+    if unseen and not is_inside(path, project):
         raise WorkingDirError(working_dir)
     return path
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from ..records import record
+from ...paths import is_inside
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
-
-
-def below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it; names are compared part by part."""
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def folders_of(path: str) -> list[str]:
@@ -24,22 +19,7 @@ def folders_of(path: str) -> list[str]:
     return ["/".join(parts[: n + 1]) or "/" for n in range(len(parts))]
 
 
-def in_any(path: str, folders: Iterable[str]) -> bool:
-    return any(below(path, folder) for folder in folders)
-
-
-class Within:
-    """The same for one list of folders and many paths."""
-
-    def __init__(self, folders: Iterable[str]) -> None:
-        self._folders = frozenset(folders)
-        self._starts = tuple(f"{folder.rstrip('/')}/" for folder in self._folders)
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._folders or path.startswith(self._starts)
-
-
-@record(frozen=True)
+@dataclass(frozen=True)
 class MountPoint:
     """Where a file system, or the part of it below `root`, is mounted."""
 
@@ -48,7 +28,7 @@ class MountPoint:
     root: str
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Host:
     sockets: tuple[str, ...]
     mounts: tuple[MountPoint, ...]
@@ -63,7 +43,7 @@ class Host:
         )
 
     def sockets_below(self, folder: str) -> list[str]:
-        return [socket for socket in self.sockets if below(socket, folder)]
+        return [socket for socket in self.sockets if is_inside(socket, folder)]
 
     def mounted_below(self, folder: str) -> list[str]:
         start = f"{folder.rstrip('/')}/"
@@ -81,7 +61,7 @@ class Host:
         found = {
             _move(inner, other.root, other.path)
             for other in self._by_device[mount.device]
-            if below(inner, other.root)
+            if is_inside(inner, other.root)
         }
         return sorted(alias for alias in found - {path} if _same(alias, path))
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import stat
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from ..records import record
+from ...files.locks import FileLock
 
 # As many folders can be layered in one run; the mount points are made once, for all runs: each
 # run mounts in a namespace of its own.
@@ -25,7 +24,7 @@ MOUNT_POINTS = 32
 _VERSION = 2
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LayerFolder:
     """A folder of the layer with the look of the one below it."""
 
@@ -35,7 +34,7 @@ class LayerFolder:
     gid: int
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class LayerSpec:
     """What a layer over `folder` shall do. Equal specs share one layer."""
 
@@ -75,8 +74,7 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
 
     layers.mkdir(mode=0o700, exist_ok=True)
     # Two programs may come here at once.
-    with open(runtime / "layers.lock", "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(runtime / "layers.lock"):
         _is_whole.cache_clear()
         if _is_whole(target, spec):
             return

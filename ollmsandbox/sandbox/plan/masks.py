@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from ... import N_
 from ...errors import ProfileError
-from ...paths import Paths, home_on_record, real_path
+from ...paths import Paths, home_on_record, is_inside, real_path
 from ..profile.profile import Profile
-from .host import below, folders_of
+from .host import folders_of
 
 # Who moved these folders moved the secrets in them, too.
 _MOVED = {
@@ -73,7 +73,7 @@ def _places(
         yield home, given[1:]
     for usual, variable in _MOVED.items():
         moved = environ.get(variable, "")
-        if below(given, usual) and moved.startswith("/"):
+        if is_inside(given, usual) and moved.startswith("/"):
             yield moved, given[len(usual) :]
 
 

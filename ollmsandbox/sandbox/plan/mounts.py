@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from gettext import gettext as _
 from typing import Protocol
 
 from ... import N_
-from ..records import record
 from .mask_layer import LayerSpec
 
 # What a folder is to the person, behind its path: "/home/me/parser (the project)".
@@ -35,7 +35,7 @@ class OverlayWay(Enum):
     NONE = "none"
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class OverlayMount:
     """An overlay mounted before bwrap starts, in a mount namespace of the run's own."""
 
@@ -59,7 +59,7 @@ class OverlayMount:
         }
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class System:
     """The whole machine. Everything else is put on top of it."""
 
@@ -70,7 +70,7 @@ class System:
         return _("The system can be read, not written.")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Kernel:
     """Devices and processes of the sandbox's own."""
 
@@ -96,7 +96,7 @@ class Kernel:
         return _("Other programs and devices cannot be seen.")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Scratch:
     """An empty folder in memory that is gone after the command."""
 
@@ -114,7 +114,7 @@ class Scratch:
         return text.format(folder=self.folder)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class OtherSystem:
     """Another system in place of the machine's own."""
 
@@ -130,7 +130,7 @@ class OtherSystem:
         return text.format(title=self.title)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ReadOnly:
     folder: str
     # Where it is seen, if not at its own path.
@@ -143,7 +143,7 @@ class ReadOnly:
         return ""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Sealed:
     """Nothing more is added to a scratch folder once its mount points are made."""
 
@@ -156,7 +156,7 @@ class Sealed:
         return ""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Writable:
     """A folder whose changes are real."""
 
@@ -173,7 +173,7 @@ class Writable:
         return text.format(folder=self.folder, what=_(self.what))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Overlaid:
     """A folder whose changes go elsewhere, to be looked at when the command is over."""
 
@@ -213,7 +213,7 @@ class Overlaid:
         return text.format(folder=self.folder, what=_seen_at(_(self.what), self.shown, _))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Unrecorded:
     """A folder that would be writable, if its changes could be recorded."""
 
@@ -236,7 +236,7 @@ class Unrecorded:
         return text.format(folder=self.folder, what=_seen_at(_(self.what), self.shown, _))
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Pinned:
     """A folder bound onto itself: it stays what it is, but it cannot be moved."""
 
@@ -250,7 +250,7 @@ class Pinned:
         return ""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Hidden:
     """Nothing, where something is. Used where no layer can be put over the folder around it."""
 
@@ -266,7 +266,7 @@ class Hidden:
         return _("{path} is hidden.").format(path=self.path)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Layered:
     """A folder seen through a layer: read-only, some names gone, mount points added.
 
@@ -312,7 +312,7 @@ class Layered:
         return _hidden_of(self.spec.folder, self.spec.hidden)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Pieced:
     """A folder put together from what may be seen of it, where no overlay can be mounted."""
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from gettext import gettext as _
 
 from ... import N_
 from ...errors import ProjectError, SandboxError
-from ...paths import Paths, real_path
+from ...paths import FolderSet, Paths, is_inside, real_path
 from ..overlay import Overlay
 from ..profile.profile import Limits, Profile
-from ..records import record
 from ..seccomp import Rules
 from .folders import EMPTY, find_working_dir, own_code
-from .host import Host, Within, below, folders_of, in_any
+from .host import Host, folders_of
 from .mask_layer import MOUNT_POINTS, spec_for
 from .masks import hidden_paths
 from .mounts import (
@@ -40,7 +40,7 @@ from .mounts import (
 )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Plan:
     """Everything a run is made of, decided before it starts."""
 
@@ -164,7 +164,7 @@ class _Builder:
         self._project = project
         self._home = home
         self._hidden = hidden
-        self._in_hidden = Within(hidden)
+        self._in_hidden = FolderSet(hidden)
         self._hidden_elsewhere = [name for name in hidden if not name.startswith(f"{home}/")]
         self._way = way
         self._locked = locked
@@ -179,7 +179,7 @@ class _Builder:
 
     def run_folder(self, keep: Sequence[str], resolver: str | None) -> list[Mount]:
         mounts: list[Mount] = [Scratch("/run", 1 << 20, writable=False)]
-        wanted = [*keep, *([resolver] if resolver and below(resolver, "/run") else [])]
+        wanted = [*keep, *([resolver] if resolver and is_inside(resolver, "/run") else [])]
         mounts += [ReadOnly(path) for path in wanted if os.path.exists(path)]
         return mounts
 
@@ -192,7 +192,7 @@ class _Builder:
 
     def outside(self) -> list[Mount]:
         """What is hidden, and what listens, outside the home folder."""
-        elsewhere = Within((*self.empty, self._home, self._project, "/dev"))
+        elsewhere = FolderSet((*self.empty, self._home, self._project, "/dev"))
         names = {n for n in self._hidden_elsewhere if _can_see(n)}
         names |= {alias for name in names for alias in self._host.aliases(name)}
         listening = {s for s in self._host.sockets if s not in self._in_hidden}
@@ -206,14 +206,14 @@ class _Builder:
         mounts: list[Mount] = []
         for path in sorted(names | listening):
             folder = os.path.dirname(path)
-            if path in elsewhere or in_any(path, folders) or not os.path.lexists(path):
+            if path in elsewhere or is_inside(path, *folders) or not os.path.lexists(path):
                 continue
             if self._can_layer(folder):
                 folders.setdefault(folder, set())
             else:
                 mounts.append(Hidden(path, os.path.isdir(path)))
-        for folder in sorted(f for f in folders if not in_any(f, folders.keys() - {f})):
-            hidden = {n for n in names.union(*folders.values()) if below(n, folder)}
+        for folder in sorted(f for f in folders if not is_inside(f, *folders.keys() - {f})):
+            hidden = {n for n in names.union(*folders.values()) if is_inside(n, folder)}
             mounts += self._walled(folder, tuple(n[len(folder) + 1 :] for n in hidden))
         return mounts
 
@@ -235,7 +235,7 @@ class _Builder:
             mounted = self._host.mounted_below(root.path)
             mounts += [ReadOnly(point) for point in mounted]
             listening = self._host.sockets_below(root.path)
-            mounts += self._hide([s for s in listening if in_any(s, mounted)])
+            mounts += self._hide([s for s in listening if is_inside(s, *mounted)])
         return mounts
 
     def inside_writable(self, overlay: Overlay) -> list[Mount]:
@@ -257,7 +257,7 @@ class _Builder:
         """The program itself may lie in the project, if that is its checkout. A command that
         could change it would run outside the next time."""
         roots = [root.path for root in overlay.roots]
-        return [ReadOnly(p) for p in own_code() if in_any(p, roots) and os.path.exists(p)]
+        return [ReadOnly(p) for p in own_code() if is_inside(p, *roots) and os.path.exists(p)]
 
     def _hide(self, paths: Sequence[str], pinned_below: str = "") -> list[Mount]:
         mounts: list[Mount] = []
@@ -276,15 +276,15 @@ class _Builder:
 
     def _listening_on_mounts_in_home(self) -> list[str]:
         points = self._host.mounted_below(self._home)
-        return [s for s in self._host.sockets if self._listens_in_home(s) and in_any(s, points)]
+        return [s for s in self._host.sockets if self._listens_in_home(s) and is_inside(s, *points)]
 
     def _listens_in_home(self, socket: str) -> bool:
-        if not below(socket, self._home) or below(socket, self._project):
+        if not is_inside(socket, self._home) or is_inside(socket, self._project):
             return False
         return socket not in self._in_hidden
 
     def _can_layer(self, folder: str) -> bool:
-        if self._way is OverlayWay.NONE or folder == "/" or in_any(folder, ("/proc", "/sys")):
+        if self._way is OverlayWay.NONE or folder == "/" or is_inside(folder, "/proc", "/sys"):
             return False
         return not self._locked or not self._host.mounted_below(folder)
 
@@ -296,10 +296,10 @@ class _Builder:
     ) -> list[Mount]:
         mounts: list[Mount] = [self._layered(folder, hidden, added)]
         # The folder itself may lie in one that is else empty.
-        empty = [f for f in self.empty if not below(folder, f)]
+        empty = [f for f in self.empty if not is_inside(folder, f)]
         skipped = (*empty, "/proc", "/sys", "/dev")
         for point in self._host.mounted_below(folder):
-            if point in self._in_hidden or in_any(point, skipped):
+            if point in self._in_hidden or is_inside(point, *skipped):
                 continue
             # An overlay does not show what is mounted below its folder.
             if os.access(point, os.R_OK, effective_ids=True):
@@ -323,7 +323,7 @@ class _Builder:
             self._way,
             self._runtime,
             number,
-            in_place=not any(below(path, folder) for path in bound),
+            in_place=not any(is_inside(path, folder) for path in bound),
         )
 
     def _next_number(self) -> int:

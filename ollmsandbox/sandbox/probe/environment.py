@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ...paths import Paths
-from ..plan.host import MountPoint, below, in_any
+from ...paths import Paths, is_inside
+from ..plan.host import MountPoint
 
 # Of the answer: an older one is not taken.
 _VERSION = 6
@@ -28,7 +28,7 @@ def find_program(name: str, environ: Mapping[str, str], writable: Sequence[str])
         if not folder.startswith("/") or not os.access(path, os.X_OK) or not os.path.isfile(path):
             continue
         real = os.path.realpath(folder), os.path.realpath(path)
-        if not any(in_any(r, writable) or _in_a_project(r) for r in real):
+        if not any(is_inside(r, *writable) or _in_a_project(r) for r in real):
             return path
     return ""
 
@@ -73,7 +73,7 @@ def key_for(
     facts += versions_of(filter(None, programs.values()))
     with contextlib.suppress(OSError):
         home = paths.real_home
-        below_home = {mount.path for mount in mounts if below(mount.path, home)}
+        below_home = {mount.path for mount in mounts if is_inside(mount.path, home)}
         facts += [home, os.stat(home).st_dev, *sorted(below_home)]
     facts += [str(base) for base in paths.runtime_candidates]
     return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]

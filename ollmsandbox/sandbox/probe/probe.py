@@ -12,20 +12,19 @@ import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from gettext import gettext
 from pathlib import Path
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import write_atomically
-from ...paths import Paths, make_folder, real_path
+from ...paths import Paths, is_inside, make_folder, real_path
 from .. import seccomp
 from ..limits import scope_for
 from ..plan import mask_layer
-from ..plan.host import MountPoint, below, mount_table
+from ..plan.host import MountPoint, mount_table
 from ..plan.mounts import Layered, Overlaid, OverlayMount, OverlayWay
-from ..records import record
 from ..starter.client import Order, shared_starter
 from . import remedies
 from .environment import find_program, find_surroundings, key_for, versions_of
@@ -46,7 +45,7 @@ _OVERLAYS = {
 }
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Finding:
     """One line of the checklist, in English. A miss says why, and what to do."""
 
@@ -59,7 +58,7 @@ class Finding:
     remedy: str = ""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Capabilities:
     findings: tuple[Finding, ...]
     bwrap: str
@@ -184,7 +183,7 @@ def _look(
 
 
 def _is_mounted_below(folder: str) -> bool:
-    return any(mount.path != folder and below(mount.path, folder) for mount in mount_table())
+    return any(mount.path != folder and is_inside(mount.path, folder) for mount in mount_table())
 
 
 def _written(made: str, upper: str, work: str, way: OverlayWay, runtime: str) -> Overlaid:

@@ -6,16 +6,14 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-
-from ..records import record
 
 # A login inside an address: http://name:password@host
 _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Limits:
     """None means no limit. Sizes are bytes, times are seconds."""
 
@@ -27,7 +25,7 @@ class Limits:
     tmp: int | None = None
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Profile:
     name: str
     description: str = ""

@@ -17,15 +17,14 @@ import re
 import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from ...errors import WorkingDirError
-from ...paths import Paths
+from ...paths import Paths, is_inside
 from ..output import Sink
 from ..plan.folders import EMPTY, may_enter
-from ..plan.host import below, in_any
 from ..process import Sinks
 from ..profile.profile import Profile
-from ..records import record
 
 WORKSPACE = "/workspace"
 PLAYGROUND = "/playground"
@@ -133,7 +132,7 @@ async def renamed(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
 _MOST_LINKS = 40
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Places:
     project: str
     # Folders outside the project that a person has agreed to. They keep their own paths: the links
@@ -153,19 +152,19 @@ class Places:
             (self.project, WORKSPACE),
             *((p, PLAYGROUND) for p in self.playgrounds),
         ):
-            if below(path, folder):
+            if is_inside(path, folder):
                 return shown + path[len(folder) :]
-        return path if in_any(path, self.linked) else None
+        return path if is_inside(path, *self.linked) else None
 
     def to_host(self, path: str) -> str | None:
         """None: it belongs to the system in there. A project may itself lie in a folder of that
         name: then its own path counts."""
-        if below(path, self.project):
+        if is_inside(path, self.project):
             return path
         for shown, folder in ((WORKSPACE, self.project), (PLAYGROUND, self.playgrounds[0])):
-            if below(path, shown):
+            if is_inside(path, shown):
                 return folder + path[len(shown) :]
-        return path if in_any(path, self.linked) else None
+        return path if is_inside(path, *self.linked) else None
 
 
 def find_working_dir_inside(
@@ -184,17 +183,19 @@ def find_working_dir_inside(
     path = os.path.normpath(os.path.join(places.project, whole))
     real = os.path.realpath(places.to_host(path) or path)
     for playground in places.playgrounds[1:]:
-        if below(path, playground):
+        if is_inside(path, playground):
             real = os.path.realpath(places.playgrounds[0] + path[len(playground) :])
     inside = places.to_inside(real)
     if inside is not None:
-        if not may_enter(real) or (in_any(real, hidden) and not below(real, places.playgrounds[0])):
+        if not may_enter(real) or (
+            is_inside(real, *hidden) and not is_inside(real, places.playgrounds[0])
+        ):
             raise WorkingDirError(given)
         return inside
     # A link of the project's may lead there, too.
     found = folder_in(rootfs, path if places.to_host(path) is None else real)
     # These are empty when it starts.
-    if found is None or (in_any(found, EMPTY) and found not in EMPTY):
+    if found is None or (is_inside(found, *EMPTY) and found not in EMPTY):
         raise WorkingDirError(given)
     return found
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from ... import N_
 from ...errors import RootfsError
-from ...paths import Paths
+from ...paths import Paths, is_inside
 from ..overlay import Overlay
 from ..plan.folders import own_code
-from ..plan.host import Host, in_any
+from ..plan.host import Host
 from ..plan.mask_layer import MOUNT_POINTS as MOST_LAYERS
 from ..plan.mask_layer import spec_for
 from ..plan.masks import hidden_paths
@@ -162,7 +162,7 @@ class _Builder:
             )
             mounts += [ReadOnly(point, self._shown(point)) for point in below_it]
             # Behind an overlay nothing that listens can be reached; on these it could.
-            listening = [s for s in self._host.sockets_below(root.path) if in_any(s, below_it)]
+            listening = [s for s in self._host.sockets_below(root.path) if is_inside(s, *below_it)]
             mounts += self._hide(listening)
         return mounts
 
@@ -173,9 +173,9 @@ class _Builder:
         mounts: list[Mount] = [
             ReadOnly(path, self._shown(path))
             for path in own_code()
-            if in_any(path, writable) and os.path.exists(path)
+            if is_inside(path, *writable) and os.path.exists(path)
         ]
-        mounts += self._hide([n for n in hidden if in_any(n, writable) and os.path.exists(n)])
+        mounts += self._hide([n for n in hidden if is_inside(n, *writable) and os.path.exists(n)])
         playground = places.playgrounds[0]
         for socket in self._host.sockets_below(playground):
             mounts += self._pins(socket, playground)

@@ -7,19 +7,18 @@ Imports little: a command looks here before it starts.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ... import N_
 from ...errors import RootfsError
 from ...files import trees
 from ...files.atomic import write_atomically
+from ...files.locks import FileLock
 from ...paths import Paths, make_folder
-from ..records import record
 from .files import write_inside
 
 VERSION_FILE = ".alpine-version"
@@ -31,11 +30,11 @@ _NEW = ".new-"
 _GONE = ".gone-"
 _LOCK = ".rootfs.lock"
 _DOWNLOADS = "downloads"
-_PATIENCE = 50
+_PATIENCE = 1.0  # seconds
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Installed:
     """A system that commands can run in."""
 
@@ -53,34 +52,24 @@ class Installed:
     def shell(self) -> str:
         return "/bin/bash" if os.path.lexists(f"{self.folder}/bin/bash") else "/bin/sh"
 
-    def hold(self) -> int:
+    def hold(self) -> FileLock:
         """As long as a command runs in it, it is not removed; to be released."""
         gone = RootfsError(
             N_("{system} was removed meanwhile."), N_("Try again."), system=self.title
         )
         try:
-            lock = os.open(self.folder, _FOLDER)
+            # Another program that checks whether a command runs here holds it for a moment.
+            lock = FileLock(self.folder, is_folder=True, shared=True, timeout=_PATIENCE)
         except OSError as error:
             raise gone from error
-        try:
-            # Who looks whether anybody is in it holds it for a moment.
-            for _ in range(_PATIENCE):
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    break
-                time.sleep(0.02)
-            else:
-                raise gone
-            if not _is_at(lock, self.folder):
-                raise gone
-        except BaseException:
-            os.close(lock)
-            raise
+        if not _is_at(lock, self.folder):
+            lock.release()
+            raise gone
         return lock
 
-    def release(self, lock: int) -> None:
+    def release(self, lock: FileLock) -> None:
         """One that was replaced meanwhile goes with the last command."""
-        os.close(lock)
+        lock.release()
         if not self.is_given:
             Store(Path(self.folder).parent).remove_if_replaced(self)
 
@@ -163,20 +152,11 @@ class Store:
         """One builder at a time. `wait` is called while there is another, and may raise."""
         make_folder(self.folder)
         try:
-            lock = os.open(self.folder / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = FileLock(self.folder / _LOCK, on_wait=wait)
         except OSError as error:
             raise self._closed(error) from error
-        try:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    wait()
-                    time.sleep(0.05)
+        with lock:
             yield
-        finally:
-            os.close(lock)
 
     def _closed(self, error: OSError) -> RootfsError:
         return RootfsError(
@@ -231,7 +211,7 @@ class Store:
                 lock = _lock_alone(Path(one.folder))
                 if lock is None:
                     return False
-                closing.callback(os.close, lock)
+                closing.enter_context(lock)
                 held.append(os.path.basename(one.folder))
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.folder / _CURRENT)
@@ -253,10 +233,8 @@ class Store:
         # If not, it goes with the last command that runs in it.
         lock = _lock_alone(self.folder / name)
         if lock is not None:
-            try:
+            with lock:
                 self._throw_away(name)
-            finally:
-                os.close(lock)
 
     def _throw_away(self, name: str) -> None:
         # Who looked for it meanwhile finds that it is another, or gone.
@@ -267,18 +245,12 @@ class Store:
             _remove(self.folder, gone)
 
 
-def _lock_alone(folder: Path) -> int | None:
-    """A descriptor that keeps commands out; None if one runs in there, or if it is gone."""
+def _lock_alone(folder: Path) -> FileLock | None:
+    """Keep commands out; return None if one runs in there, or if the folder is gone."""
     try:
-        lock = os.open(folder, _FOLDER | os.O_NOFOLLOW)
-    except FileNotFoundError:
+        return FileLock(folder, is_folder=True, timeout=0)
+    except (FileNotFoundError, BlockingIOError):
         return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
 
 
 def _read(folder: Path) -> Installed | None:
@@ -304,9 +276,9 @@ def version_order(version: str) -> list[int]:
     return [int(number) for number in re.findall("[0-9]+", version)]
 
 
-def _is_at(descriptor: int, folder: str) -> bool:
+def _is_at(lock: FileLock, folder: str) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(folder))
+        return os.path.samestat(lock.fstat(), os.stat(folder))
     except OSError:
         return False
 

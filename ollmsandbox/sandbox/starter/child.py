@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a child of the starter does: it makes the mounts that are always the same, waits for an
-order, makes the others, and becomes bwrap. See starter.py."""
+"""The starter's forked child: it makes the mounts of an order and becomes bwrap. See server.py."""
 
 from __future__ import annotations
 
 import array
 import ctypes
 import fcntl
-import marshal
 import os
 import resource
 import select
@@ -29,48 +27,28 @@ _PLAIN = 2 | 4 | 8  # nosuid, nodev, noexec
 _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 
-# PyDLL keeps the interpreter's lock: a process may come back from a call here as two.
+# PyDLL keeps the interpreter's lock, which a call that forks needs.
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 
-class Habit:
-    """What runs have in common: it is made before the next one is asked for."""
-
-    def __init__(self, namespaces: tuple[str, ...], order: dict[str, Any] | None) -> None:
-        self.namespaces = namespaces
-        # None: nothing is known of the next one.
-        self.protect: bytes | None = order["protect"] if order else None
-        self.protected = order["protected"] if order else None
-        mounts = order["mounts"] if order else []
-        # What comes after the first folder that is written is the run's own.
-        count = next((n for n, mount in enumerate(mounts) if mount["upper"]), len(mounts))
-        self.layers = mounts[:count]
-
-    def serves(self, other: Habit) -> bool:
-        """Whether who has this habit can do the other's work. By the files' numbers too: a name
-        may be another one's by now."""
-        if self.namespaces != other.namespaces or self.protect is None:
-            return self.namespaces == other.namespaces
-        mine = self.protect, self.protected, self.layers
-        return mine == (other.protect, other.protected, other.layers)
-
-
-def receive(talk: socket.socket) -> tuple[bytes, list[int]]:
+def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     descriptors = array.array("i")
     room = socket.CMSG_LEN(MOST_DESCRIPTORS * descriptors.itemsize)
-    data, ancillary, _flags, _address = talk.recvmsg(64, room)
+    data, ancillary, _flags, _address = connection.recvmsg(64, room)
     for _level, _kind, content in ancillary:
         descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
     return data, list(descriptors)
 
 
 def clone(namespaces: tuple[str, ...]) -> tuple[int, int]:
-    """A fork, at once in new namespaces. What becomes bwrap is the first process of a PID namespace
-    then: however early it is killed, everything that it has started by that time dies with it, and
-    its pidfd tells when all are dead."""
+    """Fork into new namespaces; return the process id and its pidfd, or a negative error number.
+
+    The child is the first process of a PID namespace. However early it is killed, all that it has
+    started dies with it, and its pidfd becomes readable when all are dead.
+    """
     flags = sum(_NAMESPACES[name] for name in namespaces)
     pidfd = ctypes.c_int(-1)
-    # struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, and six that are 0
+    # struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, and six zeros
     words = (flags | _CLONE_PIDFD, ctypes.addressof(pidfd), 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, 0)
     arguments = (ctypes.c_uint64 * len(words))(*words)
     size = ctypes.c_size_t(ctypes.sizeof(arguments))
@@ -78,106 +56,88 @@ def clone(namespaces: tuple[str, ...]) -> tuple[int, int]:
     return (pid, pidfd.value) if pid >= 0 else (-ctypes.get_errno(), -1)
 
 
-def become(habit: Habit, line: socket.socket, life: int, uid: int, gid: int) -> NoReturn:
-    """In the child: what is always the same, wait for the order; then the mounts, then bwrap."""
-    step, told = "start", -1
-    error: BaseException | None = None
+def run(
+    order: dict[str, Any],
+    namespaces: tuple[str, ...],
+    given: list[int],
+    alive: int,
+    uid: int,
+    gid: int,
+) -> NoReturn:
+    """In the child: make the mounts and become bwrap. Report an error to the last descriptor."""
+    step, errors = "start", given[-1]
     try:
-        die_with(life)
-        first_to_go()
+        die_with_parent(alive)
+        prefer_oom_kill()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        try:
-            if "user" in habit.namespaces:
-                step = "enter a user namespace"
-                be_root(uid, gid)
-        except OSError as problem:
-            error = problem
-        if habit.protect is not None:
-            # Whatever is wrong with it is told by who does it anew, with an order in hand.
-            if error:
-                os._exit(1)
-            if "mount" in habit.namespaces:
-                prepare(habit.protect, habit.namespaces)
-                for mount in habit.layers:
-                    mount_overlay(mount)
-            line.send(b"y")
-        data, given = receive(line)
-        if not data:
-            os._exit(0)
-        paper, *given = given
-        told = given[-1]
-        if error:
-            raise error
-        order = marshal.loads(os.pread(paper, os.fstat(paper).st_size, 0))
+        if "user" in namespaces:
+            step = "enter a user namespace"
+            map_user_to_root(uid, gid)
         os.chdir(order["folder"])
-        if "mount" in habit.namespaces:
-            done = len(habit.layers)
-            if habit.protect is None:
-                step = f"protect {os.fsdecode(order['protect'])}"
-                prepare(order["protect"], habit.namespaces)
-            for mount in order["mounts"][done:]:
+        if "mount" in namespaces:
+            step = f"protect {os.fsdecode(order['protect'])}"
+            prepare_mounts(order["protect"], namespaces)
+            for mount in order["mounts"]:
                 step = f"mount an overlay over {os.fsdecode(mount['lower'][-1])}"
                 mount_overlay(mount)
         if order["processes"] is not None:
-            # Counted in the new user namespace alone, not with the person's other programs.
+            # Counted in the new user namespace alone, not with the user's other programs.
             resource.setrlimit(resource.RLIMIT_NPROC, (order["processes"], order["processes"]))
         step = f"start {os.fsdecode(order['argv'][0])}"
-        told = take_places(given)
+        errors = keep_only(given)
         os.execve(order["argv"][0], order["argv"], {})
-    except BaseException as problem:  # noqa: BLE001 - told to the other side, whatever it is
-        if told >= 0:
-            tell(told, step, problem)
+    except BaseException as problem:  # noqa: BLE001 - any error is reported to the other side
+        report_error(errors, step, problem)
     finally:
         os._exit(127)
 
 
-def outlast(line: int, held: int) -> NoReturn:
-    """In another child: hold on to something until the starter does not, and end."""
-    first, last = sorted((line, held))
+def keep_mounts_alive(pipe: int, namespace: int) -> NoReturn:
+    """In another child: hold a mount namespace until the starter has let go of it, and end."""
+    first, last = sorted((pipe, namespace))
     os.closerange(0, first)
     os.closerange(first + 1, last)
     os.closerange(last + 1, 1 << 16)
-    os.read(line, 1)
+    os.read(pipe, 1)
     os._exit(0)
 
 
-def prepare(protect: bytes, namespaces: tuple[str, ...]) -> None:
-    """What needs to be known of no run."""
+def prepare_mounts(protect: bytes, namespaces: tuple[str, ...]) -> None:
     check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
     if "pid" in namespaces:
-        # bwrap looks its child up by the number that it has here, and ends if nobody has it. Where
-        # this is not allowed, the machine's own stays, where that number is most often another's.
+        # bwrap looks its child up by the number that it has here, and ends if no process has it.
+        # Where this is not allowed, the machine's /proc stays, where another process mostly has it.
         _libc.mount(b"proc", b"/proc", b"proc", _PLAIN, None)
     if protect:
         bind_read_only(protect)
 
 
-def tell(descriptor: int, step: str, error: BaseException) -> None:
+def report_error(descriptor: int, step: str, error: BaseException) -> None:
     import json
 
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
     os.write(descriptor, json.dumps({"error": f"Could not {step}: {reason}."}).encode() + b"\n")
 
 
-def die_with(life: int) -> None:
-    """With the starter: from now on by a signal, and if it was dead before, at once."""
+def die_with_parent(alive: int) -> None:
+    """Have the kernel kill this process when the starter dies, and end if it is dead already."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if select.select([life], [], [], 0)[0]:
+    if select.select([alive], [], [], 0)[0]:
         os._exit(1)
 
 
-def first_to_go() -> None:
-    """Of all programs the sandbox is the one to end when memory is short."""
+def prefer_oom_kill() -> None:
+    """Make the kernel kill the sandbox before other programs when memory is short."""
     try:
         with open("/proc/self/oom_score_adj", "wb") as file:
             file.write(b"500")
     except OSError:
-        return  # not to be had in some containers, and no reason not to run
+        return  # some containers forbid it, which is no reason not to run
 
 
-def be_root(uid: int, gid: int) -> None:
-    """The person, under the number that may mount."""
+def map_user_to_root(uid: int, gid: int) -> None:
+    """Make the user root in the new user namespace, where only root may mount."""
     for name, line in (
         ("setgroups", "deny"),
         ("uid_map", f"0 {uid} 1"),
@@ -190,7 +150,7 @@ def be_root(uid: int, gid: int) -> None:
 
 def mount_overlay(mount: dict[str, Any]) -> None:
     lower, upper, work = mount["lower"], mount["upper"], mount["work"]
-    # By descriptor: a path's commas and colons would be taken for the mount's own.
+    # By descriptor: commas and colons in a path would be taken for the options' own.
     folders = [*lower, *([upper, work] if upper else [])]
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in folders]
     names = [f"/proc/self/fd/{number}" for number in opened]
@@ -204,29 +164,28 @@ def mount_overlay(mount: dict[str, Any]) -> None:
 
 
 def bind_read_only(path: bytes) -> None:
-    """bwrap goes on inside as the first process, and /proc/1/exe leads to it: by the mount it was
-    started from, which must not be a writable one."""
+    """Make bwrap's file read-only: bwrap is the first process inside, and /proc/1/exe leads to it
+    through the mount it was started from."""
     check(_libc.mount(path, path, None, _MS_BIND, None))
     # Flags that a user namespace has locked have to be given again.
     kept = os.statvfs(path).f_flag & _LOCKED_FLAGS
     check(_libc.mount(None, path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept, None))
 
 
-def take_places(given: list[int]) -> int:
-    """Descriptors 0, 1, 2, ... in the order given and no others; returns the last."""
-    # First out of the way: a place may be held by one that is still to be moved.
+def keep_only(given: list[int]) -> int:
+    """Move these descriptors to 0, 1, 2, ..., close all others, and return the last."""
+    # First out of the way: a number may belong to one that is still to be moved.
     moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in given]
-    for place, number in enumerate(moved):
-        os.dup2(number, place)
+    for new, number in enumerate(moved):
+        os.dup2(number, new)
     if _libc.syscall(_SYS_CLOSE_RANGE, len(moved), 0x7FFFFFFF, 0) != 0:
-        # An older kernel. By their names, not up to the limit: one may be above a limit that was
-        # lowered later.
+        # An older kernel. Not up to the limit: one may be above it if it was lowered later.
         for name in os.listdir("/proc/self/fd"):
             if int(name) >= len(moved):
                 try:
                     os.close(int(name))
                 except OSError:
-                    continue  # the listing's own
+                    continue  # the one that listdir used
     return len(moved) - 1
 
 

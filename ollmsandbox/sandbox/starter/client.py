@@ -15,12 +15,12 @@ import socket
 import sys
 from _thread import allocate_lock
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from ... import N_
 from ...errors import SandboxError
-from ..records import record
 
 if TYPE_CHECKING:
     from ..plan.mounts import OverlayMount
@@ -38,7 +38,7 @@ _PATIENCE = 15.0
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Order:
     """What the starter is told, besides the descriptors, which become 0, 1, 2 and so on."""
 
@@ -65,7 +65,7 @@ class Order:
         )
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class Started:
     pid: int
     pidfd: int

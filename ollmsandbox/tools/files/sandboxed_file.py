@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
+from ...paths import is_inside
 from ...project.apply.recorder import Recorder, linked_roots
 from ...project.changes.change import Mode, Report
 from ...sandbox.bubble import Bubble
 from ...sandbox.launch import SHELL
 from ...sandbox.plain.runner import PlainRunner
-from ...sandbox.plan.host import below, in_any
 from ...sandbox.process import Result, Sinks
 from ...sandbox.rootfs.paths import PLAYGROUND, Places
 from ...text.ansi import harmless
@@ -83,7 +83,7 @@ class Inside:
             path = self._from_rootfs(path)
         shown = ("playground", "~/playground", f"{home}/playground")
         for name, place in (*((name, playground) for name in shown), ("~", home)):
-            if path == name or path.startswith(f"{name}/"):
+            if is_inside(path, name):
                 path = place + path[len(name) :]
                 break
         path = os.path.join(self._project, path)
@@ -95,13 +95,13 @@ class Inside:
         if path == "~" or path.startswith("~/"):
             return self._project + path[1:]
         whole = os.path.normpath(path)
-        if below(whole, PLAYGROUND):
+        if is_inside(whole, PLAYGROUND):
             return f"{self._bench.paths.real_home}/playground{whole[len(PLAYGROUND) :]}"
         return self._places.to_host(whole) or path
 
     @property
     def is_in_playground(self) -> bool:
-        return below(os.path.normpath(self.path), f"{self._bench.paths.real_home}/playground")
+        return is_inside(os.path.normpath(self.path), f"{self._bench.paths.real_home}/playground")
 
     def may_be_written(self) -> bool:
         """By its name; where it really leads, the sandbox decides."""
@@ -109,7 +109,7 @@ class Inside:
         roots = [self._project, *linked_roots(bench.paths, self._project)]
         roots += [f"{bench.paths.real_home}/playground", os.path.realpath(bench.paths.playground)]
         real = os.path.realpath(os.path.dirname(self.path))
-        return any(in_any(path, roots) for path in (os.path.normpath(self.path), real))
+        return any(is_inside(path, *roots) for path in (os.path.normpath(self.path), real))
 
     def _check_place(self) -> None:
         """What was approved is what is read and written."""
@@ -204,7 +204,7 @@ class Inside:
         from ...project.review.write_file import write_file
 
         real = os.path.realpath(self.path)
-        if not in_any(real, (self._project, *linked_roots(self._bench.paths, self._project))):
+        if not is_inside(real, self._project, *linked_roots(self._bench.paths, self._project)):
             return None
         return write_file(
             self._bench.paths,

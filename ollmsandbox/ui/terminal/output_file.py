@@ -9,7 +9,6 @@ All that commands printed, in files that last as long as the session is open.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -17,8 +16,8 @@ import threading
 import time
 from gettext import gettext as _
 from pathlib import Path
-from typing import TextIO
 
+from ...files.locks import FileLock
 from ...paths import Paths, make_folder
 from ...text.ansi import harmless
 
@@ -117,7 +116,7 @@ class OutputFiles:
     def __init__(self, paths: Paths) -> None:
         self._base = paths.cache / "output"
         self._folder: Path | None = None
-        self._lock: TextIO | None = None
+        self._lock: FileLock | None = None
         self._count = 0
 
     def new(self) -> TerminalStore:
@@ -128,8 +127,7 @@ class OutputFiles:
             threading.Thread(target=remove_old, args=(self._base,), daemon=True).start()
             self._folder = Path(tempfile.mkdtemp(prefix="session-", dir=self._base))
             self._release()
-            self._lock = (self._folder / _LOCK).open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._lock = FileLock(self._folder / _LOCK)
         self._count += 1
         return TerminalStore(self._folder / f"output-{self._count}.txt")
 
@@ -141,7 +139,7 @@ class OutputFiles:
 
     def _release(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
 
@@ -159,10 +157,9 @@ def remove_old(base: Path, seconds: float = _OLD) -> None:
 
 def _is_used(folder: Path) -> bool:
     try:
-        with (folder / _LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        FileLock(folder / _LOCK, timeout=0).release()
     except BlockingIOError:
         return True
     except OSError:
-        return False  # who made it came no further
+        return False  # its program was killed before it locked the folder
     return False

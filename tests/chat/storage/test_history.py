@@ -16,7 +16,7 @@ from ollmsandbox.chat.storage.export import as_json, as_markdown
 from ollmsandbox.chat.storage.history import History, new_session_id, title_from
 from ollmsandbox.chat.storage.stored import INTERRUPTED, CallRecord, Entry, SessionInfo
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.files.locks import OpenLock
+from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
 from ollmsandbox.project.manager import ProjectManager
 
@@ -278,7 +278,7 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
 
 
 def _hold(person: Person, session_id: str, ready: object, done: object) -> None:
-    lock = OpenLock(person.paths, session_id)
+    lock = SessionLock(person.paths, session_id)
     ready.set()  # type: ignore[attr-defined]
     done.wait()  # type: ignore[attr-defined]
     lock.release()
@@ -292,12 +292,12 @@ def test_a_session_is_open_in_one_program_at_a_time(person: Person) -> None:
     try:
         assert ready.wait(60)
         with pytest.raises(OllmSandboxError, match="another program"):
-            OpenLock(person.paths, "s")
-        OpenLock(person.paths, "t").release()
+            SessionLock(person.paths, "s")
+        SessionLock(person.paths, "t").release()
     finally:
         done.set()
         other.join()
-    lock = OpenLock(person.paths, "s")
+    lock = SessionLock(person.paths, "s")
     lock.release()
     lock.release()
     assert not list((person.paths.cache / "open-sessions").iterdir())

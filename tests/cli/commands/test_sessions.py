@@ -13,7 +13,7 @@ from support.person import Person
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import Entry, SessionInfo
-from ollmsandbox.files.locks import OpenLock
+from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.project.manager import ProjectManager
 
 pytestmark = pytest.mark.anybody
@@ -58,7 +58,7 @@ def test_a_session_is_exported_but_over_no_file(person: Person) -> None:
 
 def test_a_session_that_is_open_is_not_deleted(person: Person) -> None:
     begin(person, "20250101-aa", "A talk", "words")
-    lock = OpenLock(person.paths, "20250101-aa")
+    lock = SessionLock(person.paths, "20250101-aa")
     done = cli_here(person, "sessions", "delete", "20250101-aa")
     assert done.returncode != 0
     assert "another program" in done.stderr

@@ -22,7 +22,7 @@ from support.escape.copy_back import Counter, review, settle, states
 from support.escape.kill import Bench, check_finished, killed_after, look_at
 from support.person import Person, make_person
 
-from ollmsandbox.files.dirfd import Spot
+from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project.apply import swap
 from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import Mode, Report, State, nothing
@@ -58,7 +58,7 @@ def once_copied(
     acted: list[str] = []
     real = swap.copy
 
-    def meanwhile(source: Spot, target: Spot) -> None:
+    def meanwhile(source: DirEntryAt, target: DirEntryAt) -> None:
         real(source, target)
         if is_it(target.name) and not acted:
             acted.append(target.name)
@@ -171,7 +171,7 @@ def test_one_file_system_that_is_mounted_at_two_places(
 
     for name in real:
         monkeypatch.setattr(os, name, partial(refused, name))
-    place, incoming, kept = (Spot(around, name) for name in ("place", "incoming", "kept"))
+    place, incoming, kept = (DirEntryAt(around, name) for name in ("place", "incoming", "kept"))
     for was_there, saves in ((True, False), (False, False), (True, True)):
         for name in os.listdir(tmp_path):
             (tmp_path / name).unlink()
@@ -193,7 +193,7 @@ def test_one_file_system_that_is_mounted_at_two_places(
     os.close(around)
 
 
-def exchange_all(place: Spot, incoming: Spot, kept: Spot) -> None:
+def exchange_all(place: DirEntryAt, incoming: DirEntryAt, kept: DirEntryAt) -> None:
     swap.exchange(
         place,
         incoming,

@@ -14,7 +14,7 @@ import pytest
 from support.cli_inline import cli_here
 from support.person import Person
 
-from ollmsandbox.files.dirfd import FOLDER, Spot
+from ollmsandbox.files.dirfd import FOLDER, DirEntryAt
 from ollmsandbox.project.apply import kept_versions
 from ollmsandbox.project.apply.swap import copy
 from ollmsandbox.project.database import backups
@@ -66,7 +66,7 @@ def test_rights_of_others_to_a_file_are_copied_with_it(person: Person) -> None:
     os.setxattr(file, "user.overlay.origin", b"never to be seen")
     around = os.open(person.project, FOLDER)
     try:
-        copy(Spot(around, "file"), Spot(around, "copy"))
+        copy(DirEntryAt(around, "file"), DirEntryAt(around, "copy"))
     finally:
         os.close(around)
     given = {name: os.getxattr(file, name) for name in os.listxattr(file)}

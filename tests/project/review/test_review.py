@@ -18,7 +18,7 @@ from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import FileRecord
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.settings import KEEP_DAYS, KEEP_MIB
-from ollmsandbox.sandbox.monitor import Event, Kind
+from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 
 
 def run(person: Person, command: str, *options: str) -> dict[str, Any]:
@@ -410,9 +410,9 @@ def test_the_history_lists_runs_with_their_states(person: Person) -> None:
 
 def test_changes_are_seen_while_they_happen(person: Person) -> None:
     (person.project / "old").write_text("old")
-    events: list[Event] = []
+    events: list[FileEvent] = []
     command = "echo > new; echo >> old; sleep 1"
     result = loop.run(person.bubble(live=events.append).exec(command))
     assert result.exit_code == 0
     seen = {(event.kind, os.path.basename(event.path)) for event in events}
-    assert {(Kind.ADDED, "new"), (Kind.UPDATED, "old")} <= seen
+    assert {(EventKind.ADDED, "new"), (EventKind.UPDATED, "old")} <= seen

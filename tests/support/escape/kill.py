@@ -302,7 +302,7 @@ def look_at(folder: Path) -> Seen:
     found: Seen = {}
     if not folder.is_dir():
         return found
-    opened: list[dirfd.Opened] = []
+    opened: list[dirfd.UnlockedFolder] = []
     levels = [("", os.open(folder, os.O_RDONLY))]
     found["."] = (stat.filemode(os.fstat(levels[0][1]).st_mode),)
     descriptors = [levels[0][1]]
@@ -322,7 +322,7 @@ def look_at(folder: Path) -> Seen:
                 levels.append((f"{prefix}{name}/", inner))
             found[prefix + name] = (stat.filemode(here.st_mode), shown)
     for folder_ in opened:
-        folder_.close_again()
+        folder_.restore()
     for descriptor in descriptors:
         os.close(descriptor)
     return found

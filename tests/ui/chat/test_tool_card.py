@@ -17,7 +17,7 @@ from ollmsandbox.chat.events import FilesChanged, Settled
 from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.changes.change import State as ChangeState
-from ollmsandbox.sandbox.monitor import Event, Kind
+from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.chat import tool_text
@@ -284,7 +284,7 @@ def test_changed_files_are_counted_while_it_runs(screen: Screen, chat: Chat) -> 
     entry = chat.call()
     card = shown(screen, entry)
     chat.start(entry)
-    chat.talk.tell(FilesChanged(entry.call.id, Event(Kind.ADDED, f"{PROJECT}/src/a.c", 3)))
+    chat.talk.tell(FilesChanged(entry.call.id, FileEvent(EventKind.ADDED, f"{PROJECT}/src/a.c", 3)))
     spin_until(lambda: card.changes.get_label() == "3 files changed, last: src/a.c")
 
 

@@ -16,7 +16,7 @@ from ollmsandbox import loop
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import Notice
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.files.locks import OpenLock
+from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.chat.entries import CallEntry, NoticeEntry
 from ollmsandbox.ui.preferences.settings import Settings
@@ -38,7 +38,7 @@ def sessions(person: Person, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sessio
 def is_free(person: Person, session_id: str) -> bool:
     """Another program could open it."""
     try:
-        OpenLock(person.paths, session_id).release()
+        SessionLock(person.paths, session_id).release()
     except OllmSandboxError:
         return False
     return True

@@ -18,7 +18,7 @@ from ollmsandbox.chat.sessions import Desk
 from ollmsandbox.chat.storage.history import new_session_id
 from ollmsandbox.chat.storage.stored import Entry, SessionInfo, StoredSession, repaired
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.files.locks import OpenLock
+from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.chat.entries import CallEntry, entries_of
 from ollmsandbox.ui.models.choice import ModelChoice
@@ -50,7 +50,7 @@ class House:
     def is_free(self, session_id: str) -> bool:
         """Another program could open it."""
         try:
-            OpenLock(self.person.paths, session_id).release()
+            SessionLock(self.person.paths, session_id).release()
         except OllmSandboxError:
             return False
         return True

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The limit for what a command may write to disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from ollmsandbox import loop
+from ollmsandbox.sandbox.limits import _disk, watch
+from ollmsandbox.sandbox.process import Stop
+from ollmsandbox.sandbox.profile.profile import Limits
+
+pytestmark = pytest.mark.anybody
+
+
+def test_what_is_written_has_the_disk_looked_at_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ollmsandbox.sandbox.limits._INTERVAL", 600.0)
+    limits = Limits(disk=1 << 20)
+
+    async def scenario() -> Stop:
+        written = asyncio.Event()
+        watched = asyncio.ensure_future(watch(limits, os.getpid(), [str(tmp_path)], written))
+        await asyncio.sleep(0)
+        (tmp_path / "large").write_bytes(os.urandom(32 << 20))
+        while not watched.done():
+            written.set()
+            await asyncio.sleep(0.05)
+        return watched.result()
+
+    async def limited() -> Stop:
+        async with asyncio.timeout(30):
+            return await scenario()
+
+    assert loop.run(limited()) is Stop.DISK
+
+
+def test_what_was_there_before_is_not_held_against_a_command(tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier"
+    earlier.write_bytes(os.urandom(4 << 20))
+    began = os.stat(earlier).st_ctime_ns + 1
+
+    def is_too_much() -> Stop | None:
+        # As if somebody else had filled all of the disk meanwhile.
+        return loop.run(_disk(Limits(disk=1 << 20), {str(tmp_path): 0}, began, os.getpid()))
+
+    assert is_too_much() is None
+    tick = tmp_path / "tick"
+    tick.touch()
+    while os.stat(tick).st_ctime_ns < began:
+        tick.touch()
+    (tmp_path / "large").write_bytes(os.urandom(4 << 20))
+    assert is_too_much() is Stop.DISK
