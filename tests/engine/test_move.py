@@ -23,7 +23,7 @@ from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.models import Project
 from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.settings import System, set_system, system_of
+from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.sessions.sessions import Sessions

@@ -30,11 +30,11 @@ _ROOT = Path(__file__).parents[2]
 _MAIN = """
 import sys
 sys.path[:0] = sys.argv[1:3]
-import ready_cli
-ready_cli.serve(int(sys.argv[3]))
+from support import cli_server
+cli_server.serve(int(sys.argv[3]))
 """
 # The window is no part of it.
-_PARTS = ("chat", "chat.providers", "cli", "permission", "project", "sandbox", "tools")
+_PARTS = ("chat", "cli", "engine", "permission", "project", "sandbox", "tools")
 _PATIENCE = 120.0
 # The order, standard input, output and errors, and where to tell of it.
 _GIVEN = 5
@@ -188,7 +188,7 @@ def _read(stream: IO[bytes] | None) -> bytes:
 def serve(number: int) -> None:
     for part in _PARTS:
         package = importlib.import_module(f"ollmsandbox.{part}")
-        for module in pkgutil.iter_modules(package.__path__, f"ollmsandbox.{part}."):
+        for module in pkgutil.walk_packages(package.__path__, f"ollmsandbox.{part}."):
             importlib.import_module(module.name)
     # What is loaded stays, and a copy need not look at it: that would copy all of its memory.
     gc.freeze()

@@ -119,8 +119,8 @@ def _talk(
             ),
         )
         conversation = runner.run(opening)
-        if conversation.bench is not None:
-            printer.project = conversation.bench.project or ""
+        if conversation.tool_context is not None:
+            printer.project = conversation.tool_context.project or ""
         turns = Turns(runner, conversation)
         turns.listen(printer.hear)
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from ... import loop
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ...project.settings import System, set_system, system_of
+from ...project.system import System, set_system, system_of
 from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import Progress, Step
 from ...sandbox.rootfs.rootfs import Rootfs

@@ -335,14 +335,14 @@ class Sessions(GObject.Object):
 
     def _follow(self, session: OpenSession) -> None:
         """What was chosen in the preferences counts from the next call on."""
-        from ...tools.context import Workbench
+        from ...tools.context import ToolContext
 
-        bench = session.conversation.bench
-        if isinstance(bench, Workbench):
-            bench.mode = Mode(self._settings.text("apply-mode"))
-            bench.profile_name = self._settings.text("profile")
-            bench.ask_every_command = self._settings.boolean("ask-every-command")
-            bench.own_limits = own_limits(self._settings)
+        tool_context = session.conversation.tool_context
+        if isinstance(tool_context, ToolContext):
+            tool_context.mode = Mode(self._settings.text("apply-mode"))
+            tool_context.profile_name = self._settings.text("profile")
+            tool_context.ask_every_command = self._settings.boolean("ask-every-command")
+            tool_context.own_limits = own_limits(self._settings)
 
     def _listing(self, search: str, states: States) -> list[ProjectItem]:
         by_project: dict[str, list[SessionInfo]] = {}

@@ -237,7 +237,7 @@ def test_a_link_does_not_lead_outside(agent: Agent) -> None:
 )
 def test_calls_that_make_no_sense(agent: Agent, arguments: dict[str, str], words: str) -> None:
     with pytest.raises(ToolError, match=words):
-        EditFile(agent.bench).read(arguments)
+        EditFile(agent.tool_context).read(arguments)
 
 
 # --- modes, conflicts, permission --------------------------------------------------------------
@@ -264,10 +264,12 @@ def test_what_the_person_writes_meanwhile_is_a_conflict(
 ) -> None:
     file = agent.person.project / "a"
     file.write_text("before")
-    request = EditFile(agent.bench).read({"path": "a", "old_text": "before", "new_text": "after"})
+    request = EditFile(agent.tool_context).read(
+        {"path": "a", "old_text": "before", "new_text": "after"}
+    )
     read = request._new_content
 
-    def late(said: sandboxed_file.Said) -> bytes:
+    def late(said: sandboxed_file.ScriptReply) -> bytes:
         # Between the reading and the writing.
         file.write_text("the person's")
         return read(said)
@@ -283,7 +285,7 @@ def test_stopped_before_it_writes_it_writes_nothing(
 ) -> None:
     file = agent.person.project / "a"
     file.write_text("old")
-    request = EditFile(agent.bench).read({"path": "a", "content": "new"})
+    request = EditFile(agent.tool_context).read({"path": "a", "content": "new"})
     read, over = threading.Event(), threading.Event()
 
     def wait(_said: object) -> bytes:
@@ -312,7 +314,7 @@ def test_stopped_while_it_writes_it_writes_all(
     file = agent.person.project / "a"
     file.write_text("old")
     text = "new\n" * 100_000
-    request = EditFile(agent.bench).read({"path": "a", "content": text})
+    request = EditFile(agent.tool_context).read({"path": "a", "content": text})
     write = sandboxed_file._write
 
     async def run() -> None:
