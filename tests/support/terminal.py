@@ -29,8 +29,8 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 sys.path.insert(0, sys.argv.pop(1))
 # Nobody reads along, and no finger is on its way.
 from ollmsandbox.chat.providers.tour.model import TourServer
-from ollmsandbox.cli.main import asking
-TourServer.delay = asking._PAUSE = 0
+from ollmsandbox.cli.agent import asker
+TourServer.delay = asker._PAUSE = 0
 from ollmsandbox.__main__ import main
 sys.exit(main())
 """
