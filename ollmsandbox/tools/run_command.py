@@ -26,11 +26,12 @@ from ..sandbox.plain.runner import PlainRunner
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.rootfs.paths import renamed
+from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
 from .context import ToolContext
 from .linked_roots import agree, new_root
-from .model_text import changes_text, output_text, plain, together
+from .model_text import changes_text, output_text, together
 from .parameters import Parameters, parameter
 from .programs import programs_of
 
@@ -149,7 +150,7 @@ class RunRequest(RequestBase):
             self.permission_question = f"Run command: {given.command}?"
 
     def describe(self) -> str:
-        return plain(self.given.command)
+        return escape_line(self.given.command)
 
     @property
     def is_independent(self) -> bool:
@@ -290,7 +291,9 @@ class _SandboxedFlow:
                     is_said=True,
                 ),
                 # Translators: names a line of the card: "first command   make test"
-                Fact(pgettext("permission card", "first command"), plain(self._given.command)),
+                Fact(
+                    pgettext("permission card", "first command"), escape_line(self._given.command)
+                ),
             ],
             call_id=self._request.call_id,
         )

@@ -154,8 +154,8 @@ def test_output_cannot_play_with_a_terminal(agent: Agent) -> None:
 def test_a_held_file_is_told_with_the_reason(agent: Agent) -> None:
     (agent.person.project / ".git").mkdir()
     outcome = agent.run("mkdir .git/hooks; echo x > .git/hooks/pre-commit")
-    assert "waits for the person's yes" in outcome.text
-    assert "Your next commands see it" in outcome.text
+    assert "needs the user's approval" in outcome.text
+    assert "Your next commands see" in outcome.text
     assert not (agent.person.project / ".git/hooks/pre-commit").exists()
     assert agent.run("cat .git/hooks/pre-commit").text == "x"
 
@@ -176,13 +176,13 @@ def test_a_conflict_is_told(agent: Agent) -> None:
         return (await task).text
 
     text = loop.run(run())
-    assert "modified a [NOT applied: somebody else changed it meanwhile" in text
+    assert "modified a [NOT applied" in text
     assert file.read_text() == "the person's"
 
 
 def test_in_review_mode_changes_wait(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
-    assert "the person looks at it first" in agent.run("touch a").text
+    assert "Pending changes" in agent.run("touch a").text
     assert not (person.project / "a").exists()
     assert agent.run("ls").text == "a"
 

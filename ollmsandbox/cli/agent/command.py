@@ -11,18 +11,17 @@ from dataclasses import dataclass
 
 from ...chat.conversation import Limits
 from ...chat.sessions import Desk
+from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
 from ...permission.request import Asker
-from ...project.apply.recorder import needs_care
 from ...project.changes.change import Mode
-from ...project.recovery.recover import take_care
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile import file
 from ..arguments import THIS_PROJECT, RawHelpFormatter, count, default_project, minutes, readable
-from ..change_text import summary, tell
+from ..change_text import print_notice, summary
 from .asker import TerminalAsker
 from .json_events import JsonPrinter
 from .printer import Printer
@@ -145,7 +144,7 @@ def _agent(given: argparse.Namespace) -> int:
     if not manner.asks and not given.json and not given.yes_to_nothing:
         print("ollmsandbox: Nobody can be asked here; what needs a yes is denied.", file=sys.stderr)
     paths = Paths.from_environ(os.environ)
-    _care(paths)
+    _finish_interrupted_runs(paths)
     if given.project is not None or given.session is None:
         named = given.project if given.project is not None else default_project(os.environ)
         project = find_project(named, paths)
@@ -220,12 +219,11 @@ def _session(desk: Desk, given: argparse.Namespace, project: str) -> str | None:
     return None
 
 
-def _care(paths: Paths) -> None:
-    """What was cut off is finished, and what is old goes, before anything new begins."""
-    if not needs_care(paths):
+def _finish_interrupted_runs(paths: Paths) -> None:
+    care = finish_interrupted_runs(paths, clean_up=True)
+    if care is None:
         return
-    care = take_care(paths)
     for report in care.finished:
-        tell(("An earlier run was cut off and has been finished:", *summary(report, "")))
+        print_notice(("An earlier run was interrupted. It is finished now:", *summary(report, "")))
     for notice in (*care.notices, *care.errors):
-        tell((notice,))
+        print_notice((notice,))

@@ -20,17 +20,18 @@ from ...project.database.runs import read_changes
 from ...project.recovery.missing_root import discard
 from ...project.review.review import Review
 from ...sandbox.plan.folders import find_project
+from ...text.ansi import escape_line
 from ..arguments import THIS_PROJECT, count, default_project
 from ..change_text import (
     advice,
+    diff_lines,
     document,
     full_paths,
     in_order,
     listing,
-    plain,
+    print_notice,
     report_document,
     summary,
-    tell,
 )
 from ..streams import complain, wants_colour
 
@@ -91,8 +92,6 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def changes(given: argparse.Namespace) -> int:
-    from .. import change_text
-
     _check(given)
     with _open() as review:
         runs = _runs(review, given)
@@ -108,10 +107,11 @@ def changes(given: argparse.Namespace) -> int:
             if given.json:
                 documents.append(_document([Report(run.id, tuple(items))], run, project))
             elif given.diff:
-                for line in change_text.lines(items, review, run, colour=wants_colour(sys.stdout)):
+                for line in diff_lines(items, review, run, colour=wants_colour(sys.stdout)):
                     sys.stdout.write(line)
             else:
-                print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)}{_where(run)})")
+                when = _when(run.started_at)
+                print(f"{escape_line(run.command)}  (run {run.id}, {when}{_where(run)})")
                 for line in listing(in_order(items), project, whole=True):
                     print(line)
                 for line in advice(Report(run.id, tuple(items))):
@@ -228,8 +228,8 @@ def history(given: argparse.Namespace) -> int:
             return 0
         for run in runs:
             counts = ", ".join(f"{number:,} {state}" for state, number in _counts_of(review, run))
-            command = plain(run.command)
-            where = f"  {plain(run.project.path)}" if given.all else ""
+            command = escape_line(run.command)
+            where = f"  {escape_line(run.project.path)}" if given.all else ""
             print(f"{run.id}  {_when(run.started_at)}  {counts}{where}")
             print(f"    {command if len(command) <= 100 else command[:99] + '…'}")
         if not runs:
@@ -249,7 +249,9 @@ class _open:
         care = take_care(paths)
         self._review = Review(paths)
         for report in care.finished:
-            tell(["An earlier run was interrupted. It is finished now:", *self._summary(report)])
+            print_notice(
+                ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
+            )
         for notice in care.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         self._errors = care.errors
@@ -286,8 +288,10 @@ def _run(review: Review, given: argparse.Namespace) -> Run | None:
         # An empty id comes from a script whose variable is empty. Do not take the last run.
         remedy = "`ollmsandbox history --all` lists all runs."
         if last is not None and given.run and hasattr(given, "path"):
-            remedy = f"Name the run first: {last.id} {plain(given.run)}"
-        raise OllmSandboxError(f"{plain(given.run) or repr('')} is not the id of a run.", remedy)
+            remedy = f"Name the run first: {last.id} {escape_line(given.run)}"
+        raise OllmSandboxError(
+            f"{escape_line(given.run) or repr('')} is not the id of a run.", remedy
+        )
     return last
 
 
@@ -319,13 +323,13 @@ def _gone(review: Review) -> Iterator[str]:
         yield "These projects are no longer where they were. If you have moved one here, use"
         yield "`ollmsandbox project move OLD NEW`:"
     for project in projects:
-        yield f"  {plain(project.path)}"
+        yield f"  {escape_line(project.path)}"
 
 
 def _where(run: Run) -> str:
     """Return the run's project as text, unless it is the current one."""
     here = os.path.realpath(default_project(os.environ))
-    return "" if run.project.path == here else f", in {plain(run.project.path)}"
+    return "" if run.project.path == here else f", in {escape_line(run.project.path)}"
 
 
 def _document(reports: list[Report], run: Run | None, project: str) -> dict[str, object]:

@@ -12,7 +12,7 @@ from ...paths import Paths
 from ...permission.rule_store import RuleStore
 from ...project.database.models import Project
 from ...project.manager import ProjectManager
-from ..change_text import plain
+from ...text.ansi import escape_line
 from ..streams import complain
 
 _MOVE_HELP = """\
@@ -36,7 +36,7 @@ def project(given: argparse.Namespace) -> int:
     rules = RuleStore(manager.paths)
     try:
         moved = move_project(manager, rules, _find(manager, given.old), given.new)
-        print(f"The project is now in {plain(moved.path)}.")
+        print(f"The project is now in {escape_line(moved.path)}.")
     finally:
         for notice in (*manager.notices, *rules.take_notices()):
             complain(notice)
@@ -52,6 +52,6 @@ def _find(manager: ProjectManager, folder: str) -> Project:
         except ProjectError:
             continue
     raise ProjectError(
-        f"{plain(folder)} is not a known project.",
+        f"{escape_line(folder)} is not a known project.",
         "`ollmsandbox history --all` shows the folders of all projects.",
     )

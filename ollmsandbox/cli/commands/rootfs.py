@@ -18,9 +18,8 @@ from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import Progress, Step
 from ...sandbox.rootfs.rootfs import Rootfs
 from ...sandbox.rootfs.store import find, need
-from ...text.ansi import harmless
+from ...text.ansi import escape_line, harmless
 from ..arguments import THIS_PROJECT, default_project
-from ..change_text import plain
 
 _HELP = """\
 Commands can run in a small Alpine system instead of using this computer's programs: the same on
@@ -84,7 +83,7 @@ def _use(given: argparse.Namespace, paths: Paths) -> int:
     if system is System.ALPINE:
         need(paths, os.environ)
     set_system(paths, project, system)
-    print(f"Commands of {plain(project)} now run in {_name(system)}.")
+    print(f"Commands of {escape_line(project)} now run in {_name(system)}.")
     return 0
 
 
@@ -179,12 +178,12 @@ def _status(given: argparse.Namespace, paths: Paths, found: Rootfs) -> int:
     else:
         print(f"{installed.title}, tier {installed.tier}, {status.size >> 20} MiB")
         named = " (ROOTFS_DIR)" if installed.is_given else ""
-        print(f"  in {plain(installed.folder)}{named}")
-        print(f"  with {plain(', '.join(found.programs())) or 'no known programs'}")
+        print(f"  in {escape_line(installed.folder)}{named}")
+        print(f"  with {escape_line(', '.join(found.programs())) or 'no known programs'}")
     for other in status.others:
         print(f"{other.title} will be removed when no command uses it.")
     if project:
-        print(f"Commands of {plain(project)} run in {_name(system)}.")
+        print(f"Commands of {escape_line(project)} run in {_name(system)}.")
     return 0
 
 

@@ -16,8 +16,8 @@ from ...sandbox.plan.folders import find_project
 from ...sandbox.plan.host import below, folders_of
 from ...sandbox.plan.masks import hidden_paths
 from ...sandbox.profile import file
+from ...text.ansi import escape_line
 from ..arguments import THIS_PROJECT, default_project
-from ..change_text import plain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def _remove(manager: ProjectManager, project: Project, folder: str) -> None:
     manager.revoke(project, folder)
     if manager.agreed_roots(project) == before:
         raise OllmSandboxError(
-            f"{plain(folder)} was not added.",
+            f"{escape_line(folder)} was not added.",
             "`ollmsandbox roots list` shows the folders that were.",
         )
 
@@ -88,15 +88,15 @@ def _check_outside(folder: str, project: str) -> None:
     real = os.path.realpath(folder)
     if real != project and below(real, project):
         raise OllmSandboxError(
-            f"{plain(real)} is in the project, so commands can change it anyway."
+            f"{escape_line(real)} is in the project, so commands can change it anyway."
         )
 
 
 def _list(folder: Folder) -> int:
     for root in folder.build_roots():
-        print(plain(root))
+        print(escape_line(root))
     loop.run(folder.scan())
     for found in folder.linked_folders():
         if found.can_be_agreed:
-            print(f"{plain(found.path)}  (linked, but commands cannot change it)")
+            print(f"{escape_line(found.path)}  (linked, but commands cannot change it)")
     return 0

@@ -299,9 +299,9 @@ class _Run:
         for notice in self.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         if self.report is not None:
-            from ..change_text import summary, tell
+            from ..change_text import print_notice, summary
 
-            tell(summary(self.report, self.project))
+            print_notice(summary(self.report, self.project))
 
     def _note(self, care: Care) -> None:
         from ..change_text import summary

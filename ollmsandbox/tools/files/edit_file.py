@@ -15,11 +15,11 @@ from ...errors import OllmSandboxError
 from ...permission.request import PermissionRequest, Verdict
 from ...project.changes.change import Report
 from ...sandbox.probe.probe import Capabilities
-from ...text.ansi import harmless
+from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import ToolContext
-from ..model_text import changes_text, plain, together
+from ..model_text import changes_text, together
 from ..parameters import Parameters, parameter
 from .edits import Document, difference, replace_text
 from .sandboxed_file import SandboxedFile, ScriptReply
@@ -112,7 +112,7 @@ class EditFile(Tool):
             raise ToolError(N_("`path` is empty."), N_("Name a file."))
         if os.path.basename(given.path) in ("", ".", ".."):
             raise ToolError(
-                N_("{file} is a folder."), N_("Name a file in it."), file=plain(given.path)
+                N_("{file} is a folder."), N_("Name a file in it."), file=escape_line(given.path)
             )
         if given.content and (given.old_text or given.new_text):
             raise ToolError(
@@ -149,7 +149,7 @@ class EditRequest(RequestBase):
         self._is_unrecorded = False
 
     def describe(self) -> str:
-        return plain(self._given.path)
+        return escape_line(self._given.path)
 
     async def execute(self, watcher: Watcher) -> Outcome:
         context, given = self._context, self._given
@@ -169,7 +169,7 @@ class EditRequest(RequestBase):
                 raise ToolError(
                     N_("ERROR: {name} is not in the project."),
                     N_("Files can be changed in the project and below `playground/`."),
-                    name=plain(given.path),
+                    name=escape_line(given.path),
                 )
             if context.ask_every_command or not found.can_wrap:
                 self._verdict = await questions.ask(
@@ -195,7 +195,7 @@ class EditRequest(RequestBase):
 
     def _new_content(self, reply: ScriptReply) -> bytes:
         """Return the size and the new content of the file; b"" if it stays as it is."""
-        given, name = self._given, plain(self._given.path)
+        given, name = self._given, escape_line(self._given.path)
         match reply.words:
             case ["file", size]:
                 document = self._document(reply.rest[: int(size)])
@@ -246,11 +246,11 @@ class EditRequest(RequestBase):
             raise ToolError(
                 N_("ERROR: {name} is not UTF-8 text."),
                 N_("Change it with a command, or write it whole with `content`."),
-                name=plain(self._given.path),
+                name=escape_line(self._given.path),
             ) from error
 
     def _outcome(self, report: Report | None) -> Outcome:
-        name = plain(self._given.path)
+        name = escape_line(self._given.path)
         if self._old == self._new:
             text = f"{name} has that content already."
             return Outcome(text, ok=True, verdict=self._verdict)

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import Verdict
-from ...text.ansi import harmless
+from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import ToolContext
-from ..model_text import plain
 from ..parameters import Parameters, parameter
 from .sandboxed_file import SandboxedFile, ScriptReply
 
@@ -101,7 +100,7 @@ class ReadRequest(RequestBase):
         self._call_id = call_id
 
     def describe(self) -> str:
-        return plain(self._given.path)
+        return escape_line(self._given.path)
 
     @property
     def is_independent(self) -> bool:
@@ -136,7 +135,7 @@ class ReadRequest(RequestBase):
 
 
 def _text(given: ReadParameters, reply: ScriptReply) -> str:
-    name = plain(given.path)
+    name = escape_line(given.path)
     match reply.words:
         case ["folder"]:
             return _folder(name, reply.rest)
@@ -159,7 +158,7 @@ def _text(given: ReadParameters, reply: ScriptReply) -> str:
 def _folder(name: str, rest: bytes) -> str:
     *entries, count = rest.decode("utf-8", "surrogateescape").split("\0")
     marks = {"d": "/", "l": "@"}
-    names = sorted(plain(entry[1:]) + marks.get(entry[:1], "") for entry in entries)
+    names = sorted(escape_line(entry[1:]) + marks.get(entry[:1], "") for entry in entries)
     # Patterns that match nothing were counted too: at most three.
     more = int(count[1:]) - len(names) if count.startswith("#") and count[1:].isdecimal() else 0
     title = f"{name} is a folder with {len(names):,} names (/ folder, @ link):"

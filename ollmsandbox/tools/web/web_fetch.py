@@ -14,11 +14,10 @@ from gettext import pgettext
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...permission.request import Fact, Verdict
-from ...text.ansi import harmless
+from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import ToolContext
-from ..model_text import plain
 from ..parameters import Parameters, parameter
 from .addresses import Address, Resolver, check_name, proxy_for, public_addresses, resolve
 from .fetching import MOST, Answer, Fetch, in_thread
@@ -88,7 +87,7 @@ class FetchRequest(RequestBase):
         self.permission_target_path = self.address.target
 
     def describe(self) -> str:
-        return plain(self.address.text)
+        return escape_line(self.address.text)
 
     @property
     def is_independent(self) -> bool:
@@ -172,9 +171,9 @@ class FetchRequest(RequestBase):
     async def _told(self, address: Address, answer: Answer) -> str:
         text = await in_thread(lambda: _as_text(answer, address))
         part = text[self.offset : self.offset + _SHOWN]
-        lines = [plain(address.text)]
+        lines = [escape_line(address.text)]
         if answer.status >= 400:
-            lines.append(f"The server answered {answer.status} {plain(answer.reason[:80])}.")
+            lines.append(f"The server answered {answer.status} {escape_line(answer.reason[:80])}.")
         if answer.is_cut:
             lines.append(f"Only the first {MOST:,} bytes of the page were read.")
         if len(part) < len(text):
@@ -197,7 +196,9 @@ def _as_text(answer: Answer, address: Address) -> str:
     body = answer.body
     is_wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not _is_text(answer.kind) or (b"\0" in body and not is_wide):
-        kind = plain(answer.kind.partition(";")[0].strip()[:80]) or Sentence(N_("of unknown type"))
+        kind = escape_line(answer.kind.partition(";")[0].strip()[:80]) or Sentence(
+            N_("of unknown type")
+        )
         size = Sentence(N_("of unknown size"))
         if answer.size is not None:
             size = Sentence(N_("{number:,} bytes"), number=answer.size)

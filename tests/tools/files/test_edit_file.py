@@ -246,7 +246,7 @@ def test_calls_that_make_no_sense(agent: Agent, arguments: dict[str, str], words
 def test_in_review_mode_the_next_edit_sees_the_last_one(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
     (person.project / "a").write_text("one")
-    assert "looks at it first" in agent.edit("a", old_text="one", new_text="two").text
+    assert "Pending changes" in agent.edit("a", old_text="one", new_text="two").text
     assert agent.edit("a", old_text="two", new_text="three").ok
     assert agent.read("a").text.endswith("three")
     assert (person.project / "a").read_text() == "one"
@@ -255,7 +255,7 @@ def test_in_review_mode_the_next_edit_sees_the_last_one(person: Person) -> None:
 def test_a_git_hook_waits_for_a_yes(agent: Agent) -> None:
     (agent.person.project / ".git").mkdir()
     outcome = agent.edit(".git/hooks/pre-commit", content="x")
-    assert "waits for the person's yes" in outcome.text
+    assert "needs the user's approval" in outcome.text
     assert not (agent.person.project / ".git/hooks/pre-commit").exists()
 
 
@@ -276,7 +276,7 @@ def test_what_the_person_writes_meanwhile_is_a_conflict(
 
     monkeypatch.setattr(request, "_new_content", late)
     outcome = loop.run(request.execute(agent.looking))
-    assert "NOT applied: somebody else changed it" in outcome.text
+    assert "NOT applied" in outcome.text
     assert file.read_text() == "the person's"
 
 
