@@ -50,9 +50,9 @@ class Command:
 
 def program() -> Command:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from ollmsandbox.cli.main import _parser
+    from ollmsandbox.cli.main import make_parser
 
-    return _command("ollmsandbox", "", _parser(""))
+    return _command("ollmsandbox", "", make_parser(whole=True))
 
 
 def _command(name: str, what: str, parser: argparse.ArgumentParser) -> Command:

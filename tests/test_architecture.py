@@ -137,7 +137,7 @@ def test_run_loads_nothing_it_does_not_need() -> None:
     """Start-up is paid for at every command."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "import ollmsandbox.cli.commands.run, ollmsandbox.sandbox.bubble, ollmsandbox.loop;"
+        "import ollmsandbox.cli.commands.run, ollmsandbox.engine.run, ollmsandbox.loop;"
         "print('\\n'.join(sys.modules))"
     )
     done = subprocess.run(

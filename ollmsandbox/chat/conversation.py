@@ -21,7 +21,7 @@ from typing import TypeVar
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..tools.base import Outcome, Tool
-from ..tools.context import Workbench
+from ..tools.context import ToolContext
 from .events import (
     CallEnded,
     End,
@@ -119,7 +119,7 @@ class Conversation:
         limits: Limits = STANDARD,
         prompt: str | Callable[[], str] = "",
         messages: Sequence[Message] = (),
-        bench: Workbench | None = None,
+        tool_context: ToolContext | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """A prompt that is a function is called at each turn, in a thread; `notices` gives what
@@ -131,7 +131,7 @@ class Conversation:
         self.state = State.IDLE
         self.session_id = book.session_id if book else new_session_id()
         # What the tools work with; it may be changed between two turns.
-        self.bench = bench
+        self.tool_context = tool_context
         self._notices = notices
         self._book = book
         self._replies = Replies(tools, prompt, self._emit)

@@ -25,7 +25,7 @@ from .storage.history import History, new_session_id
 from .storage.stored import StoredSession
 
 if TYPE_CHECKING:
-    from ..tools.context import Workbench
+    from ..tools.context import ToolContext
     from .conversation import Conversation
     from .storage.writer import Book
 
@@ -94,7 +94,7 @@ class Desk:
         id_ = session_id or new_session_id()
         await asyncio.to_thread(_load)
         from ..permission.provider import Provider
-        from ..tools.context import Workbench
+        from ..tools.context import ToolContext
         from .storage.writer import Book
 
         book = await asyncio.to_thread(Book, self.history, id_)
@@ -117,7 +117,7 @@ class Desk:
             chosen,
             stored,
             limits,
-            bench=Workbench(
+            tool_context=ToolContext(
                 project=_real(project),
                 paths=self.paths,
                 environ=self.environ,
@@ -136,14 +136,14 @@ class Desk:
         chosen: Chosen | None,
         stored: StoredSession | None,
         limits: Limits,
-        bench: Workbench,
+        tool_context: ToolContext,
     ) -> Conversation:
         from ..permission.provider import Provider
         from ..tools import all_tools
         from .conversation import Conversation
         from .prompt import system_prompt
 
-        provider = bench.permissions
+        provider = tool_context.permissions
 
         def notices() -> list[str]:
             taken = provider.take_notices() if isinstance(provider, Provider) else []
@@ -151,12 +151,12 @@ class Desk:
 
         return Conversation(
             model=chosen.model if chosen else None,
-            tools=all_tools(bench),
+            tools=all_tools(tool_context),
             book=book,
             limits=limits,
-            prompt=partial(system_prompt, bench),
+            prompt=partial(system_prompt, tool_context),
             messages=stored.messages if stored else (),
-            bench=bench,
+            tool_context=tool_context,
             notices=notices,
         )
 

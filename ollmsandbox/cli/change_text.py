@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes as a unified diff. Files are only text where they can be read as such.
+"""Changes as text, as JSON and as a unified diff.
 
-Changes in words, and as JSON: what is gone or replaced comes first, and in full.
-
-Changes as a unified diff. Files are only text where they can be read as such.
+Deleted and replaced files come first, and are always listed in full.
 """
 
 from __future__ import annotations
@@ -15,42 +13,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..paths import is_inside
-from ..project.changes.change import Flag, Kind, Recorded, Report, Skipped, State, Type
+from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
+from ..project.changes.labels import FLAG_LABELS, KIND_ORDER, shown_name, shown_path
 from ..project.database.models import Run
 from ..project.review.review import Review
 from ..project.review.versions import Version, Versions
+from ..text.ansi import escape_line
 from ..text.diff import Block, matching_blocks
 
-_ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
 # Of these everything is listed, whatever the number.
 _IN_FULL = (Kind.DELETED, Kind.REPLACED)
 _MOST = 20
-_FLAGS = {
-    Flag.LATER: "acts later, outside the sandbox",
-    Flag.EXECUTABLE: "can be run",
-    Flag.OUTSIDE: "leads out of the project",
-    Flag.STRIPPED: "its setuid or setgid bit was removed",
-    Flag.HELD: "waits for your yes",
-}
-
-
-def plain(text: str) -> str:
-    """As a terminal may show it: on one line, without any effect, and nothing left out."""
-    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(c if c.isprintable() else _escaped(c) for c in shown)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
-
-
-def shown_path(item: Recorded | Skipped, project: str) -> str:
-    root, path = (
-        (item.root, item.path)
-        if isinstance(item, Skipped)
-        else (item.change.root, item.change.path)
-    )
-    return path if root == project else f"{root}/{path}"
 
 
 def document(item: Recorded, project: str) -> dict[str, object]:
@@ -68,7 +41,7 @@ def document(item: Recorded, project: str) -> dict[str, object]:
 
 
 def report_document(report: Report | None, project: str) -> dict[str, object]:
-    """The same keys whatever happened."""
+    """Return the document for --json. It always has the same keys."""
     items = report.changes if report else ()
     return {
         "changes": [document(item, project) for item in in_order(items)],
@@ -81,15 +54,15 @@ def report_document(report: Report | None, project: str) -> dict[str, object]:
 
 
 def in_order(items: Iterable[Recorded]) -> list[Recorded]:
-    return sorted(items, key=lambda item: _ORDER.index(item.change.kind))
+    return sorted(items, key=lambda item: KIND_ORDER.index(item.change.kind))
 
 
 def listing(items: Sequence[Recorded], project: str, *, whole: bool = False) -> Iterator[str]:
-    """A line for each change; of many modified or added ones, the first."""
-    for kind in _ORDER:
+    """Yield a line for each change; if many files are modified or added, only for the first."""
+    for kind in KIND_ORDER:
         of_kind = [item for item in items if item.change.kind is kind]
         most = len(of_kind) if whole or kind in _IN_FULL else _MOST
-        # What a person should look at twice is never among the rest.
+        # Never leave out what the user should look at.
         listed = [i for n, i in enumerate(of_kind) if n < most or i.note or marks(i)]
         for item in listed:
             yield _line(item, project)
@@ -99,11 +72,7 @@ def listing(items: Sequence[Recorded], project: str, *, whole: bool = False) -> 
 
 def _line(item: Recorded, project: str) -> str:
     change = item.change
-    name = plain(shown_path(item, project))
-    if change.type is Type.FOLDER:
-        name += "/"
-    if change.target is not None:
-        name += f" -> {plain(change.target)}"
+    name = shown_name(item, project)
     if change.kind is Kind.MODIFIED and change.type is Type.FOLDER:
         name += f" (mode {change.old_mode or 0:04o} to {change.mode or 0:04o})"
     if change.kind is Kind.REPLACED and change.old_type:
@@ -117,61 +86,63 @@ def _line(item: Recorded, project: str) -> str:
 
 
 def marks(item: Recorded) -> list[str]:
-    """What a person should look at twice, in words."""
+    """Return labels for what the user should look at."""
     flags = [flag for flag in item.change.flags if flag is not Flag.HELD]
-    words = [_FLAGS[flag] for flag in flags]
+    words = [FLAG_LABELS[flag] for flag in flags]
     if item.is_held and item.state is State.PENDING:
-        words.append(_FLAGS[Flag.HELD])
+        words.append(FLAG_LABELS[Flag.HELD])
     return words
 
 
 def summary(report: Report, project: str) -> Iterator[str]:
-    """What a person reads after a run."""
+    """Yield the lines that are printed after a run."""
     count = len(report.changes)
     if count:
-        waiting = sum(item.state is State.PENDING for item in report.changes)
+        pending = sum(item.state is State.PENDING for item in report.changes)
         what = f"{count:,} {'change' if count == 1 else 'changes'}"
-        if waiting == count:
-            what += ", waiting for you"
-        elif waiting:
-            what += f", {waiting:,} of them waiting for you"
+        if pending == count:
+            what += ", pending"
+        elif pending:
+            what += f", {pending:,} of them pending"
         if all(item.state is State.DISCARDED for item in report.changes):
             what += ", not kept"
         yield f"{what} (run {report.run_id})"
         yield from listing(report.changes, project)
     for item in report.skipped:
-        yield f"  left out  {plain(shown_path(item, project))}  [it is {item.what}]"
+        yield f"  left out  {escape_line(shown_path(item, project))}  [{item.what}]"
     yield from advice(report)
 
 
 def advice(report: Report) -> Iterator[str]:
-    """What can be done next."""
+    """Yield what the user can do next."""
     states = {item.state for item in report.changes}
     run = report.run_id
     if State.CONFLICT in states:
-        yield "Somebody else changed the same files. Yours are untouched. See both with"
+        yield "Files in conflict were also changed by someone else, and are left as they are."
+        yield "Compare both versions with"
         yield f"  ollmsandbox changes {run} --diff"
-        yield f"and take the command's with `apply {run} PATH`, or drop it with"
+        yield f"then use the command's with `apply {run} PATH`, or drop it with"
         yield f"`discard {run} PATH`."
     elif State.PENDING in states:
-        yield f"See them with `ollmsandbox changes {run} --diff`; then `apply {run}` or"
-        yield f"`discard {run}`, also with single paths."
+        yield f"Review them with `ollmsandbox changes {run} --diff`, then `apply {run}` or"
+        yield f"`discard {run}` them, all or by path."
     failed = [item for item in report.changes if item.state is State.FAILED]
     if any(not item.is_lost for item in failed):
-        yield f"What failed is kept; try again with `ollmsandbox apply {run}`."
+        yield f"Failed changes are kept. Try again with `ollmsandbox apply {run}`."
     if any(item.is_lost for item in failed):
-        yield "What is no longer kept cannot be applied. Take it off the list with"
+        yield "Versions that no longer exist cannot be applied. Remove them from the list with"
         yield f"`ollmsandbox discard {run} PATH`."
 
 
-def tell(lines: Iterable[str]) -> None:
-    """To the person, beside a command's own output."""
+def print_notice(lines: Iterable[str]) -> None:
+    """Print to standard error: standard output may be the command's own."""
     for number, line in enumerate(lines):
         print(f"ollmsandbox: {line}" if number == 0 else line, file=sys.stderr)
 
 
 def full_paths(given: Sequence[str], project: str) -> list[str]:
-    """As typed: from the current folder, or from the project if only that has it."""
+    """Return absolute paths: relative to the current folder if it is in the project, else to the
+    project."""
     found = []
     for path in given:
         here = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path))
@@ -181,24 +152,26 @@ def full_paths(given: Sequence[str], project: str) -> list[str]:
 
 
 _RED, _GREEN, _CYAN, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
-# Lines around a change.
+# Unchanged lines around each change.
 _CONTEXT = 3
-# Comparing takes long then, and nobody reads it.
+# Bytes. Comparing larger files takes long, and nobody reads the result.
 _LARGEST = 2 << 20
 
 
 @dataclass(frozen=True)
 class _Version:
-    """A file as it is at some place; what is not there is empty."""
+    """The content of one version; empty if the file does not exist in it."""
 
     size: int = 0
     text: list[str] | None = None
     there: bool = False
-    # Why it cannot be read.
-    trouble: str = ""
+    # The error, if it cannot be read.
+    error: str = ""
 
 
-def lines(items: Sequence[Recorded], review: Review, run: Run, *, colour: bool) -> Iterator[str]:
+def diff_lines(
+    items: Sequence[Recorded], review: Review, run: Run, *, colour: bool
+) -> Iterator[str]:
     versions = Versions(review.manager)
     for item in in_order(items):
         for line in _diff(item, versions, run):
@@ -207,7 +180,7 @@ def lines(items: Sequence[Recorded], review: Review, run: Run, *, colour: bool) 
 
 def _diff(item: Recorded, versions: Versions, run: Run) -> Iterator[str]:
     change = item.change
-    name = plain(shown_path(item, run.project.path))
+    name = escape_line(shown_path(item, run.project.path))
     is_folder = change.type is Type.FOLDER and change.old_type in (None, Type.FOLDER)
     before = Version() if is_folder else versions.before(run, item)
     yield f"== {change.kind.value} {name}{_what(item, before)}, {_state(item)}\n"
@@ -216,12 +189,12 @@ def _diff(item: Recorded, versions: Versions, run: Run) -> Iterator[str]:
     after = versions.after(run, item)
     for which, version in (("before", before), ("after", after)):
         if not version.is_known:
-            yield f"The version from {which} cannot be shown. {version.note}\n"
+            yield f"The version {which} the command is not available. {version.note}\n"
             return
     old, new = _read(before), _read(after)
     for which, one in (("before", old), ("after", new)):
-        if one.trouble:
-            yield f"The version from {which} cannot be read: {one.trouble}.\n"
+        if one.error:
+            yield f"Cannot read the version {which} the command: {one.error}.\n"
             return
     if old.text is None or new.text is None:
         why = "Too large to compare" if max(old.size, new.size) > _LARGEST else "Not text"
@@ -239,8 +212,8 @@ def unified(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
 
 
 def _parts(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Block]]:
-    """What the two have in common around each change or some close ones, the first and the last cut
-    to what is shown of it."""
+    """Yield the common blocks around each group of close changes, the first and the last of them
+    cut to the lines that are shown."""
     blocks = matching_blocks(old, new)
     if not blocks or (blocks[0].old, blocks[0].new) != (0, 0):
         blocks.insert(0, Block(0, 0, 0))
@@ -272,24 +245,24 @@ def _in_words(part: Sequence[Block], old: Sequence[str], new: Sequence[str]) -> 
 
 
 def _range(start: int, end: int) -> str:
-    # Of no lines the one before is named.
+    # An empty range names the line before it.
     size = end - start
     return f"{start + 1}" if size == 1 else f"{start + 1 if size else start},{size}"
 
 
 def _what(item: Recorded, before: Version) -> str:
-    """What it is, and what it was."""
+    """Return the type of the file, and what it was before."""
     change = item.change
     is_deleted = change.kind is Kind.DELETED
     said = ""
     if change.type is Type.LINK:
         target = before.target if is_deleted else change.target
-        said += f" -> {plain(target or '')}" if target else " (link)"
+        said += f" -> {escape_line(target or '')}" if target else " (link)"
     remarks = ["folder"] if change.type is Type.FOLDER else []
     if change.kind is Kind.REPLACED and change.old_type:
         remarks.append(f"was a {change.old_type.value}")
     if before.target and not is_deleted:
-        remarks.append(f"led to {plain(before.target)}")
+        remarks.append(f"led to {escape_line(before.target)}")
     is_same = change.old_type in (None, change.type) and change.type is not Type.LINK
     if is_same and None not in (change.mode, change.old_mode) and change.mode != change.old_mode:
         remarks.append(f"mode {change.old_mode or 0:04o} to {change.mode or 0:04o}")
@@ -312,19 +285,21 @@ def _read(version: Version) -> _Version:
     except UnicodeDecodeError:
         return _Version(len(data), there=True)
     except OSError as error:
-        return _Version(trouble=error.strerror or str(error))
+        return _Version(error=error.strerror or str(error))
     if "\0" in text:
         return _Version(len(data), there=True)
     return _Version(len(data), _lines(text), there=True)
 
 
 def _lines(text: str) -> list[str]:
-    """What a file holds must not act on the terminal that shows it. A carriage return at the end of
-    a line is seen, too: it may be all that changed."""
+    """Return the lines without anything that a terminal would act on. A carriage return at the end
+    of a line is shown, because it may be all that changed."""
     *whole, last = text.split("\n")
-    shown = ["\t".join(map(plain, line.split("\t"))) + "\n" for line in whole]
+    shown = ["\t".join(map(escape_line, line.split("\t"))) + "\n" for line in whole]
     if last:
-        shown.append("\t".join(map(plain, last.split("\t"))) + "\n\\ No newline at end of file\n")
+        shown.append(
+            "\t".join(map(escape_line, last.split("\t"))) + "\n\\ No newline at end of file\n"
+        )
     return shown
 
 

@@ -56,7 +56,7 @@ class Writer:
         if isinstance(self._error, BrokenPipeError):
             raise self._error
         if self._error is not None:
-            raise OllmSandboxError(f"The output cannot be written: {self._error.strerror}.")
+            raise OllmSandboxError(f"Cannot write the output: {self._error.strerror}.")
 
     def _start(self) -> None:
         if self._thread is not None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project whose folder was moved or renamed: what is known of it goes along.
+"""Give a project its new path after the user has moved or renamed its folder.
 
-The files come first and the database last. Cut off in between, the project is still missing, and
-to do it once more finds the rest.
+Pending changes, kept versions, records, sessions, the chosen system and the saved rules move along.
+The files come first and the database last: interrupted in between, the project is still missing,
+and moving it again finishes the rest.
 """
 
 from __future__ import annotations
@@ -17,18 +18,30 @@ from .. import N_
 from ..errors import ProjectError
 from ..files.atomic import write_atomically
 from ..paths import Paths
+from ..permission.rule_store import RuleStore
 from ..project.apply.journal import Journal, project_lock
 from ..project.apply.kept_versions import layer_in
 from ..project.database.models import ChatSession, FoundLink, Project, Run
 from ..project.manager import AnyPath, ProjectManager
 
-# In the folder of what waits: which layer is of which folder.
+# A file in the pending folder: which layer belongs to which root.
 _LAYERS = "map.json"
 
 
-def move_project(manager: ProjectManager, project: Project, folder: AnyPath) -> Project:
-    """Its folder is `folder` now. The old one is gone."""
-    paths, old, new = manager.paths, project.path, _check_folders(manager, project, folder)
+def move_project(
+    manager: ProjectManager, rules: RuleStore, project: Project, folder: AnyPath
+) -> Project:
+    """Record that the project, whose folder no longer exists, is in `folder` now.
+
+    Close its sessions first. Raise ProjectError if it cannot be moved there.
+    """
+    new = check_move(manager, project, folder)
+    with rules.move_project(project.path, new):
+        return _move(manager, project, new)
+
+
+def _move(manager: ProjectManager, project: Project, new: str) -> Project:
+    paths, old = manager.paths, project.path
     with project_lock(paths, old), project_lock(paths, new):
         other = _check(manager, project, new)
         _move_pending(paths, old, new)
@@ -44,7 +57,7 @@ def move_project(manager: ProjectManager, project: Project, folder: AnyPath) -> 
 
 
 def check_move(manager: ProjectManager, project: Project, folder: AnyPath) -> str:
-    """Whether it can be moved; nothing is changed yet. Returns the path that it will have."""
+    """Return the path that the project will have; raise ProjectError if it cannot be moved."""
     new = _check_folders(manager, project, folder)
     with project_lock(manager.paths, project.path), project_lock(manager.paths, new):
         _check(manager, project, new)
@@ -55,67 +68,68 @@ def _check_folders(manager: ProjectManager, project: Project, folder: AnyPath) -
     old, new = project.path, os.path.realpath(folder)
     if not manager.missing(project):
         raise ProjectError(
-            N_("{folder} is still there."),
-            N_("Open the other folder as a project of its own."),
+            N_("{folder} still exists."),
+            N_("Open the other folder as a separate project."),
             folder=old,
         )
     if not os.path.isdir(new):
         raise ProjectError(
-            N_("{path} is not a folder."), N_("Choose a folder that is there."), path=new
+            N_("{path} is not a folder."), N_("Choose an existing folder."), path=new
         )
     return new
 
 
 def _check(manager: ProjectManager, project: Project, new: str) -> Project | None:
-    """Returns the project that the new folder is by now, if it is."""
+    """Return the other project that was opened in the new folder; None if there is none."""
     paths, old = manager.paths, project.path
-    if _is_cut_off(paths, old):
+    if _has_unfinished_run(paths, old):
         raise ProjectError(
-            N_("A command in {folder} was cut off, and its changes are not in order yet."),
-            N_("Put the folder back and start the program, then move it again."),
+            N_("A command in {folder} was interrupted, and its changes are not settled yet."),
+            N_("Move the folder back, start OLLM Sandbox, then move it again."),
             folder=old,
         )
     other = _other(manager, project, new)
-    # If nothing waits at the old place, what waits at the new one was moved before a kill.
-    if paths.pending(old).is_dir() and _holds_more(paths.pending(new)):
+    # If the old folder has no pending changes, an interrupted move has moved them already.
+    if paths.pending(old).is_dir() and _has_layers(paths.pending(new)):
         raise ProjectError(
-            N_("Changes of another project, which was in {folder} before, still wait there."),
-            N_("Give the folder another name, and choose it again."),
+            N_("There are pending changes of another project that was in {folder} before."),
+            N_("Rename the folder, and choose it again."),
             folder=new,
         )
     return other
 
 
-def _is_cut_off(paths: Paths, project: str) -> bool:
-    """What is left of runs names the old folder. So does one that is under way."""
+def _has_unfinished_run(paths: Paths, project: str) -> bool:
+    """Return whether a run of the project is unfinished: its records name the old folder."""
     if any(job.project == project for left in Journal.left(paths) for job in left.read_all()):
         return True
     for file in paths.cache.glob("overlay-*/map.json"):
         with contextlib.suppress(FileNotFoundError, ValueError):
             document = json.loads(file.read_text(encoding="utf-8"))
-            # Of its folders a linked one alone may be left.
+            # Its project's own root may be settled already, and only a linked one be left.
             if project in (document.get("project"), *(path for path, _ in document["roots"])):
                 return True
     return False
 
 
 def _other(manager: ProjectManager, project: Project, new: str) -> Project | None:
-    """Somebody may have opened the folder at its new place, and talked there. But two histories do
-    not become one."""
+    """Return the project that the user opened in the new folder after moving it, or None.
+
+    Sessions of both can be merged. Raise ProjectError if it has runs: two histories cannot.
+    """
     other = manager.find_project(new)
     if other is None or other.id == project.id:
         return None
     if manager.last_run(other) is not None:
         raise ProjectError(
-            N_("{folder} is a project already, with changes of its own."),
-            N_("Give the folder another name, and choose it again."),
+            N_("{folder} is already a project with changes of its own."),
+            N_("Rename the folder, and choose it again."),
             folder=new,
         )
     return other
 
 
-def _holds_more(pending: Path) -> bool:
-    """Than the names of layers."""
+def _has_layers(pending: Path) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return any(entry.name != _LAYERS for entry in pending.iterdir())
     return False
@@ -126,9 +140,9 @@ def _move_pending(paths: Paths, old: str, new: str) -> None:
     layers = here / _LAYERS
     if there.is_dir():
         layers.unlink(missing_ok=True)
-        # Instead of the one that is empty now, if there is one.
+        # Replaces the new folder's, which is empty.
         os.rename(there, here)
-    # Also if it was moved before a kill.
+    # Even if an interrupted move has renamed the folder already.
     with contextlib.suppress(FileNotFoundError):
         known: dict[str, str] = json.loads(layers.read_text(encoding="utf-8"))
         moved = {name: new if root == old else root for name, root in known.items()}
@@ -137,7 +151,7 @@ def _move_pending(paths: Paths, old: str, new: str) -> None:
 
 
 def _move_versions(manager: ProjectManager, project: Project, new: str) -> None:
-    """Those of many files at once are named after the folder that they are of."""
+    """Rename the folders of versions that are named after the project's folder."""
     with manager.store.errors_told():
         runs = [run.id for run in Run.select(Run.id).where(Run.project == project.id)]
     for run_id in runs:
@@ -154,7 +168,7 @@ def _move_records(
         if other is not None:
             ChatSession.update(project=project.id).where(ChatSession.project == other.id).execute()
             Project.delete().where(Project.id == other.id).execute()
-        # Found anew by the next scan.
+        # The next scan finds the links again.
         FoundLink.delete().where(FoundLink.project == project.id).execute()
         connection.execute(
             "UPDATE change SET root = ? WHERE root = ?"
@@ -175,15 +189,15 @@ def _inside(folder: bytes) -> bytes:
 def _move_file_records(
     connection: sqlite3.Connection, project_id: int, old: bytes, new: bytes
 ) -> None:
-    """If one folder lies in the other, a new name may be another file's old one. So all of them
-    become relative first, as no name is otherwise."""
+    """Make all paths relative first, which no recorded path is otherwise, then absolute again: if
+    one folder is in the other, one file's new path may be another's old path."""
     connection.execute(
         "UPDATE filerecord SET path = substr(path, ?)"
         " WHERE project_id = ? AND substr(path, 1, ?) = ?",
         (len(old) + 1, project_id, len(old), old),
     )
     relative = "project_id = ? AND substr(path, 1, 1) <> x'2f'"
-    # What was known of a file outside, in whose place there is one of the project now.
+    # Drop the record of a file outside, where a file of the project is now.
     connection.execute(
         "DELETE FROM filerecord WHERE project_id = ? AND path IN"
         f" (SELECT CAST(? || path AS BLOB) FROM filerecord WHERE {relative})",

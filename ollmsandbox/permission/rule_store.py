@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was answered with "always" goes along with a project whose folder was moved.
+"""The saved rules, in permissions.yaml.
 
-permissions.yaml: what was answered with "always". It may be edited by hand at any time, and by
-several programs at once.
-
-What was answered with "always" goes along with a project whose folder was moved.
+Users may edit the file at any time, and several programs may use it at once.
 """
 
 from __future__ import annotations
@@ -96,6 +93,23 @@ class RuleStore:
             if gone:
                 self._write(gone, [])
             return len(gone)
+
+    @contextlib.contextmanager
+    def move_project(self, old: str, new: str) -> Iterator[None]:
+        """Give a project's rules its new path; both paths have their links resolved.
+
+        Copy the rules first, and remove the old ones when the block has succeeded, so that no
+        rule that denies is ever missing.
+        """
+        self.check()
+        before = [rule for rule in self.rules() if rule.key.project == old]
+        for rule in sorted(before, key=lambda rule: rule.answer.allows):
+            moved = _moved(rule, old, new)
+            # Adding a rule that allows would replace one that denies the same at the new path.
+            if not rule.answer.allows or self.find(moved.key) is not Answer.DENY_ALWAYS:
+                self.add(moved)
+        yield
+        self.remove(before)
 
     def _write(self, gone: Collection[Rule], new: list[Rule]) -> None:
         loaded = self._load()
@@ -258,19 +272,6 @@ def _cannot(text: str, file: Path, error: OSError) -> OllmSandboxError:
     return OllmSandboxError(text, file=file, why=error.strerror)
 
 
-def copy_rules(store: RuleStore, old: str, new: str) -> list[Rule]:
-    """Both are folders of the project, with links resolved. Returns the rules of the old one: to
-    be removed when all else is moved, so that at no time one that forbids is missing."""
-    store.check()
-    before = [rule for rule in store.rules() if rule.key.project == old]
-    for rule in sorted(before, key=lambda rule: rule.answer.allows):
-        moved = _moved(rule, old, new)
-        # To add it would take away what forbids the same there.
-        if not rule.answer.allows or store.find(moved.key) is not Answer.DENY_ALWAYS:
-            store.add(moved)
-    return before
-
-
 def _moved(rule: Rule, old: str, new: str) -> Rule:
     return replace(
         rule, key=replace(rule.key, project=new, what=_moved_what(rule.key.what, old, new))
@@ -284,5 +285,5 @@ def _moved_what(what: What, old: str, new: str) -> What:
 
 
 def _moved_path(path: str, old: str, new: str) -> str:
-    """What lies elsewhere, or is no path at all, stays as it is."""
+    """Return the new name of a path in the old folder; anything else stays as it is."""
     return new + path[len(old) :] if is_inside(path, old) else path

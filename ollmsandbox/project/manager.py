@@ -104,6 +104,17 @@ class ProjectManager:
         with self.store.errors_told():
             return Project.get_or_none(Project.path == os.path.realpath(path))
 
+    def recorded_project(self, path: str) -> Project:
+        """Return the project that is recorded with exactly this path, or raise ProjectError.
+
+        Unlike find_project(), resolve no links: by now a link may be in the folder's place.
+        """
+        with self.store.errors_told():
+            project = Project.get_or_none(Project.path == path)
+        if project is None:
+            raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
+        return project
+
     def project_for(self, path: AnyPath) -> Project:
         """The project of this folder, made when missing."""
         return self.add_project(path)

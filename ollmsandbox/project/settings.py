@@ -1,21 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person can set about records; kept in the database.
-
-In which system a project's commands run: this machine's own, or Alpine.
-
-Kept in a small file beside the project's other things: a command shall not wait until the database
-is open.
-"""
+"""Settings of how long records are kept, stored in the database."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..files.atomic import write_atomically
-from ..paths import Paths
 from .database.models import Setting
 from .manager import ProjectManager
 
@@ -49,23 +40,3 @@ class Number:
 KEEP_DAYS = Number("keep-runs-days", 30, N_("For so many days a run can be undone."))
 KEEP_MIB = Number("keep-runs-mib", 2048, N_("So many MiB of earlier versions are kept in all."))
 ALL = (KEEP_DAYS, KEEP_MIB)
-
-
-class System(Enum):
-    HOST = "host"
-    ALPINE = "alpine"
-
-
-def system_of(paths: Paths, project: str) -> System:
-    """`project` is the folder with its links resolved."""
-    try:
-        return System(paths.system(project).read_text(encoding="ascii").strip())
-    except (OSError, ValueError):
-        return System.HOST
-
-
-def set_system(paths: Paths, project: str, system: System) -> None:
-    if system is System.HOST:
-        paths.system(project).unlink(missing_ok=True)
-    else:
-        write_atomically(paths.system(project), f"{system.value}\n")

@@ -170,3 +170,11 @@ def harmless(text: str) -> str:
     """Text that cannot move a cursor, change colours or reorder what a person reads."""
     text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def escape_line(text: str) -> str:
+    """Return the text on one line, with escapes such as \\n for everything unprintable."""
+    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown
+    )

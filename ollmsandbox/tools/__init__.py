@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .base import Tool
-    from .context import Workbench
+    from .context import ToolContext
 
 
-def all_tools(bench: Workbench) -> list[Tool]:
+def all_tools(context: ToolContext) -> list[Tool]:
     # Imported here, because whoever imports one module of this package runs this file first.
     from .files.edit_file import EditFile
     from .files.read_file import ReadFile
     from .run_command import RunCommand
     from .web.web_fetch import WebFetch
 
-    return [RunCommand(bench), ReadFile(bench), EditFile(bench), WebFetch(bench)]
+    return [RunCommand(context), ReadFile(context), EditFile(context), WebFetch(context)]

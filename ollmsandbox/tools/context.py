@@ -1,54 +1,55 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tools of a session work with: its project, its rules, who is asked."""
+"""The project, settings and permissions that the tools of a session work with."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from .. import N_
+from ..engine.run import PreparedRun, load_profile, prepare_run, rootfs_for
 from ..errors import OllmSandboxError
 from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Mode
-from ..project.settings import System, system_of
+from ..sandbox.monitor import Event
 from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
-from ..sandbox.profile import file
+from ..sandbox.profile.file import DEFAULT
 from ..sandbox.profile.profile import Limits, Profile
-from ..sandbox.rootfs.store import Installed, need
+from ..sandbox.rootfs.store import Installed
 from .base import ToolError
 
 
 class Permissions(Protocol):
-    """Decides by a rule, or asks the person."""
+    """Answers a request by a rule, or asks the user."""
 
     async def decide(self, request: PermissionRequest) -> Verdict: ...
 
 
 @dataclass
-class Workbench:
-    """May be changed between two calls; a call that has begun keeps what it was asked with."""
+class ToolContext:
+    """Its fields may change between two calls; a call that has begun keeps the earlier values."""
 
     project: str | None
     paths: Paths
     environ: Mapping[str, str]
     permissions: Permissions
     mode: Mode = Mode.AUTO
-    profile_name: str = file.DEFAULT
+    profile_name: str = DEFAULT
     ask_every_command: bool = False
-    # What the person set instead of the profile's, the time a command may take among it.
+    # The user's limits, which replace those of the profile.
     own_limits: Limits = field(default_factory=Limits)
-    # Whether web pages may come from this machine and its neighbours.
+    # Whether web pages may come from this computer and the local network.
     allow_private: bool = False
     session_id: str = ""
 
     def folder(self) -> str:
-        """The project, links resolved."""
+        """Return the project's folder with links resolved; raise ToolError if it is unusable."""
         if not self.project:
             raise ToolError(N_("No project is open, so there is nothing to work on."))
         try:
@@ -57,11 +58,10 @@ class Workbench:
             raise ToolError(error.message, error.remedy) from error
 
     def profile(self) -> Profile:
-        found = file.load(self.profile_name, self.paths.profiles, self.paths.cache)
-        return found.with_limits(self.own_limits)
+        return load_profile(self.paths, self.profile_name, self.own_limits)
 
     def capabilities(self) -> Capabilities:
-        """Found by trying: the first time takes a while."""
+        """Return what this computer can do. The first call tries it out, which takes a while."""
         writable = (os.path.realpath(self.project),) if self.project else ()
         return probe(self.paths, self.environ, writable=writable)
 
@@ -69,21 +69,51 @@ class Workbench:
         return self.capabilities().can_wrap
 
     def rootfs(self) -> Installed | None:
-        """The system that the project's commands run in, if it is not the machine's own."""
+        """Return the root file system of the project's commands; None is the host's own."""
         if not self.project:
             return None
-        system = system_of(self.paths, os.path.realpath(self.project))
-        return need(self.paths, self.environ) if system is System.ALPINE else None
+        return rootfs_for(self.paths, self.environ, os.path.realpath(self.project))
+
+    def prepare_run(
+        self,
+        project: str,
+        *,
+        command: str = "",
+        call_id: str = "",
+        mode: Mode | None = None,
+        network: bool = False,
+        working_dir: str | None = None,
+        timeout: float | None = None,
+        live: Callable[[Event], None] | None = None,
+        capture: int = 1 << 20,
+    ) -> PreparedRun:
+        """Put a run together with the session's settings. `mode` overrides the session's."""
+        return prepare_run(
+            project,
+            self.paths,
+            self.environ,
+            command=command,
+            network=network,
+            working_dir=working_dir,
+            mode=self.mode if mode is None else mode,
+            profile=self.profile_name,
+            limits=self.own_limits,
+            timeout=timeout,
+            session_id=self.session_id,
+            call_id=call_id,
+            live=live if live is not None and _loop_has_glib() else None,
+            capture=capture,
+        )
 
     def shown(self, path: str) -> str:
-        """As people write it: with ~ for their home."""
+        """Return the path with ~ for the user's home folder."""
         home = self.paths.real_home
         if is_inside(path, home):
             return f"~{path[len(home) :]}"
         return path
 
 
-def loop_has_glib() -> bool:
-    """Whether files can be watched by the loop that runs."""
+def _loop_has_glib() -> bool:
+    """Return whether the running loop can watch files."""
     events = sys.modules.get("gi.events")
     return events is not None and isinstance(asyncio.get_running_loop(), events.GLibEventLoop)

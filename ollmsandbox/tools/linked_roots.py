@@ -11,16 +11,16 @@ from ..project.apply.recorder import linked_roots
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.rootfs.paths import Places
-from .context import Workbench
+from .context import ToolContext
 
 
-def new_root(bench: Workbench, project: str, working_dir: str) -> str:
+def new_root(context: ToolContext, project: str, working_dir: str) -> str:
     """The folder that would have to become one, for a command that starts there; "" if none has."""
     if not working_dir or working_dir == "playground":
         return ""
     path = os.path.normpath(os.path.join(project, working_dir))
-    if bench.rootfs() is not None:
-        path = Places.of(bench.paths, project).to_host(path) or path
+    if context.rootfs() is not None:
+        path = Places.of(context.paths, project).to_host(path) or path
     if not is_inside(path, project) or is_inside(os.path.realpath(path), project):
         return ""
     # Step by step to the link that leaves the project.
@@ -29,32 +29,32 @@ def new_root(bench: Workbench, project: str, working_dir: str) -> str:
         here = f"{here}/{name}"
         real = os.path.realpath(here)
         if not is_inside(real, project):
-            return real if _may_be_asked(bench, project, real) else ""
+            return real if _may_be_asked(context, project, real) else ""
     return ""
 
 
-def _may_be_asked(bench: Workbench, project: str, folder: str) -> bool:
+def _may_be_asked(context: ToolContext, project: str, folder: str) -> bool:
     """Nobody is asked for what is refused anyway, nor for a folder that holds secrets."""
     from ..project.manager import ProjectManager
 
-    if is_inside(folder, *linked_roots(bench.paths, project)):
+    if is_inside(folder, *linked_roots(context.paths, project)):
         return False
     try:
-        find_project(folder, bench.paths)
+        find_project(folder, context.paths)
     except ProjectError:
         return False
-    hidden = hidden_paths(bench.profile(), bench.paths, bench.environ)
+    hidden = hidden_paths(context.profile(), context.paths, context.environ)
     if is_inside(folder, *hidden):
         return False
     if any(is_inside(name, folder) and os.path.lexists(name) for name in hidden):
         return False
-    return ProjectManager(bench.paths).may_be_root(project, folder)
+    return ProjectManager(context.paths).may_be_root(project, folder)
 
 
-def agree(bench: Workbench, project: str, root: str) -> None:
+def agree(context: ToolContext, project: str, root: str) -> None:
     from ..project.manager import ProjectManager
 
-    manager = ProjectManager(bench.paths)
+    manager = ProjectManager(context.paths)
     try:
         manager.agree(manager.project_for(project), root)
     finally:

@@ -1,33 +1,31 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a model is told of a run: what was printed, then what changed, within bounds."""
+"""The result of a run as text for the model: the output, then the changes, shortened."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
+from ..project.changes.change import Flag, Kind, Recorded, Report, State
+from ..project.changes.labels import FLAG_LABELS, KIND_ORDER, shown_name, shown_path
 from ..sandbox.output import Capture
 from ..sandbox.process import Result
+from ..text.ansi import escape_line
 
-# Bytes of each stream, at its beginning and at its end.
+# Bytes to keep of each stream, at its beginning and at its end.
 _OUTPUT = 12_000
-_ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
-# A model has to know of these, but not of a hundred thousand.
+# List up to _MANY of these, and up to _FEW of the others.
 _IN_FULL = (Kind.DELETED, Kind.REPLACED)
 _MANY, _FEW = 400, 40
 _STATES = {
-    State.CONFLICT: "NOT applied: somebody else changed it meanwhile",
+    State.CONFLICT: "NOT applied: someone else has changed it, too",
     State.FAILED: "NOT applied",
 }
-_FLAGS = {
-    Flag.OUTSIDE: "leads out of the project",
-    Flag.STRIPPED: "its setuid or setgid bit was removed",
-}
+_FLAGS = (Flag.OUTSIDE, Flag.STRIPPED)
 
 
 def output_text(result: Result) -> str:
-    """Standard output, then errors, then the status if it is not 0."""
+    """Return standard output, standard error, and the exit status if it is not 0."""
     small = replace(result, stdout=_shortened(result.stdout), stderr=_shortened(result.stderr))
     return small.for_model() or "The command printed nothing."
 
@@ -41,7 +39,7 @@ def _shortened(capture: Capture) -> Capture:
 
 
 def changes_text(report: Report | None, project: str) -> str:
-    """Counts, then paths: what is gone or replaced first. Empty if nothing changed."""
+    """Return the number of changes, then their paths; "" if nothing changed."""
     if report is None:
         return ""
     return "\n".join(_lines(report, project))
@@ -49,24 +47,23 @@ def changes_text(report: Report | None, project: str) -> str:
 
 def _lines(report: Report, project: str) -> Iterator[str]:
     items = report.changes
-    # Counted in a list, which does without a call for each of a hundred thousand.
+    # list.count() makes no Python call per item: there may be a hundred thousand.
     kinds = [item.change.kind for item in items]
-    counts = {kind: count for kind in _ORDER if (count := kinds.count(kind))}
+    counts = {kind: count for kind in KIND_ORDER if (count := kinds.count(kind))}
     if counts:
-        told = ", ".join(f"{count:,} {kind.value}" for kind, count in counts.items())
-        yield f"Changes: {told}."
+        totals = ", ".join(f"{count:,} {kind.value}" for kind, count in counts.items())
+        yield f"Changes: {totals}."
     for kind in counts:
         of_kind = [item for item in items if item.change.kind is kind]
         yield from _listed(of_kind, project, _MANY if kind in _IN_FULL else _FEW)
     for skip in report.skipped[:_FEW]:
-        name = skip.path if skip.root == project else f"{skip.root}/{skip.path}"
-        yield f"  left out {plain(name)} (it is {skip.what})"
+        yield f"  left out {escape_line(shown_path(skip, project))} ({skip.what})"
     yield from (f"Problem: {error}" for error in report.errors)
-    yield from _afterwards(items)
+    yield from _explanations(items)
 
 
 def _listed(items: Sequence[Recorded], project: str, most: int) -> Iterator[str]:
-    """The first and the last of them, and between them those with something special."""
+    """Yield lines for the first and the last items, and for those between with remarks."""
     half = most // 2
     left_out = special = 0
     applied = State.APPLIED
@@ -85,50 +82,38 @@ def _listed(items: Sequence[Recorded], project: str, most: int) -> Iterator[str]
 
 
 def _line(item: Recorded, project: str, remarks: Sequence[str]) -> str:
-    change = item.change
-    name = change.path if change.root == project else f"{change.root}/{change.path}"
-    name = plain(name) + ("/" if change.type is Type.FOLDER else "")
-    if change.target is not None:
-        name += f" -> {plain(change.target)}"
-    return f"  {change.kind.value} {name}" + (f" [{'; '.join(remarks)}]" if remarks else "")
+    line = f"  {item.change.kind.value} {shown_name(item, project)}"
+    return f"{line} [{'; '.join(remarks)}]" if remarks else line
 
 
 def _remarks(item: Recorded) -> list[str]:
     found = [_STATES[item.state]] if item.state in _STATES else []
     if item.state is State.PENDING and item.is_held:
-        found.append("waits for the person's yes: it acts outside the sandbox")
+        found.append("needs the user's approval: it can run code outside the sandbox")
     if item.change.flags:
-        found += [_FLAGS[flag] for flag in item.change.flags if flag in _FLAGS]
+        found += [FLAG_LABELS[flag] for flag in item.change.flags if flag in _FLAGS]
     if item.note:
-        found.append(plain(item.note.rstrip(".")))
+        found.append(escape_line(item.note.rstrip(".")))
     return found
 
 
-def _afterwards(items: Iterable[Recorded]) -> Iterator[str]:
+def _explanations(items: Iterable[Recorded]) -> Iterator[str]:
     changes = list(items)
     states = [item.state for item in changes]
     if State.CONFLICT in states:
         is_aside = any(item.is_aside for item in changes)
         yield (
-            "What is in conflict was left as the other one made it, and your version is kept "
-            "for the person to choose. Your next commands see "
+            "Files in conflict were left as the other side made them, and your version is kept "
+            "for the user to choose. Your next commands see "
             f"{'the other version' if is_aside else 'your version'}."
         )
     if State.PENDING in states:
         yield (
-            "What waits is not in the project's folder yet; the person looks at it first. "
-            "Your next commands see it as if it were."
+            "Pending changes are not in the project's folder yet: the user reviews them first. "
+            "Your next commands see them as if they were."
         )
     if State.DISCARDED in states:
         yield "This was a dry run: nothing was kept."
-
-
-def plain(text: str) -> str:
-    """On one line, without any effect on a terminal, and nothing left out."""
-    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown
-    )
 
 
 def together(*parts: str) -> str:

@@ -11,7 +11,7 @@ from ..sandbox.plan.folders import EMPTY
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.profile.profile import Profile
 from ..sandbox.rootfs.packages import programs_in
-from .context import Workbench
+from .context import ToolContext
 
 _KNOWN = (
     *("bash", "python3", "pip", "uv", "pytest", "node", "npm", "pnpm", "yarn", "deno", "bun"),
@@ -22,12 +22,12 @@ _KNOWN = (
 )
 
 
-def programs_of(bench: Workbench) -> list[str]:
+def programs_of(context: ToolContext) -> list[str]:
     """In the system that its commands run in."""
-    rootfs = bench.rootfs()
+    rootfs = context.rootfs()
     if rootfs is not None:
         return programs_in(rootfs)
-    return find_programs(bench.profile(), bench.paths, bench.environ, bench.project)
+    return find_programs(context.profile(), context.paths, context.environ, context.project)
 
 
 def find_programs(

@@ -16,7 +16,7 @@ from ..sandbox.plan.plan import Plan
 from ..sandbox.probe.probe import Capabilities
 from ..sandbox.rootfs.paths import PLAYGROUND
 from .base import Watcher
-from .context import Workbench
+from .context import ToolContext
 
 
 def every_time() -> Fact:
@@ -26,7 +26,7 @@ def every_time() -> Fact:
 
 
 def make_request(
-    bench: Workbench,
+    context: ToolContext,
     tool: str,
     question: str,
     subject: str,
@@ -44,7 +44,7 @@ def make_request(
     return PermissionRequest(
         id=uuid.uuid4().hex,
         tool=tool,
-        project=os.path.realpath(bench.project) if bench.project else "",
+        project=os.path.realpath(context.project) if context.project else "",
         question=question.format(host=host),
         subject=subject,
         target_path=target or f"once:{uuid.uuid4().hex}",
@@ -53,40 +53,46 @@ def make_request(
         network=network,
         facts=(*facts, *(() if target else (every_time(),))),
         sees=tuple(sees),
-        session_id=bench.session_id,
+        session_id=context.session_id,
         call_id=call_id,
         translated=_(question).format(host=host),
     )
 
 
-async def ask(bench: Workbench, watcher: Watcher, request: PermissionRequest) -> Verdict:
+async def ask(context: ToolContext, watcher: Watcher, request: PermissionRequest) -> Verdict:
     watcher.asking(request)
-    verdict = await bench.permissions.decide(request)
+    verdict = await context.permissions.decide(request)
     watcher.answered(verdict)
     return verdict
 
 
-def facts_of(bench: Workbench, plan: Plan) -> list[Fact]:
+def facts_of(context: ToolContext, plan: Plan) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, Overlaid | Writable)]
-    playground = (f"{bench.paths.real_home}/playground", PLAYGROUND)
+    playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan has the order of the mounts.
     writes.sort(key=lambda folder: folder in playground)
-    names = [_("playground") if folder in playground else bench.shown(folder) for folder in writes]
-    return [_in(bench, plan.working_dir), _network(on=plan.network), writes_fact(", ".join(names))]
+    names = [
+        _("playground") if folder in playground else context.shown(folder) for folder in writes
+    ]
+    return [
+        _in(context, plan.working_dir),
+        _network(on=plan.network),
+        writes_fact(", ".join(names)),
+    ]
 
 
-def plain_facts(bench: Workbench, folder: str, *, offline: bool = False) -> list[Fact]:
+def plain_facts(context: ToolContext, folder: str, *, offline: bool = False) -> list[Fact]:
     open_ = Fact(_network_label(), _("on: it cannot be cut off here"), is_said=True)
     writes = replace(writes_fact(_("whatever you can write")), is_said=True)
-    return [_in(bench, folder), _network(on=False) if offline else open_, writes]
+    return [_in(context, folder), _network(on=False) if offline else open_, writes]
 
 
-def inner_facts(bench: Workbench, folder: str, project: str, *, network: bool) -> list[Fact]:
+def inner_facts(context: ToolContext, folder: str, project: str, *, network: bool) -> list[Fact]:
     # Translators: what a command writes to, and how. Please use no marks here that a command line
     # does not know, such as full-width ones: beside a path they are shown by their number.
     text = _("{folder}, playground: at once, and not recorded")
-    writes = writes_fact(text.format(folder=bench.shown(project)))
-    return [_in(bench, folder), _network(on=network), writes]
+    writes = writes_fact(text.format(folder=context.shown(project)))
+    return [_in(context, folder), _network(on=network), writes]
 
 
 def writes_fact(value: str) -> Fact:
@@ -94,9 +100,9 @@ def writes_fact(value: str) -> Fact:
     return Fact(pgettext("permission card", "writes"), value)
 
 
-def _in(bench: Workbench, folder: str) -> Fact:
+def _in(context: ToolContext, folder: str) -> Fact:
     # Translators: names a line of the card, the folder a command starts in: "in   ~/src/parser"
-    return Fact(pgettext("permission card", "in"), bench.shown(folder))
+    return Fact(pgettext("permission card", "in"), context.shown(folder))
 
 
 def _network(*, on: bool) -> Fact:

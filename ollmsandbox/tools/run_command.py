@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run_command: a shell command in the sandbox, or where there is none, as the person allows it."""
+"""The tool run_command: a shell command in the sandbox, or as the user allows it without one.
+
+There are three flows, one class each: `_SandboxedFlow`, `_FlatpakFlow` (in a Flatpak's inner
+sandbox) and `_PlainFlow` (no sandbox).
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,21 @@ from gettext import gettext as _
 from gettext import pgettext
 
 from .. import N_
+from ..engine.run import PreparedRun, finish_interrupted_runs
 from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
 from ..permission.request import Fact, PermissionRequest, Verdict
-from ..project.apply.recorder import Recorder, needs_care
-from ..sandbox.bubble import Bubble
 from ..sandbox.flatpak.portal import PortalError
 from ..sandbox.flatpak.runner import InnerRunner, NotHandedOnError
 from ..sandbox.plain.runner import PlainRunner
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
 from ..sandbox.rootfs.paths import renamed
+from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
-from .context import Workbench, loop_has_glib
+from .context import ToolContext
 from .linked_roots import agree, new_root
-from .model_text import changes_text, output_text, plain, together
+from .model_text import changes_text, output_text, together
 from .parameters import Parameters, parameter
 from .programs import programs_of
 
@@ -64,20 +68,21 @@ _PLAIN = """\
 There is no sandbox on this machine: the user is asked before each command, and it runs with all \
 rights of the user. Keep commands few and careful."""
 
-# Bytes that come at once, and seconds of pause after them.
+# After this many bytes of output at once, pause for this many seconds.
 _MUCH, _PAUSE = 1 << 16, 0.002
 
 _MEANING = N_(
-    "This is not sandboxed: it can do all that you can, and what it changes is not recorded."
+    "This is not sandboxed: the command can do everything you can, and its changes are not "
+    "recorded."
 )
 _OFFLINE_MEANING = N_(
-    "This is not sandboxed: it can do all that this Flatpak may, but for the network, and what it "
-    "changes is not recorded."
+    "This is not sandboxed: the command can do everything this Flatpak can, except use the "
+    "network, and its changes are not recorded."
 )
 
 
 @dataclass(frozen=True)
-class Given:
+class CommandParameters:
     command: str = parameter("The terminal command to run.", longest=120_000)
     working_dir: str = parameter(
         "The working directory where the command will be executed. Should be an absolute path. "
@@ -96,21 +101,21 @@ class Given:
 class RunCommand(Tool):
     name = NAME
 
-    def __init__(self, bench: Workbench) -> None:
-        self._bench = bench
-        self._parameters = Parameters(NAME, Given)
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._parameters = Parameters(NAME, CommandParameters)
 
     @property
     def description(self) -> str:
-        bench = self._bench
+        context = self._context
         try:
-            rules = _SANDBOXED if bench.can_wrap() else _PLAIN
-            rootfs = bench.rootfs() if bench.can_wrap() else None
+            rules = _SANDBOXED if context.can_wrap() else _PLAIN
+            rootfs = context.rootfs() if context.can_wrap() else None
             if rootfs is not None:
                 rules = together(rules, _ALPINE.format(system=rootfs.title))
-            found = programs_of(bench)
+            found = programs_of(context)
         except OllmSandboxError:
-            # It is told to who runs a command; the description has less to say.
+            # Running a command reports the error; the description just says less.
             return _DESCRIPTION
         offers = f"Programs found here: {', '.join(found)}." if found else ""
         return f"{_DESCRIPTION}\n\n{together(rules, offers)}"
@@ -123,230 +128,162 @@ class RunCommand(Tool):
         given = self._parameters.read(arguments)
         if not given.command.strip():
             raise ToolError(N_("The command is empty."), N_("Name a command to run."))
-        return RunRequest(self._bench, given, self._bench.folder(), call_id)
+        return RunRequest(self._context, given, self._context.folder(), call_id)
 
 
 class RunRequest(RequestBase):
-    def __init__(self, bench: Workbench, given: Given, project: str, call_id: str) -> None:
-        self._bench = bench
-        self._given = given
-        self._project = project
-        self._call_id = call_id
-        self._verdict: Verdict | None = None
+    """One call of run_command: chooses the flow, and asks for permission on its behalf."""
+
+    def __init__(
+        self, context: ToolContext, given: CommandParameters, project: str, call_id: str
+    ) -> None:
+        self.context = context
+        self.given = given
+        self.project = project
+        self.call_id = call_id
+        self.verdict: Verdict | None = None
         self.one_time_only = given.network
         if given.network:
             self.permission_question = f"Run command with network access: {given.command}?"
             self.permission_target_path = f"network:{uuid.uuid4().hex}"
-        elif bench.ask_every_command:
+        elif context.ask_every_command:
             self.permission_question = f"Run command: {given.command}?"
 
     def describe(self) -> str:
-        return plain(self._given.command)
+        return escape_line(self.given.command)
 
     @property
     def is_independent(self) -> bool:
-        # Each has a layer of its own over the same project, and no change is written over another.
-        return self._bench.can_wrap()
+        # Each run has its own layer above the project, and never overwrites another's changes.
+        return self.context.can_wrap()
 
     async def execute(self, watcher: Watcher) -> Outcome:
         try:
-            if await asyncio.to_thread(self._bench.can_wrap):
-                return await self._in_sandbox(watcher)
-            return await self._without(watcher)
+            if await asyncio.to_thread(self.context.can_wrap):
+                return await _SandboxedFlow(self, watcher).execute()
+            self.one_time_only = True
+            if self.context.environ.get("FLATPAK_ID"):
+                return await _FlatpakFlow(self, watcher).execute()
+            return await _PlainFlow(self, watcher).execute()
         except (OllmSandboxError, OSError) as error:
-            return Outcome(str(error), ok=False, verdict=self._verdict)
+            return Outcome(str(error), ok=False, verdict=self.verdict)
 
-    async def _in_sandbox(self, watcher: Watcher) -> Outcome:
-        bench, given = self._bench, self._given
-        rootfs = bench.rootfs()
-        root = new_root(bench, self._project, given.working_dir)
-        if root and not await self._allowed(watcher, self._root_question(root)):
-            return self._denied(f"Writing to {root}")
+    async def ask(self, watcher: Watcher, request: PermissionRequest) -> bool:
+        self.verdict = await questions.ask(self.context, watcher, request)
+        return self.verdict.allowed
+
+    def denied(self, what: str) -> Outcome:
+        assert self.verdict is not None
+        return Outcome(questions.denial(self.verdict, what), ok=False, verdict=self.verdict)
+
+
+class _SandboxedFlow:
+    """Runs the command in the sandbox. Asks only about network access and linked folders."""
+
+    def __init__(self, request: RunRequest, watcher: Watcher) -> None:
+        self._request = request
+        self._watcher = watcher
+        self._context = request.context
+        self._given = request.given
+        self._project = request.project
+
+    async def execute(self) -> Outcome:
+        request, given = self._request, self._given
+        root = new_root(self._context, self._project, given.working_dir)
         if root:
-            await asyncio.to_thread(agree, bench, self._project, root)
-        unfinished: list[str] = []
-        if needs_care(bench.paths):
-            # Something kept an earlier one from being finished, a full disk, perhaps.
-            from ..project.recovery.recover import recover
-
-            reports = await asyncio.to_thread(recover, bench.paths)
-            unfinished = [error for report in reports for error in report.errors]
-        recorder = Recorder(
+            if not await request.ask(self._watcher, self._root_question(root)):
+                return request.denied(f"Writing to {root}")
+            await asyncio.to_thread(agree, self._context, self._project, root)
+        # A full disk, for example, may have kept an earlier run from being finished.
+        care = await asyncio.to_thread(finish_interrupted_runs, self._context.paths, clean_up=False)
+        run = self._context.prepare_run(
             self._project,
-            bench.paths,
-            mode=bench.mode,
             command=given.command,
-            session_id=bench.session_id,
-            call_id=self._call_id,
-        )
-        bubble = Bubble(
-            self._project,
-            given.network,
+            call_id=request.call_id,
+            network=given.network,
             working_dir=given.working_dir or None,
-            profile=bench.profile(),
-            environ=bench.environ,
-            keeper=recorder,
-            live=watcher.changed if loop_has_glib() else None,
-            rootfs=rootfs,
+            live=self._watcher.changed,
         )
-        plan = self.plan = await asyncio.to_thread(lambda: bubble.plan)
-        if self.permission_question and not given.network:
-            # Where it runs is part of what is remembered.
-            self.permission_target_path = plan.working_dir
-        if self.permission_question and not await self._allowed(watcher, self._question(plan)):
-            return self._denied("The command with network" if given.network else "The command")
-        if list(bubble.overlay.roots) != recorder.roots():
-            # What was approved is what runs, and nothing else does.
-            text = N_("ERROR: What waits for review changed while the question waited. Try again.")
-            return Outcome(Sentence(text), ok=False, verdict=self._verdict)
-        sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan))
-        # Who watches knows the project by its own path; the model by the one that it has in there.
-        seen = nullcontext(sinks) if rootfs is None else renamed(sinks, self._project)
+        plan = request.plan = await asyncio.to_thread(lambda: run.plan)
+        if request.permission_question and not given.network:
+            # A rule is for one command in one folder.
+            request.permission_target_path = plan.working_dir
+        if request.permission_question and not await request.ask(
+            self._watcher, self._question(plan)
+        ):
+            return request.denied("The command with network" if given.network else "The command")
+        if run.is_outdated():
+            # Only what the user has approved may run.
+            text = N_(
+                "ERROR: Pending changes have changed since the question was asked. Try again."
+            )
+            return Outcome(Sentence(text), ok=False, verdict=request.verdict)
+        return await self._run(run, plan, care.errors if care is not None else ())
+
+    async def _run(self, run: PreparedRun, plan: Plan, errors: tuple[str, ...]) -> Outcome:
+        sinks = _sinks(self._watcher, lambda pid: self._watcher.started(pid, plan))
+        # In Alpine the project has another path. The user sees the host's, the model the other.
+        shown = nullcontext(sinks) if run.rootfs is None else renamed(sinks, self._project)
         try:
-            async with seen as shown:
-                result = await bubble.exec(given.command, sinks=shown)
+            async with shown as shown_sinks:
+                result = await run.execute(self._given.command, sinks=shown_sinks)
         except asyncio.CancelledError:
-            self.partial = self._told(None, recorder, "The command was stopped.")
+            self._request.partial = self._outcome(None, run, "The command was stopped.")
             raise
         except OllmSandboxError as error:
-            return self._told(None, recorder, str(error))
-        notices = [*unfinished, *plan.notices()]
+            return self._outcome(None, run, str(error))
+        notices = [*errors, *plan.notices()]
 
-        def ended() -> Outcome:
+        def record() -> Outcome:
             try:
-                recorder.note_exit(result.exit_code)
+                run.record_exit(result.exit_code)
             except OllmSandboxError as error:
-                # What it printed and changed is worth more than how its end is remembered.
+                # The output and the changes matter more than the recorded exit status.
                 notices.append(str(error))
-            return self._told(result, recorder, *notices)
+            return self._outcome(result, run, *notices)
 
         try:
-            return await asyncio.to_thread(ended)
+            return await asyncio.to_thread(record)
         except asyncio.CancelledError:
-            # What it changed is in the project already.
+            # The command's changes are in the project already.
             status = f"The command had just ended, with status {result.exit_code}."
-            self.partial = self._told(None, recorder, status)
+            self._request.partial = self._outcome(None, run, status)
             raise
 
-    async def _without(self, watcher: Watcher) -> Outcome:
-        bench = self._bench
-        self.one_time_only = True
-        if not bench.environ.get("FLATPAK_ID"):
-            return await self._plainly(watcher)
-        try:
-            return await self._in_flatpak(watcher)
-        except NotHandedOnError as error:
-            why = error.message.translated(_)
-        except PortalError as error:
-            return await self._plainly(watcher, error.message.translated(_))
-        if not self._given.network:
-            # What cannot be had either is asked about as without a portal.
-            with suppress(PortalError):
-                return await self._plainly(watcher, why, offline=True)
-        return await self._plainly(watcher, why)
-
-    async def _in_flatpak(self, watcher: Watcher) -> Outcome:
-        bench, given, network = self._bench, self._given, self._given.network
-        self.permission_question = f"{InnerRunner.question}: {given.command}?"
-        self.permission_target_path = f"inner:{uuid.uuid4().hex}"
-
-        async def ask(_question: str) -> bool:
-            folder = given.working_dir or self._project
-            request = questions.make_request(
-                bench,
-                NAME,
-                N_("Run command in the Flatpak's inner sandbox, with network access?")
-                if network
-                else N_("Run command in the Flatpak's inner sandbox?"),
-                given.command,
-                network=network,
-                facts=questions.inner_facts(bench, folder, self._project, network=network),
-                sees=questions.inner_sandbox(network=network),
-                call_id=self._call_id,
-            )
-            return await self._allowed(watcher, request)
-
-        runner = InnerRunner(
-            self._project,
-            ask=ask,
-            network=network,
-            working_dir=given.working_dir or None,
-            profile=bench.profile(),
-            environ=bench.environ,
+    def _outcome(self, result: Result | None, run: PreparedRun, *notices: str) -> Outcome:
+        text = in_lines(
+            output_text(result) if result else "",
+            changes_text(run.report, self._project),
+            *notices,
         )
-        return await self._run_with(runner, watcher)
-
-    async def _plainly(
-        self, watcher: Watcher, no_portal: str = "", *, offline: bool = False
-    ) -> Outcome:
-        bench, given = self._bench, self._given
-        self.permission_question = f"Run command without a sandbox: {given.command}?"
-        self.permission_target_path = f"plain:{uuid.uuid4().hex}"
-        found = await asyncio.to_thread(bench.capabilities)
-        sees = questions.without_sandbox(found, _OFFLINE_MEANING if offline else _MEANING)
-
-        async def ask(_question: str) -> bool:
-            folder = given.working_dir or self._project
-            request = questions.make_request(
-                bench,
-                NAME,
-                N_("Run command without a sandbox, but with the network cut off?")
-                if offline
-                else N_("Run command without a sandbox?"),
-                given.command,
-                sandboxed=False,
-                network=not offline,
-                facts=questions.plain_facts(bench, folder, offline=offline),
-                sees=[*sees, no_portal] if no_portal else sees,
-                call_id=self._call_id,
-            )
-            return await self._allowed(watcher, request)
-
-        make = partial(InnerRunner, tight=False) if offline else PlainRunner
-        runner = make(
-            self._project,
-            ask=ask,
-            working_dir=given.working_dir or None,
-            profile=bench.profile(),
-            environ=bench.environ,
-        )
-        return await self._run_with(runner, watcher)
-
-    async def _run_with(self, runner: PlainRunner, watcher: Watcher) -> Outcome:
-        sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
-        try:
-            result = await runner.exec(self._given.command, sinks=sinks)
-        except DeniedError:
-            return self._denied("The command")
-        return Outcome(output_text(result), _went_well(result), result, verdict=self._verdict)
-
-    async def _allowed(self, watcher: Watcher, request: PermissionRequest) -> bool:
-        self._verdict = await questions.ask(self._bench, watcher, request)
-        return self._verdict.allowed
+        ok = result is not None and _succeeded(result)
+        return Outcome(text, ok, result, run.report, self._request.verdict)
 
     def _question(self, plan: Plan) -> PermissionRequest:
         network = plan.network
         return questions.make_request(
-            self._bench,
+            self._context,
             NAME,
             N_("Run command with network access?") if network else N_("Run command?"),
             self._given.command,
-            target="" if network else self.permission_target_path,
+            target="" if network else self._request.permission_target_path,
             network=network,
-            facts=questions.facts_of(self._bench, plan),
+            facts=questions.facts_of(self._context, plan),
             sees=plan.describe(),
-            call_id=self._call_id,
+            call_id=self._request.call_id,
         )
 
     def _root_question(self, root: str) -> PermissionRequest:
         return questions.make_request(
-            self._bench,
+            self._context,
             "agree_root",
             N_("Let commands of this project change a folder outside it?"),
             root,
             facts=[
                 # Translators: names a line of the card: "linked from   ~/src/parser"
-                Fact(pgettext("permission card", "linked from"), self._bench.shown(self._project)),
+                Fact(
+                    pgettext("permission card", "linked from"), self._context.shown(self._project)
+                ),
                 Fact(
                     # Translators: names a line of the card: "lasts   for this project, until ..."
                     pgettext("permission card", "lasts"),
@@ -354,42 +291,148 @@ class RunRequest(RequestBase):
                     is_said=True,
                 ),
                 # Translators: names a line of the card: "first command   make test"
-                Fact(pgettext("permission card", "first command"), plain(self._given.command)),
+                Fact(
+                    pgettext("permission card", "first command"), escape_line(self._given.command)
+                ),
             ],
-            call_id=self._call_id,
+            call_id=self._request.call_id,
         )
 
-    def _denied(self, what: str) -> Outcome:
-        assert self._verdict is not None
-        return Outcome(questions.denial(self._verdict, what), ok=False, verdict=self._verdict)
 
-    def _told(self, result: Result | None, recorder: Recorder, *notices: str) -> Outcome:
-        text = in_lines(
-            output_text(result) if result else "",
-            changes_text(recorder.report, self._project),
-            *notices,
+class _PlainFlow:
+    """Runs the command without a sandbox, after asking. Nothing is recorded.
+
+    `offline` cuts off the network with the Flatpak portal's help; `no_portal` says why there is
+    no better sandbox.
+    """
+
+    def __init__(
+        self, request: RunRequest, watcher: Watcher, no_portal: str = "", *, offline: bool = False
+    ) -> None:
+        self._request = request
+        self._watcher = watcher
+        self._no_portal = no_portal
+        self._offline = offline
+
+    async def execute(self) -> Outcome:
+        request, offline = self._request, self._offline
+        context, given = request.context, request.given
+        request.permission_question = f"Run command without a sandbox: {given.command}?"
+        request.permission_target_path = f"plain:{uuid.uuid4().hex}"
+        found = await asyncio.to_thread(context.capabilities)
+        sees = questions.without_sandbox(found, _OFFLINE_MEANING if offline else _MEANING)
+
+        async def ask(_question: str) -> bool:
+            question = questions.make_request(
+                context,
+                NAME,
+                N_("Run command without a sandbox, and without network access?")
+                if offline
+                else N_("Run command without a sandbox?"),
+                given.command,
+                sandboxed=False,
+                network=not offline,
+                facts=questions.plain_facts(
+                    context, given.working_dir or request.project, offline=offline
+                ),
+                sees=[*sees, self._no_portal] if self._no_portal else sees,
+                call_id=request.call_id,
+            )
+            return await request.ask(self._watcher, question)
+
+        make = partial(InnerRunner, tight=False) if offline else PlainRunner
+        runner = make(
+            request.project,
+            ask=ask,
+            working_dir=given.working_dir or None,
+            profile=context.profile(),
+            environ=context.environ,
         )
-        ok = result is not None and _went_well(result)
-        return Outcome(text, ok, result, recorder.report, self._verdict)
+        return await _run_unrecorded(runner, request, self._watcher)
 
 
-def _went_well(result: Result) -> bool:
+class _FlatpakFlow:
+    """Runs the command in a Flatpak's inner sandbox, after asking. Nothing is recorded.
+
+    Where the portal does not offer that, falls back to the plain flow: offline if possible.
+    """
+
+    def __init__(self, request: RunRequest, watcher: Watcher) -> None:
+        self._request = request
+        self._watcher = watcher
+
+    async def execute(self) -> Outcome:
+        request, watcher = self._request, self._watcher
+        try:
+            return await self._in_inner_sandbox()
+        except NotHandedOnError as error:
+            why = error.message.translated(_)
+        except PortalError as error:
+            return await _PlainFlow(request, watcher, error.message.translated(_)).execute()
+        if not request.given.network:
+            with suppress(PortalError):
+                return await _PlainFlow(request, watcher, why, offline=True).execute()
+        return await _PlainFlow(request, watcher, why).execute()
+
+    async def _in_inner_sandbox(self) -> Outcome:
+        request = self._request
+        context, given, network = request.context, request.given, request.given.network
+        request.permission_question = f"{InnerRunner.question}: {given.command}?"
+        request.permission_target_path = f"inner:{uuid.uuid4().hex}"
+
+        async def ask(_question: str) -> bool:
+            folder = given.working_dir or request.project
+            question = questions.make_request(
+                context,
+                NAME,
+                N_("Run command in the Flatpak's inner sandbox, with network access?")
+                if network
+                else N_("Run command in the Flatpak's inner sandbox?"),
+                given.command,
+                network=network,
+                facts=questions.inner_facts(context, folder, request.project, network=network),
+                sees=questions.inner_sandbox(network=network),
+                call_id=request.call_id,
+            )
+            return await request.ask(self._watcher, question)
+
+        runner = InnerRunner(
+            request.project,
+            ask=ask,
+            network=network,
+            working_dir=given.working_dir or None,
+            profile=context.profile(),
+            environ=context.environ,
+        )
+        return await _run_unrecorded(runner, request, self._watcher)
+
+
+async def _run_unrecorded(runner: PlainRunner, request: RunRequest, watcher: Watcher) -> Outcome:
+    sinks = _sinks(watcher, lambda pid: watcher.started(pid, None))
+    try:
+        result = await runner.exec(request.given.command, sinks=sinks)
+    except DeniedError:
+        return request.denied("The command")
+    return Outcome(output_text(result), _succeeded(result), result, verdict=request.verdict)
+
+
+def _succeeded(result: Result) -> bool:
     return result.exit_code == 0 and result.stop is None
 
 
 def _sinks(watcher: Watcher, started: Callable[[int], None]) -> Sinks:
     async def stdout(data: bytes) -> None:
         watcher.output(Stream.STDOUT, data)
-        await _let_others(data)
+        await _yield_to_main_loop(data)
 
     async def stderr(data: bytes) -> None:
         watcher.output(Stream.STDERR, data)
-        await _let_others(data)
+        await _yield_to_main_loop(data)
 
     return Sinks(stdout, stderr, started)
 
 
-async def _let_others(data: bytes) -> None:
-    """A window has to show what was printed. In a flood a mere turn is not enough: a main loop
-    draws when nothing else is ready, and the next piece always is."""
+async def _yield_to_main_loop(data: bytes) -> None:
+    """Give a window time to draw. A main loop draws when nothing else is ready; in a flood of
+    output something always is, so yielding once is not enough."""
     await asyncio.sleep(_PAUSE if len(data) >= _MUCH else 0)

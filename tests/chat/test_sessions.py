@@ -19,7 +19,7 @@ from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.project.changes.change import Mode
-from ollmsandbox.tools.context import Workbench
+from ollmsandbox.tools.context import ToolContext
 
 pytestmark = pytest.mark.anybody
 
@@ -243,8 +243,8 @@ def test_a_stored_session_has_its_connection_again(person: Person) -> None:
         again = await desk.open(None, session_id=conversation.session_id)
         assert again.model is not None
         assert "scripted" in again.model.name
-        assert again.bench is not None
-        assert again.bench.project == str(person.project)
+        assert again.tool_context is not None
+        assert again.tool_context.project == str(person.project)
         await again.close()
         desk.close()
 
@@ -252,18 +252,18 @@ def test_a_stored_session_has_its_connection_again(person: Person) -> None:
 
 
 def test_the_prompt_says_what_holds_here(person: Person) -> None:
-    bench = Workbench(
+    tool_context = ToolContext(
         project=str(person.project),
         paths=person.paths,
         environ=person.environ,
         permissions=NobodyAsks(),  # type: ignore[arg-type]
     )
-    text = system_prompt(bench)
+    text = system_prompt(tool_context)
     for part in (str(person.project), "playground", "network: true", "undo", "python3", "hidden"):
         assert part in text
-    bench.mode = Mode.NEVER
-    assert "dry run" in system_prompt(bench)
-    bench.ask_every_command = True
-    assert "before every command" in system_prompt(bench)
-    bench.project = None
-    assert "No project" in system_prompt(bench)
+    tool_context.mode = Mode.NEVER
+    assert "dry run" in system_prompt(tool_context)
+    tool_context.ask_every_command = True
+    assert "before every command" in system_prompt(tool_context)
+    tool_context.project = None
+    assert "No project" in system_prompt(tool_context)

@@ -43,7 +43,7 @@ def test_the_doctor_finds_no_fault_in_a_closed_stream(person: Person) -> None:
 def test_a_full_disk_behind_the_output_is_told(person: Person, arguments: list[str]) -> None:
     done = redirected(person, ">/dev/full", *arguments)
     assert done.returncode == 125
-    assert done.stderr == "ollmsandbox: The output cannot be written: No space left on device.\n"
+    assert done.stderr == "ollmsandbox: Cannot write the output: No space left on device.\n"
 
 
 def test_an_error_that_nobody_can_be_told_is_in_the_exit_status(person: Person) -> None:

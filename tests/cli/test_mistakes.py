@@ -78,14 +78,14 @@ def test_a_path_in_the_place_of_a_run_is_explained_where_paths_can_be_named(
 def test_where_nothing_waits_that_is_said(person: Person) -> None:
     person.cli("run", "-c", "echo new > file")
     done = cli_here(person, "changes", "--all")
-    assert (done.returncode, done.stdout) == (0, "Nothing waits for you.\n")
+    assert (done.returncode, done.stdout) == (0, "There are no pending changes.\n")
     assert cli_here(person, "changes", "--all", "--json").stdout == "[]\n"
-    refused(cli_here(person, "changes", "--all", "2026"), "There is a run and --all.")
+    refused(cli_here(person, "changes", "--all", "2026"), "--all")
 
 
 def test_roots_says_what_it_does_not_do(person: Person) -> None:
     (person.project / "inside").mkdir()
-    refused(cli_here(person, "roots", "remove", "/etc"), "/etc is not among the folders")
+    refused(cli_here(person, "roots", "remove", "/etc"), "/etc was not added")
     refused(cli_here(person, "roots", "add", "inside"), "is in the project")
     refused(cli_here(person, "roots", "list", "/etc"), "takes no folder")
 

@@ -17,13 +17,13 @@ from ollmsandbox.engine import move
 from ollmsandbox.engine.move import move_project
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.permission.rule_store import RuleStore, copy_rules
+from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.models import Project
 from ollmsandbox.project.review.review import Review
-from ollmsandbox.project.settings import System, set_system, system_of
+from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.sessions.sessions import Sessions
@@ -63,7 +63,9 @@ def _move(person: Person, review: Review) -> Path:
     new = person.home / "elsewhere" / "new name"
     new.parent.mkdir()
     person.project.rename(new)
-    assert move_project(review.manager, project, new).path == str(new)
+    assert move_project(review.manager, RuleStore(review.manager.paths), project, new).path == str(
+        new
+    )
     return new
 
 
@@ -135,9 +137,8 @@ def test_answers_for_good_go_along(person: Person) -> None:
     other = Rule(Key("run_command", "/old-but-not-it", Command(("make",), "/old")), always)
     for rule in (*rules("/old"), other):
         store.add(rule)
-    before = copy_rules(store, "/old", "/new")
-    assert set(store.rules()) == {*rules("/old"), *rules("/new"), other}
-    store.remove(before)
+    with store.move_project("/old", "/new"):
+        assert set(store.rules()) == {*rules("/old"), *rules("/new"), other}
     assert set(store.rules()) == {*rules("/new"), other}
 
 
@@ -154,7 +155,8 @@ def test_what_is_forbidden_at_either_place_stays_forbidden(person: Person) -> No
         ("/new", "b", Answer.ALLOW_ALWAYS),
     ):
         store.add(Rule(key(project, name), answer))
-    store.remove(copy_rules(store, "/old", "/new"))
+    with store.move_project("/old", "/new"):
+        pass
     assert set(store.rules()) == {
         Rule(key("/new", name), Answer.DENY_ALWAYS) for name in ("a", "b")
     }
@@ -251,7 +253,7 @@ def test_a_folder_that_was_opened_there_meanwhile_becomes_the_same_project(
     person.project.rename(new)
     manager.add_project(new)
     History(manager).create(_talk("two", new))
-    move_project(manager, old, new)
+    move_project(manager, RuleStore(manager.paths), old, new)
     assert [project.path for project in manager.projects()] == [str(new)]
     assert manager.last_run(_known(review, new)) is not None
     assert [one.id for one in History(manager).sessions(str(new))] == ["two"]
@@ -264,7 +266,7 @@ def test_two_histories_do_not_become_one(person: Person, review: Review) -> None
     person.project.rename(new)
     _run(person, "echo 2 > a", new)
     with pytest.raises(ProjectError, match="changes of its own"):
-        move_project(review.manager, old, new)
+        move_project(review.manager, RuleStore(review.manager.paths), old, new)
     assert len(review.manager.projects()) == 2
 
 
@@ -279,7 +281,7 @@ def test_what_waits_for_a_project_that_was_there_is_not_written_over(
     (layers / left).mkdir(parents=True)
     (layers / "map.json").write_text("{}")
     with pytest.raises(ProjectError, match="another project"):
-        move_project(review.manager, old, new)
+        move_project(review.manager, RuleStore(review.manager.paths), old, new)
     assert (layers / "map.json").exists()
     # It can be put back, and all that waits is there.
     new.rename(person.project)
@@ -300,10 +302,10 @@ def test_cut_off_it_is_done_once_more(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(move, cut_before, cut)
-        move_project(review.manager, old, new)
+        move_project(review.manager, RuleStore(review.manager.paths), old, new)
     # Opened there meanwhile.
     review.manager.add_project(new)
-    move_project(review.manager, old, new)
+    move_project(review.manager, RuleStore(review.manager.paths), old, new)
     review.apply_all(_known(review, new))
     assert (new / "a").read_text() == "1\n"
 
@@ -318,7 +320,7 @@ def test_records_of_a_project_that_moved_up_keep_apart(person: Person, review: R
     # Outside, in whose place a file of the project will be.
     manager.records_for(project, [f"{up}/f"])
     down.rename(person.home / "away")
-    project = move_project(manager, project, up)
+    project = move_project(manager, RuleStore(manager.paths), project, up)
     expected = [ids[f"{down}/{name}"] for name in names]
     moved = manager.records_for(project, [f"{up}/{name}" for name in names])
     assert [moved[f"{up}/{name}"] for name in names] == expected
@@ -327,11 +329,11 @@ def test_records_of_a_project_that_moved_up_keep_apart(person: Person, review: R
 def test_a_folder_that_is_there_is_not_moved(person: Person, review: Review) -> None:
     old = review.manager.add_project(person.project)
     (person.home / "new").mkdir()
-    with pytest.raises(ProjectError, match="still there"):
-        move_project(review.manager, old, person.home / "new")
+    with pytest.raises(ProjectError, match="still exists"):
+        move_project(review.manager, RuleStore(review.manager.paths), old, person.home / "new")
     person.project.rmdir()
     with pytest.raises(ProjectError, match="not a folder"):
-        move_project(review.manager, old, person.home / "nothing")
+        move_project(review.manager, RuleStore(review.manager.paths), old, person.home / "nothing")
 
 
 def _talk(session_id: str, project: Path) -> SessionInfo:

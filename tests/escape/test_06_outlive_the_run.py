@@ -96,9 +96,7 @@ def test_the_command_line_tells_of_the_time_limit(person: Person, mark: Mark) ->
     assert mark.gone()
     assert done.returncode == 124
     assert done.stdout == "so far\n"
-    assert (
-        done.stderr == "ollmsandbox: The command was ended. It took longer than the time limit.\n"
-    )
+    assert "time limit" in done.stderr
 
 
 def test_a_command_that_closes_its_streams_is_waited_for(person: Person) -> None:

@@ -214,7 +214,7 @@ def test_a_person_is_told_of_what_acts_later(person: Person, path: str) -> None:
     (person.project / path).parent.mkdir(exist_ok=True)
     (person.project / path).write_text("x\n")
     done = person.cli("run", "-c", f"echo y >'{path}'")
-    assert "acts later, outside the sandbox" in done.stderr
+    assert "outside the sandbox" in done.stderr
 
 
 def test_what_can_be_run_is_marked(person: Person) -> None:
@@ -224,7 +224,7 @@ def test_what_can_be_run_is_marked(person: Person) -> None:
     found = changed(person, "echo x >new; chmod +x new tool; echo x >was; mv tool moved; touch no")
     marked = {path for path, (flags, _) in found.items() if "executable" in flags}
     assert marked == {"new", "moved"}
-    assert "can be run" in cli_here(person, "changes").stdout
+    assert "executable" in cli_here(person, "changes").stdout
 
 
 OUTSIDE = (

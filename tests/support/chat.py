@@ -30,7 +30,7 @@ from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.output import Capture
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.tools.base import Outcome, Stream
-from ollmsandbox.tools.context import Workbench
+from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.chat.entries import CallEntry
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.permission.card import ChatPermission
@@ -42,8 +42,8 @@ PROJECT = "/home/ada/src/parser"
 class Talk(Conversation):
     """Without a model: the test says what happens."""
 
-    def __init__(self, bench: Workbench | None) -> None:
-        super().__init__(model=None, bench=bench)
+    def __init__(self, tool_context: ToolContext | None) -> None:
+        super().__init__(model=None, tool_context=tool_context)
         self._heard: list[Callable[[Event], None]] = []
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
@@ -61,8 +61,8 @@ class Talk(Conversation):
 class Chat:
     """A session that is open, and what happens in it."""
 
-    def __init__(self, bench: Workbench | None = None) -> None:
-        self.talk = Talk(bench)
+    def __init__(self, tool_context: ToolContext | None = None) -> None:
+        self.talk = Talk(tool_context)
         self.session = OpenSession(self.talk, PROJECT)
         self._calls = 0
 

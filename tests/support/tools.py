@@ -19,7 +19,7 @@ from ollmsandbox.sandbox.monitor import FileEvent
 from ollmsandbox.sandbox.plan.plan import Plan
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.tools.base import Outcome, Stream, Tool
-from ollmsandbox.tools.context import Workbench
+from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.tools.files.edit_file import EditFile
 from ollmsandbox.tools.files.read_file import ReadFile
 from ollmsandbox.tools.run_command import RunCommand
@@ -87,7 +87,7 @@ class Agent:
         environ |= options.pop("environ", {})
         options.setdefault("project", str(person.project))
         options.setdefault("own_limits", Limits(time=60))
-        self.bench = Workbench(
+        self.tool_context = ToolContext(
             paths=person.paths,
             environ=environ,
             permissions=Provider(self.asker, RuleStore(person.paths), None),
@@ -104,10 +104,10 @@ class Agent:
         return loop.run(tool.read(arguments, "the-call").execute(self.looking))
 
     def run(self, command: str, **arguments: object) -> Outcome:
-        return self.call(RunCommand(self.bench), command=command, **arguments)
+        return self.call(RunCommand(self.tool_context), command=command, **arguments)
 
     def read(self, path: str, **arguments: object) -> Outcome:
-        return self.call(ReadFile(self.bench), path=path, **arguments)
+        return self.call(ReadFile(self.tool_context), path=path, **arguments)
 
     def edit(self, path: str, **arguments: object) -> Outcome:
-        return self.call(EditFile(self.bench), path=path, **arguments)
+        return self.call(EditFile(self.tool_context), path=path, **arguments)

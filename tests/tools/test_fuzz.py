@@ -46,7 +46,7 @@ TOOLS = some.integers(0, 3)
 @pytest.fixture(scope="module")
 def tools() -> Iterator[list[Tool]]:
     with tempfile.TemporaryDirectory() as folder:
-        yield all_tools(Agent(make_person(Path(folder))).bench)
+        yield all_tools(Agent(make_person(Path(folder))).tool_context)
 
 
 def read(tool: Tool, arguments: object) -> RequestBase | None:

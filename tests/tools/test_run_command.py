@@ -50,7 +50,7 @@ def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
 
     async def run() -> None:
         task = asyncio.ensure_future(
-            RunCommand(agent.bench).read({"command": wait}).execute(agent.looking)
+            RunCommand(agent.tool_context).read({"command": wait}).execute(agent.looking)
         )
         await until(lambda: bool(agent.looking.events), task)
         (agent.person.playground / "go").touch()
@@ -86,7 +86,7 @@ def test_what_cannot_be_finished_at_all_is_told_and_kept(agent: Agent) -> None:
 
 
 def test_it_runs_on_a_loop_without_glib_too(agent: Agent) -> None:
-    request = RunCommand(agent.bench).read({"command": "touch a"})
+    request = RunCommand(agent.tool_context).read({"command": "touch a"})
     outcome = asyncio.run(request.execute(agent.looking))
     assert outcome.ok
     assert (agent.person.project / "a").exists()
@@ -154,8 +154,8 @@ def test_output_cannot_play_with_a_terminal(agent: Agent) -> None:
 def test_a_held_file_is_told_with_the_reason(agent: Agent) -> None:
     (agent.person.project / ".git").mkdir()
     outcome = agent.run("mkdir .git/hooks; echo x > .git/hooks/pre-commit")
-    assert "waits for the person's yes" in outcome.text
-    assert "Your next commands see it" in outcome.text
+    assert "needs the user's approval" in outcome.text
+    assert "Your next commands see" in outcome.text
     assert not (agent.person.project / ".git/hooks/pre-commit").exists()
     assert agent.run("cat .git/hooks/pre-commit").text == "x"
 
@@ -163,7 +163,7 @@ def test_a_held_file_is_told_with_the_reason(agent: Agent) -> None:
 def test_a_conflict_is_told(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("before")
-    tool = RunCommand(agent.bench)
+    tool = RunCommand(agent.tool_context)
     playground = agent.person.playground
 
     async def run() -> str:
@@ -176,13 +176,13 @@ def test_a_conflict_is_told(agent: Agent) -> None:
         return (await task).text
 
     text = loop.run(run())
-    assert "modified a [NOT applied: somebody else changed it meanwhile" in text
+    assert "modified a [NOT applied" in text
     assert file.read_text() == "the person's"
 
 
 def test_in_review_mode_changes_wait(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
-    assert "the person looks at it first" in agent.run("touch a").text
+    assert "Pending changes" in agent.run("touch a").text
     assert not (person.project / "a").exists()
     assert agent.run("ls").text == "a"
 
@@ -242,7 +242,7 @@ def test_a_project_that_vanished_is_an_error(person: Person) -> None:
 
 
 def test_a_stopped_command_is_dead_and_what_it_wrote_is_settled(agent: Agent) -> None:
-    request = RunCommand(agent.bench).read({"command": "echo x > a; echo on; sleep 1000"})
+    request = RunCommand(agent.tool_context).read({"command": "echo x > a; echo on; sleep 1000"})
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
@@ -269,7 +269,7 @@ def test_stopped_at_its_very_end_it_is_known_what_it_changed(
         assert may_go_on.wait(60)
 
     monkeypatch.setattr(Recorder, "note_exit", slowly)
-    request = RunCommand(agent.bench).read({"command": "echo x > a"})
+    request = RunCommand(agent.tool_context).read({"command": "echo x > a"})
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
@@ -291,7 +291,7 @@ def test_stopping_while_asking_runs_nothing(agent: Agent, monkeypatch: pytest.Mo
         return Answer.ALLOW
 
     monkeypatch.setattr(agent.asker, "ask", never)
-    request = RunCommand(agent.bench).read({"command": "touch a", "network": True})
+    request = RunCommand(agent.tool_context).read({"command": "touch a", "network": True})
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
@@ -306,7 +306,7 @@ def test_stopping_while_asking_runs_nothing(agent: Agent, monkeypatch: pytest.Mo
 
 
 def test_several_run_side_by_side(agent: Agent) -> None:
-    tool = RunCommand(agent.bench)
+    tool = RunCommand(agent.tool_context)
     # Each waits for the other: one after the other would never end.
     meet = 'touch "$HOME/playground/{0}"; while [ ! -e "$HOME/playground/{1}" ]; do sleep .05; done'
 
@@ -325,7 +325,7 @@ def test_several_run_side_by_side(agent: Agent) -> None:
 
 
 def test_the_description_tells_the_rules_and_the_programs(agent: Agent) -> None:
-    tool = RunCommand(agent.bench)
+    tool = RunCommand(agent.tool_context)
     for words in ("read-write access", "playground", "`web_fetch`", "Everything else is read-only"):
         assert words in tool.description
     programs = tool.description.split("Programs found here: ")[1].rstrip(".").split(", ")
@@ -339,15 +339,19 @@ def test_a_program_that_only_the_host_sees_is_not_told_of(person: Person, tmp_pa
         folder.mkdir()
         (folder / "zig").write_text("#!/bin/sh\n")
         (folder / "zig").chmod(0o755)
-    tool = RunCommand(Agent(person, environ={"PATH": f"{person.home}/.ssh:/usr/bin:/bin"}).bench)
+    tool = RunCommand(
+        Agent(person, environ={"PATH": f"{person.home}/.ssh:/usr/bin:/bin"}).tool_context
+    )
     assert "zig" not in tool.description
-    tool = RunCommand(Agent(person, environ={"PATH": f"{person.home}/bin:/usr/bin:/bin"}).bench)
+    tool = RunCommand(
+        Agent(person, environ={"PATH": f"{person.home}/bin:/usr/bin:/bin"}).tool_context
+    )
     assert "zig" in tool.description
 
 
 @pytest.mark.anybody
 def test_all_tools_can_be_told_to_a_model(agent: Agent) -> None:
-    tools = all_tools(agent.bench)
+    tools = all_tools(agent.tool_context)
     assert [tool.name for tool in tools] == ["run_command", "read_file", "edit_file", "web_fetch"]
     for tool in tools:
         assert tool.description

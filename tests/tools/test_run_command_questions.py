@@ -48,7 +48,7 @@ def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
 
 @pytest.mark.anybody
 def test_the_wording_of_the_documents_is_there(agent: Agent) -> None:
-    request = RunCommand(agent.bench).read({"command": "pip list", "network": True})
+    request = RunCommand(agent.tool_context).read({"command": "pip list", "network": True})
     assert request.permission_question == "Run command with network access: pip list?"
     assert request.one_time_only
     assert request.permission_target_path

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 
 from ...chat.conversation import Limits
 from ...chat.sessions import Desk
+from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
 from ...permission.request import Asker
-from ...project.apply.recorder import needs_care
 from ...project.changes.change import Mode
-from ...project.recovery.recover import take_care
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile import file
-from ..change_text import summary, tell
-from ..types import default_project
+from ..arguments import THIS_PROJECT, RawHelpFormatter, count, default_project, minutes, readable
+from ..change_text import print_notice, summary
 from .asker import TerminalAsker
 from .json_events import JsonPrinter
 from .printer import Printer
@@ -51,6 +50,76 @@ class Manner:
     asks: bool
 
 
+_HELP = """\
+Talk to a model that works on the project with tools. Its commands run in the sandbox, and you are
+asked before anything goes beyond that. With TEXT, it is one turn; without, you get a prompt.
+"""
+_NOTES = """\
+Ctrl+C stops the current turn, not the program. At the prompt, !COMMAND runs a command of yours in
+the sandbox, and /help lists what else you can type.
+
+examples:
+  ollmsandbox agent "make the tests pass"
+  ollmsandbox agent --apply review "update the dependencies"
+  ollmsandbox agent --continue
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = _HELP, _NOTES
+    parser.formatter_class = RawHelpFormatter
+    parser.allow_abbrev = False
+    parser.add_argument(
+        "text", nargs="?", type=readable, metavar="TEXT", help="what the model should do"
+    )
+    parser.add_argument("--model", type=readable, metavar="M", default="", help="the model to use")
+    parser.add_argument(
+        "--connection", metavar="NAME", default="", help="the connection to use (or: tour)"
+    )
+    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--session", type=readable, metavar="ID", help="continue this session")
+    which.add_argument(
+        "--continue", action="store_true", dest="go_on", help="continue the last session here"
+    )
+    parser.add_argument(
+        "--apply",
+        "--mode",
+        choices=("auto", "review", "never"),
+        default="auto",
+        help="apply changes right away (auto), keep them pending until you apply them (review), or "
+        "drop them (never)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="the rules for what commands may see and use (default: standard)",
+    )
+    parser.add_argument(
+        "--max-turns",
+        type=count,
+        default=50,
+        metavar="N",
+        help="stop after this many answers of the model (default: 50)",
+    )
+    parser.add_argument("--max-minutes", type=minutes, metavar="N", help="stop after this time")
+    parser.add_argument("--max-tokens", type=count, metavar="N", help="stop after this many tokens")
+    parser.add_argument(
+        "--allow-private",
+        action="store_true",
+        help="also allow web pages from this computer and the local network",
+    )
+    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
+    parser.add_argument(
+        "--yes-to-nothing",
+        action="store_true",
+        help="ask nothing, and deny whatever needs your permission",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document per event, and ask nothing"
+    )
+
+
 def agent(given: argparse.Namespace) -> int:
     try:
         return _agent(given)
@@ -75,7 +144,7 @@ def _agent(given: argparse.Namespace) -> int:
     if not manner.asks and not given.json and not given.yes_to_nothing:
         print("ollmsandbox: Nobody can be asked here; what needs a yes is denied.", file=sys.stderr)
     paths = Paths.from_environ(os.environ)
-    _care(paths)
+    _finish_interrupted_runs(paths)
     if given.project is not None or given.session is None:
         named = given.project if given.project is not None else default_project(os.environ)
         project = find_project(named, paths)
@@ -119,8 +188,8 @@ def _talk(
             ),
         )
         conversation = runner.run(opening)
-        if conversation.bench is not None:
-            printer.project = conversation.bench.project or ""
+        if conversation.tool_context is not None:
+            printer.project = conversation.tool_context.project or ""
         turns = Turns(runner, conversation)
         turns.listen(printer.hear)
         try:
@@ -150,12 +219,11 @@ def _session(desk: Desk, given: argparse.Namespace, project: str) -> str | None:
     return None
 
 
-def _care(paths: Paths) -> None:
-    """What was cut off is finished, and what is old goes, before anything new begins."""
-    if not needs_care(paths):
+def _finish_interrupted_runs(paths: Paths) -> None:
+    care = finish_interrupted_runs(paths, clean_up=True)
+    if care is None:
         return
-    care = take_care(paths)
     for report in care.finished:
-        tell(("An earlier run was cut off and has been finished:", *summary(report, "")))
+        print_notice(("An earlier run was interrupted. It is finished now:", *summary(report, "")))
     for notice in (*care.notices, *care.errors):
-        tell((notice,))
+        print_notice((notice,))

@@ -103,8 +103,8 @@ class Loop:
 
     @property
     def _project(self) -> str:
-        bench = self._conversation.bench
-        return (bench.project if bench else None) or os.getcwd()
+        tool_context = self._conversation.tool_context
+        return (tool_context.project if tool_context else None) or os.getcwd()
 
     def _changes(self, words: list[str]) -> None:
         names = [word for word in words if word != "--diff"]

@@ -20,19 +20,20 @@ from ...project.database.runs import read_changes
 from ...project.recovery.missing_root import discard
 from ...project.review.review import Review
 from ...sandbox.plan.folders import find_project
+from ...text.ansi import escape_line
+from ..arguments import THIS_PROJECT, count, default_project
 from ..change_text import (
     advice,
+    diff_lines,
     document,
     full_paths,
     in_order,
     listing,
-    plain,
+    print_notice,
     report_document,
     summary,
-    tell,
 )
 from ..streams import complain, wants_colour
-from ..types import default_project
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
 _DONE = {
@@ -42,14 +43,60 @@ _DONE = {
 }
 
 
-def changes(given: argparse.Namespace) -> int:
-    from .. import change_text
+_RUN_HELP = "a run's id, or its beginning (default: the last run that changed this project)"
+_PATH_HELP = "only these files and folders"
+_FORCED_HELP = f"{_PATH_HELP}, even if they have been changed since"
 
+
+def add_changes_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=_RUN_HELP)
+    parser.add_argument("--all", action="store_true", help="all runs with pending changes")
+    parser.add_argument("--diff", action="store_true", help="show the lines that changed")
+    _add_json(parser)
+
+
+def add_apply_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser, _FORCED_HELP)
+    parser.add_argument("--all", action="store_true", help="all pending changes")
+    _add_json(parser)
+    parser.set_defaults(action="apply")
+
+
+def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser, _PATH_HELP)
+    parser.add_argument("--all", action="store_true", help="all pending changes")
+    _add_json(parser)
+    parser.set_defaults(action="discard")
+
+
+def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser, _FORCED_HELP)
+    _add_json(parser)
+    parser.set_defaults(action="undo", all=False)
+
+
+def add_history_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+    parser.add_argument("--all", action="store_true", help="all projects")
+    parser.add_argument("--limit", type=count, default=50, metavar="N", help="the last N runs")
+    _add_json(parser)
+
+
+def _add_selection(parser: argparse.ArgumentParser, path_help: str) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=_RUN_HELP)
+    parser.add_argument("path", nargs="*", metavar="PATH", help=path_help)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def changes(given: argparse.Namespace) -> int:
     _check(given)
     with _open() as review:
         runs = _runs(review, given)
         if not runs and given.all:
-            print(json.dumps([]) if given.json else "Nothing waits for you.")
+            print(json.dumps([]) if given.json else "There are no pending changes.")
             return 0
         if not runs:
             return _no_run(review, given)
@@ -60,10 +107,11 @@ def changes(given: argparse.Namespace) -> int:
             if given.json:
                 documents.append(_document([Report(run.id, tuple(items))], run, project))
             elif given.diff:
-                for line in change_text.lines(items, review, run, colour=wants_colour(sys.stdout)):
+                for line in diff_lines(items, review, run, colour=wants_colour(sys.stdout)):
                     sys.stdout.write(line)
             else:
-                print(f"{plain(run.command)}  (run {run.id}, {_when(run.started_at)}{_where(run)})")
+                when = _when(run.started_at)
+                print(f"{escape_line(run.command)}  (run {run.id}, {when}{_where(run)})")
                 for line in listing(in_order(items), project, whole=True):
                     print(line)
                 for line in advice(Report(run.id, tuple(items))):
@@ -74,11 +122,11 @@ def changes(given: argparse.Namespace) -> int:
 
 
 def act(given: argparse.Namespace) -> int:
-    """`apply`, `discard` or `undo`: of a run, or of everything that waits."""
+    """Run `apply`, `discard` or `undo` for one run, or for all pending changes."""
     _check(given)
     if given.action == "discard" and given.run and (project := _discard_gone(given)):
-        told = {**_document([], None, project), "run_id": given.run}
-        print(json.dumps(told) if given.json else "What the run wrote is discarded.")
+        found = {**_document([], None, project), "run_id": given.run}
+        print(json.dumps(found) if given.json else "The run's changes are discarded.")
         return 0
     with _open() as review:
         runs = _runs(review, given)
@@ -89,57 +137,60 @@ def act(given: argparse.Namespace) -> int:
         try:
             reports = _reports(review, given, runs, chosen)
         except KeyboardInterrupt:
-            _tell_left(runs)
+            _report_interruption(runs)
             raise
         done = [item for report in reports for item in report.changes]
         word, wanted = _DONE[given.action]
-        # A deletion that no longer waits, since what is in there was kept, is not missed.
+        # A deletion may be discarded instead, because something in the folder was kept.
         missed = [item for item in done if item.state not in (wanted, State.DISCARDED)]
         left: list[Report] = []
         if given.action == "apply":
-            # Without being named, what is in conflict was not even tried.
+            # Conflicts are only applied if the user names their paths.
             left = _left(review, runs, () if chosen else (State.CONFLICT,))
         if given.json:
             print(json.dumps(_document(reports, None if given.all else runs[0], project)))
         else:
-            count = sum(item.state is wanted for item in done)
-            print(f"{count:,} {'change' if count == 1 else 'changes'} {word}.")
-            # Of what waited below, somebody has to know that it waits again.
+            total = sum(item.state is wanted for item in done)
+            print(f"{total:,} {'change' if total == 1 else 'changes'} {word}.")
+            # A note says, for example, that an earlier run's change is pending again.
             again = [] if given.all else [i for i in done if i.state is wanted and i.note]
             for line in listing(in_order([*missed, *again]), project, whole=True):
                 print(line)
             if not left and any(item.state is State.CONFLICT for item in missed):
-                print(
-                    "Somebody changed it since, and that is untouched. To go on all the same, say"
-                )
+                print("These files have changed since and are left as they are. To overwrite them:")
                 print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
             if not done and not given.all:
-                _tell_why(review, given, runs[0])
+                _explain_nothing_done(review, given, runs[0])
             for report in left:
                 for line in advice(report):
                     print(line)
         return 1 if missed or left else 0
 
 
-def _tell_left(runs: list[Run]) -> None:
+def _report_interruption(runs: list[Run]) -> None:
     paths = Paths.from_environ(os.environ)
     if any(Journal.of_person(paths, run.id).exists() for run in runs):
-        complain("It was interrupted. The next ollmsandbox command finishes it.")
+        complain("Interrupted. The next ollmsandbox command finishes it.")
 
 
-def _tell_why(review: Review, given: argparse.Namespace, run: Run) -> None:
-    """There was nothing to do, and somebody thought that there was."""
+def _explain_nothing_done(review: Review, given: argparse.Namespace, run: Run) -> None:
     counts = dict(_counts_of(review, run))
     if given.action == "undo" and counts.keys() == {State.UNDONE.value}:
-        print(f"Run {run.id} is undone already. `ollmsandbox history` shows those before it.")
+        print(f"Run {run.id} is already undone. `ollmsandbox history` lists earlier runs.")
     others = [other for other in review.waiting(run.project) if other.id != run.id]
     if given.action != "undo" and given.run is None and others:
-        count = f"{len(others):,} earlier {'run waits' if len(others) == 1 else 'runs wait'}"
-        print(f"{count}: see `ollmsandbox changes --all`; then `{given.action} --all`.")
+        number = f"{len(others):,} earlier {'run has' if len(others) == 1 else 'runs have'}"
+        print(
+            f"{number} pending changes: see `ollmsandbox changes --all`, then "
+            f"`{given.action} --all`."
+        )
 
 
 def _discard_gone(given: argparse.Namespace) -> str:
-    """What was not finished and cannot be, before that is told once more."""
+    """Discard an interrupted run whose folder is missing; return its project, or "".
+
+    Do it first, before finishing interrupted runs would report it once more.
+    """
     return discard(Paths.from_environ(os.environ), given.run, whole=not given.path)
 
 
@@ -154,7 +205,7 @@ def _reports(
 
 
 def _left(review: Review, runs: list[Run], states: Collection[State]) -> list[Report]:
-    """What failed, and what else is in one of the states."""
+    """Return the failed changes and those in one of `states`, as a report for each run."""
     found = []
     for run in runs:
         wanted = (State.FAILED, *states)
@@ -176,9 +227,9 @@ def history(given: argparse.Namespace) -> int:
             print(json.dumps([{**_about(run), **_counts(review, run)} for run in runs]))
             return 0
         for run in runs:
-            counts = ", ".join(f"{count:,} {state}" for state, count in _counts_of(review, run))
-            command = plain(run.command)
-            where = f"  {plain(run.project.path)}" if given.all else ""
+            counts = ", ".join(f"{number:,} {state}" for state, number in _counts_of(review, run))
+            command = escape_line(run.command)
+            where = f"  {escape_line(run.project.path)}" if given.all else ""
             print(f"{run.id}  {_when(run.started_at)}  {counts}{where}")
             print(f"    {command if len(command) <= 100 else command[:99] + '…'}")
         if not runs:
@@ -189,7 +240,7 @@ def history(given: argparse.Namespace) -> int:
 
 
 class _open:
-    """What was cut off before is finished first."""
+    """Opens a review after finishing interrupted runs; prints errors and notices at the end."""
 
     def __enter__(self) -> Review:
         from ...project.recovery.recover import take_care
@@ -198,7 +249,9 @@ class _open:
         care = take_care(paths)
         self._review = Review(paths)
         for report in care.finished:
-            tell(["What was cut off before has been finished:", *self._summary(report)])
+            print_notice(
+                ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
+            )
         for notice in care.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         self._errors = care.errors
@@ -208,10 +261,10 @@ class _open:
         return summary(report, self._review.manager.run(report.run_id).project.path)
 
     def __exit__(self, _kind: object, raised: BaseException | None, _where: object) -> None:
-        # What ended all is told by who catches it; once is enough.
+        # main() prints the error that it catches.
         errors = [error for error in self._errors if error != str(raised)]
-        for told in (*errors, *self._review.manager.notices):
-            print(f"ollmsandbox: {told}", file=sys.stderr)
+        for text in (*errors, *self._review.manager.notices):
+            print(f"ollmsandbox: {text}", file=sys.stderr)
         self._review.close()
 
 
@@ -222,26 +275,28 @@ def _project(given: argparse.Namespace) -> str:
 
 def _check(given: argparse.Namespace) -> None:
     if given.all and given.run is not None:
-        raise OllmSandboxError("There is a run and --all.", "Use one of them.")
+        raise OllmSandboxError("Both a run and --all were given.", "Use one of them.")
 
 
 def _run(review: Review, given: argparse.Namespace) -> Run | None:
-    """The one that is named; else the last one of this project."""
+    """Return the run that the user named, else the last one of this project."""
     if given.run is not None and _RUN_ID.match(given.run):
         return review.manager.run(given.run)
     project = review.manager.find_project(_project(given))
     last = review.manager.last_run(project) if project else None
     if given.run is not None:
-        # An empty one comes from a script whose variable is empty. It is not the last one.
-        remedy = "`ollmsandbox history --all` shows those there are."
+        # An empty id comes from a script whose variable is empty. Do not take the last run.
+        remedy = "`ollmsandbox history --all` lists all runs."
         if last is not None and given.run and hasattr(given, "path"):
-            remedy = f"Name the run first: {last.id} {plain(given.run)}"
-        raise OllmSandboxError(f"{plain(given.run) or repr('')} is not the id of a run.", remedy)
+            remedy = f"Name the run first: {last.id} {escape_line(given.run)}"
+        raise OllmSandboxError(
+            f"{escape_line(given.run) or repr('')} is not the id of a run.", remedy
+        )
     return last
 
 
 def _runs(review: Review, given: argparse.Namespace) -> list[Run]:
-    """With --all those of which something waits."""
+    """Return the chosen run; with --all, those with pending changes."""
     if given.all:
         project = review.manager.find_project(_project(given))
         return review.waiting(project) if project else []
@@ -261,32 +316,32 @@ def _no_run(review: Review, given: argparse.Namespace) -> int:
 
 
 def _gone(review: Review) -> Iterator[str]:
-    """Projects whose folder was moved: where somebody looks for their runs, there are none."""
+    """List the projects whose folder was moved: the user may look for their runs here."""
     manager = review.manager
     projects = [one for one in manager.projects() if manager.missing(one) and manager.last_run(one)]
     if projects:
-        yield "These projects are not where they were. If this folder is one of them, open the"
-        yield "window (`ollmsandbox`), and in the menu of the project say where it is now:"
+        yield "These projects are no longer where they were. If you have moved one here, use"
+        yield "`ollmsandbox project move OLD NEW`:"
     for project in projects:
-        yield f"  {plain(project.path)}"
+        yield f"  {escape_line(project.path)}"
 
 
 def _where(run: Run) -> str:
-    """If it is not here, where its paths are."""
+    """Return the run's project as text, unless it is the current one."""
     here = os.path.realpath(default_project(os.environ))
-    return "" if run.project.path == here else f", in {plain(run.project.path)}"
+    return "" if run.project.path == here else f", in {escape_line(run.project.path)}"
 
 
 def _document(reports: list[Report], run: Run | None, project: str) -> dict[str, object]:
-    """The same keys whatever happened. Of several runs, each change says which one it is of."""
+    """Return the document for --json. It always has the same keys."""
     items = [(item, report.run_id) for report in reports for item in report.changes]
-    told = report_document(Report("", tuple(item for item, _ in items)), project)
+    totals = report_document(Report("", tuple(item for item, _ in items)), project)
     runs = {id(item): run_id for item, run_id in items}
     changes = [
         {"run_id": runs[id(item)], **document(item, project)}
         for item in in_order(item for item, _ in items)
     ]
-    return {**_about(run, project), **told, "changes": changes}
+    return {**_about(run, project), **totals, "changes": changes}
 
 
 def _about(run: Run | None, project: str = "") -> dict[str, object]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ..types import readable
+from ..arguments import readable
 
 if TYPE_CHECKING:
     from ...chat.providers.base import ModelInfo
@@ -24,7 +24,6 @@ _MOST_MODELS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Imports nothing that takes time."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def add(name: str, what: str) -> argparse.ArgumentParser:
@@ -34,28 +33,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return action
 
     add("list", "list the connections to model servers")
-    new = add("add", "add a connection, or change the one of that name")
+    new = add("add", "add or change a connection")
     new.add_argument("name", metavar="NAME")
     new.add_argument("address", metavar="ADDRESS", help="such as http://localhost:11434")
     new.add_argument(
         "--kind",
         choices=("ollama", "openai"),
-        help="what the server speaks (default: found out by asking it)",
+        help="the server's API (default: found by asking the server)",
     )
-    new.add_argument("--model", type=readable, metavar="MODEL", help="the model to begin with")
+    new.add_argument("--model", type=readable, metavar="MODEL", help="the model to use first")
     new.add_argument(
         "--key-from-stdin",
         action="store_true",
-        help="read the API key from standard input; it is stored in the keyring, or in a file "
-        "that only you can read",
+        help="read the API key from standard input, and store it in the keyring or in a file that "
+        "only you can read",
     )
     add("remove", "remove a connection and its key").add_argument("name", metavar="NAME")
-    test = add("test", "ask a server for its models")
-    test.add_argument("name", nargs="?", metavar="NAME", help="(default: the default one)")
-    default = add("default", "choose the connection to begin with")
+    test = add("test", "check a connection, and list the server's models")
+    test.add_argument(
+        "name", nargs="?", metavar="NAME", help="the connection (default: the default one)"
+    )
+    default = add("default", "choose the default connection")
     default.add_argument("name", metavar="NAME")
-    default.add_argument("model", nargs="?", type=readable, metavar="MODEL", help="and its model")
-    add("find", "look for servers on this machine")
+    default.add_argument(
+        "model", nargs="?", type=readable, metavar="MODEL", help="its default model"
+    )
+    add("find", "look for servers on this computer")
 
 
 def connections(given: argparse.Namespace) -> int:
@@ -80,7 +83,7 @@ async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
         _say(given, {"removed": given.name}, f"{given.name} was removed.")
     elif given.action == "default":
         store.use(given.name, given.model)
-        _say(given, {"default": given.name}, f"{given.name} is what you begin with now.")
+        _say(given, {"default": given.name}, f"{given.name} is the default connection now.")
     elif given.action == "test":
         await _test(store, given)
     else:
@@ -125,7 +128,7 @@ async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
 
 
 async def _guess(address: str, key: str | None) -> Kind:
-    """By asking; a server that is not running now has to be named."""
+    """Find the kind of a server by asking it; raise if it does not answer."""
     from ...chat.providers.base import ProviderError
     from ...chat.providers.connections_file import Kind
     from ...chat.providers.ollama import OllamaServer
@@ -142,8 +145,8 @@ async def _guess(address: str, key: str | None) -> Kind:
             await OpenAIServer(address, key=source).models()
         except ProviderError as error:
             raise OllmSandboxError(
-                f"It cannot be found out what kind of server that is. {error.message}",
-                "Say it with --kind ollama or --kind openai.",
+                f"Cannot find out what kind of server this is. {error.message}",
+                "Use --kind ollama or --kind openai.",
             ) from None
         return Kind.OPENAI
 
@@ -153,7 +156,7 @@ async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:
 
     connection = store.find(given.name) if given.name else store.default()
     if connection is None:
-        raise OllmSandboxError("There is no default connection.", "Name the one to test.")
+        raise OllmSandboxError("There is no default connection.", "Name the connection to test.")
     models = await store.server(connection).models()
     if given.json:
         print(json.dumps({"name": connection.name, "models": [_model(m) for m in models]}))
@@ -184,7 +187,7 @@ async def _find(*, as_json: bool) -> None:
         print(json.dumps({"servers": servers}))
         return
     if not found:
-        print("No model server answers at the usual ports of this machine.")
+        print("Found no model server on this computer.")
     for one in found:
         print(f"{one.name}: {one.address}, {_number(len(one.models))}")
         name = one.name.lower().replace(" ", "-")
@@ -194,7 +197,7 @@ async def _find(*, as_json: bool) -> None:
 def _read_key() -> str:
     key = getpass.getpass("API key: ") if sys.stdin.isatty() else sys.stdin.readline()
     if not key.strip():
-        raise OllmSandboxError("There was no key on standard input.")
+        raise OllmSandboxError("There is no key on standard input.")
     return key.strip()
 
 

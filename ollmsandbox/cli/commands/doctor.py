@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -16,27 +17,31 @@ from ...paths import Paths
 from ...sandbox.plan.folders import find_project
 from ...sandbox.probe.probe import Capabilities, Finding, probe
 from ...sandbox.probe.selftest import selftest
+from ..arguments import default_project
 from ..streams import wants_colour
-from ..types import default_project
 
 
-def doctor(*, as_json: bool) -> int:
-    """The checklist; it tries everything anew, whatever was found before."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def doctor(given: argparse.Namespace) -> int:
+    """Try everything out again, whatever was found before."""
     paths = Paths.from_environ(os.environ)
     try:
         writable = [find_project(default_project(os.environ), paths)]
     except OllmSandboxError:
-        writable = []  # it is gone, or can never be a project, as /
+        writable = []  # it no longer exists, or cannot be a project, such as /
     found = probe(paths, os.environ, fresh=True, writable=writable)
     findings = list(found.findings)
     if found.can_wrap:
         from ...loop import run
 
         findings += run(selftest(found))
-        # It needs a sandbox around it, too.
+        # Alpine needs the sandbox.
         findings.append(_alpine(paths))
     ok = all(finding.ok for finding in findings if finding.needed)
-    if as_json:
+    if given.json:
         print(json.dumps(_document(found, findings, ok), indent=2))
     else:
         _print(findings, ok)
@@ -60,8 +65,8 @@ def _alpine(paths: Paths) -> Finding:
             title,
             ok=False,
             needed=False,
-            cause="It is not installed. Commands run in this machine's own system.",
-            remedy="If you want them to run in Alpine: ollmsandbox rootfs install",
+            cause="Not installed. Commands use this computer's own programs.",
+            remedy="To run commands in Alpine: ollmsandbox rootfs install",
         )
     detail = f"{installed.version}: {', '.join(programs_in(installed))}"
     return Finding("alpine", title, ok=True, needed=False, detail=detail)
@@ -99,7 +104,7 @@ def _print(findings: list[Finding], ok: bool) -> None:
     if ok:
         print("Commands are sandboxed here.")
     else:
-        print("Commands cannot be sandboxed here. What is MISSING has to be mended first.")
+        print("Commands cannot be sandboxed here. Fix what is MISSING first.")
 
 
 def _system() -> str:

@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="show what you answered with always")
+    listing = actions.add_parser("list", help="list your saved answers")
     listing.add_argument("--json", action="store_true", help="print one JSON document")
-    forget = actions.add_parser("forget", help="take such answers back: you are asked again")
+    forget = actions.add_parser("forget", help="remove saved answers, so that you are asked again")
     forget.add_argument(
-        "number", nargs="*", type=int, metavar="NUMBER", help="as `permissions list` counts them"
+        "number", nargs="*", type=int, metavar="NUMBER", help="the number in `permissions list`"
     )
-    forget.add_argument("--project", metavar="DIR", help="all that belong to this project")
-    forget.add_argument("--all", action="store_true", help="all of them")
+    forget.add_argument("--project", metavar="DIR", help="all saved answers for this project")
+    forget.add_argument("--all", action="store_true", help="all saved answers")
 
 
 def permissions(given: argparse.Namespace) -> int:
-    # Not before it is needed: the parser of all commands imports this file.
     from ...paths import Paths
     from ...permission.rule_store import RuleStore
 
@@ -52,7 +51,7 @@ def _list(rules: Sequence[Rule], *, as_json: bool) -> int:
     for number, rule in enumerate(rules, 1):
         print(f"{number:>3}  {_line(rule)}")
     if not rules:
-        print("Nothing is allowed or denied always.")
+        print("There are no saved answers.")
     return 0
 
 
@@ -60,7 +59,7 @@ def _forget(store: RuleStore, given: argparse.Namespace) -> int:
     ways = [bool(given.number), given.project is not None, given.all]
     if sum(ways) != 1:
         raise OllmSandboxError(
-            "It is not said what to forget.",
+            "Choose what to forget.",
             "Use: ollmsandbox permissions forget (NUMBER... | --project DIR | --all)",
         )
     rules = store.rules()
@@ -73,7 +72,7 @@ def _forget(store: RuleStore, given: argparse.Namespace) -> int:
                 )
         chosen = tuple(rules[number - 1] for number in dict.fromkeys(given.number))
     elif given.project is not None:
-        # The folder may be gone by now, or written as it is in the list.
+        # The folder may no longer exist, or be typed as `permissions list` shows it.
         folders = {os.path.realpath(given.project), given.project.rstrip("/")}
         chosen = tuple(rule for rule in rules if rule.key.project in folders)
     count = store.remove(chosen)

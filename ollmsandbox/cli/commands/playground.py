@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -12,12 +13,24 @@ from ...files.trees import empty, measure
 from ...paths import Paths
 
 
-def playground(action: str) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Every command finds this folder as ~/playground and may write to it. Changes in it are "
+        "not recorded."
+    )
+    parser.add_argument(
+        "action",
+        choices=("path", "size", "clear"),
+        help="print its path, print its size, or delete everything in it",
+    )
+
+
+def playground(given: argparse.Namespace) -> int:
     # It may be a link to a larger disk.
     folder = Path(os.path.realpath(Paths.from_environ(os.environ).playground))
-    if action == "path":
+    if given.action == "path":
         print(folder)
-    elif action == "size":
+    elif given.action == "size":
         files, size = measure(folder)
         print(_amount(files, size))
     else:
@@ -28,7 +41,7 @@ def playground(action: str) -> int:
             if folder.exists():
                 empty(folder)
         except OSError as error:
-            raise OllmSandboxError(f"{folder} cannot be emptied: {error.strerror}.") from error
+            raise OllmSandboxError(f"Cannot empty {folder}: {error.strerror}.") from error
     return 0
 
 

@@ -13,14 +13,45 @@ from pathlib import Path
 from ... import loop
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ...project.settings import System, set_system, system_of
+from ...project.system import System, set_system, system_of
 from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import Progress, Step
 from ...sandbox.rootfs.rootfs import Rootfs
 from ...sandbox.rootfs.store import find, need
-from ...text.ansi import harmless
-from ..change_text import plain
-from ..types import default_project
+from ...text.ansi import escape_line, harmless
+from ..arguments import THIS_PROJECT, default_project
+
+_HELP = """\
+Commands can run in a small Alpine system instead of using this computer's programs: the same on
+every computer, with the project at /workspace. Their changes are recorded and can be undone as
+usual.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = _HELP
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    status = actions.add_parser("status", help="what is installed, and what this project uses")
+    status.add_argument("--json", action="store_true", help="print one JSON document")
+    install = actions.add_parser("install", help="install Alpine, or update it")
+    install.add_argument(
+        "--tier",
+        type=int,
+        choices=(0, 1, 2),
+        help="0: only the base system; 1: with bash and Python; 2: also with git, Node and others "
+        "(default: the setting rootfs-tier)",
+    )
+    install.add_argument(
+        "--from", dest="tarball", metavar="FILE", help="a local tarball, instead of the mirror's"
+    )
+    install.add_argument("--quiet", action="store_true", help="print only errors")
+    actions.add_parser("remove", help="remove Alpine")
+    use = actions.add_parser("use", help="choose where this project's commands run")
+    use.add_argument("system", choices=("alpine", "host"))
+    for action in (status, use):
+        action.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+    for name, action in actions.choices.items():
+        action.set_defaults(action=name)
 
 
 def rootfs(given: argparse.Namespace) -> int:
@@ -39,9 +70,10 @@ def _remove(found: Rootfs) -> int:
     was_there = bool(os.environ.get("ROOTFS_DIR")) or bool(found.store.all())
     if not loop.run(found.remove()):
         raise OllmSandboxError(
-            "A command still runs in it, so it was not removed.", "Wait until that has ended."
+            "A command is still running in Alpine, so it was not removed.",
+            "Try again when the command has ended.",
         )
-    print("Alpine is removed." if was_there else "Alpine is not installed.")
+    print("Alpine was removed." if was_there else "Alpine is not installed.")
     return 0
 
 
@@ -51,7 +83,7 @@ def _use(given: argparse.Namespace, paths: Paths) -> int:
     if system is System.ALPINE:
         need(paths, os.environ)
     set_system(paths, project, system)
-    print(f"Commands of {plain(project)} run in {_name(system)} from now on.")
+    print(f"Commands of {escape_line(project)} now run in {_name(system)}.")
     return 0
 
 
@@ -59,30 +91,30 @@ def _install(given: argparse.Namespace, found: Rootfs) -> int:
     tarball = None
     if given.tarball is not None:
         if not given.tarball:
-            raise OllmSandboxError("No file is named after --from.", "Name a tarball.")
+            raise OllmSandboxError("--from needs a file.", "Name a tarball.")
         tarball = Path(os.path.abspath(given.tarball))
-    shown = _Shown(quiet=given.quiet)
+    shown = _ProgressLine(quiet=given.quiet)
     try:
         prepared = loop.run(found.prepare(shown, tier=given.tier, tarball=tarball))
     except KeyboardInterrupt:
         shown.end()
-        print("ollmsandbox: Cancelled. What was fetched is kept.", file=sys.stderr)
+        print("ollmsandbox: Cancelled. The downloaded files are kept.", file=sys.stderr)
         raise
     finally:
         shown.end()
     for notice in prepared.notices:
         print(f"ollmsandbox: {notice}", file=sys.stderr)
     if not given.quiet:
-        what = "is installed" if prepared.is_new else "is there already"
+        what = "is installed" if prepared.is_new else "is already installed"
         print(f"{prepared.installed.title} {what}.")
         if prepared.is_new:
-            hint = "Commands of a project run in it after: ollmsandbox rootfs use alpine"
+            hint = "To run a project's commands in it: ollmsandbox rootfs use alpine"
             print(hint, file=sys.stderr)
     return 0
 
 
-class _Shown:
-    """On a terminal one line that changes, elsewhere a line for each step."""
+class _ProgressLine:
+    """Shows progress: on a terminal in one changing line, elsewhere as one line per step."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -146,17 +178,17 @@ def _status(given: argparse.Namespace, paths: Paths, found: Rootfs) -> int:
     else:
         print(f"{installed.title}, tier {installed.tier}, {status.size >> 20} MiB")
         named = " (ROOTFS_DIR)" if installed.is_given else ""
-        print(f"  in {plain(installed.folder)}{named}")
-        print(f"  with {plain(', '.join(found.programs())) or 'no known programs'}")
+        print(f"  in {escape_line(installed.folder)}{named}")
+        print(f"  with {escape_line(', '.join(found.programs())) or 'no known programs'}")
     for other in status.others:
-        print(f"{other.title} is removed when no command runs in it any more.")
+        print(f"{other.title} will be removed when no command uses it.")
     if project:
-        print(f"Commands of {plain(project)} run in {_name(system)}.")
+        print(f"Commands of {escape_line(project)} run in {_name(system)}.")
     return 0
 
 
 def _name(system: System) -> str:
     if system is System.HOST:
-        return "this machine's own system"
+        return "this computer's own system"
     there = find(Paths.from_environ(os.environ), os.environ)
     return "Alpine" if there else "Alpine, which is not installed"

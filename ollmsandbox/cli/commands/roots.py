@@ -16,8 +16,23 @@ from ...sandbox.plan.folders import find_project
 from ...sandbox.plan.host import folders_of
 from ...sandbox.plan.masks import hidden_paths
 from ...sandbox.profile import file
-from ..change_text import plain
-from ..types import default_project
+from ...text.ansi import escape_line
+from ..arguments import THIS_PROJECT, default_project
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "A project may have links to folders outside it. Commands can change what is in them only "
+        "after you have added them here. Their changes are recorded as in the project itself."
+    )
+    parser.add_argument(
+        "action",
+        choices=("list", "add", "remove"),
+        help="list the folders that commands may change, and those that links lead to; add one; "
+        "or remove one",
+    )
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder to add or remove")
+    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
 
 
 def roots(given: argparse.Namespace) -> int:
@@ -35,7 +50,7 @@ def roots(given: argparse.Namespace) -> int:
             return _list(Folder(project.path, manager))
         if not given.folder:
             raise OllmSandboxError(
-                "No folder is named.", f"Use: ollmsandbox roots {given.action} DIR"
+                "No folder was given.", f"Use: ollmsandbox roots {given.action} DIR"
             )
         if given.action == "add":
             _check_outside(given.folder, project.path)
@@ -53,13 +68,13 @@ def _remove(manager: ProjectManager, project: Project, folder: str) -> None:
     manager.revoke(project, folder)
     if manager.agreed_roots(project) == before:
         raise OllmSandboxError(
-            f"{plain(folder)} is not among the folders that were added.",
-            "`ollmsandbox roots list` shows them.",
+            f"{escape_line(folder)} was not added.",
+            "`ollmsandbox roots list` shows the folders that were.",
         )
 
 
 def _check_visible(folder: str, paths: Paths) -> None:
-    """Now, and not when the next command is to start."""
+    """Raise now, and not when the next command starts."""
     profile = file.load(file.DEFAULT, paths.profiles, paths.cache)
     real = os.path.realpath(folder)
     for name in set(hidden_paths(profile, paths, os.environ)).intersection(folders_of(real)):
@@ -73,15 +88,15 @@ def _check_outside(folder: str, project: str) -> None:
     real = os.path.realpath(folder)
     if real != project and is_inside(real, project):
         raise OllmSandboxError(
-            f"{plain(real)} is in the project, where commands can change everything anyway."
+            f"{escape_line(real)} is in the project, so commands can change it anyway."
         )
 
 
 def _list(folder: Folder) -> int:
     for root in folder.build_roots():
-        print(plain(root))
+        print(escape_line(root))
     loop.run(folder.scan())
     for found in folder.linked_folders():
         if found.can_be_agreed:
-            print(f"{plain(found.path)}  (linked, but commands cannot change it)")
+            print(f"{escape_line(found.path)}  (linked, but commands cannot change it)")
     return 0

@@ -19,38 +19,108 @@ from typing import TYPE_CHECKING
 from ...errors import OllmSandboxError, SandboxError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
+from ..arguments import FAILED, RawHelpFormatter, default_project, seconds
 from ..streams import give_up
-from ..types import FAILED, default_project
 
 if TYPE_CHECKING:
     from ...project.changes.change import Report
+    from ...project.recovery.recover import Care
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
     from ...sandbox.rootfs.paths import Renamed
 
-# After that an interrupted run is left, even if nobody takes the last of its output.
+# Seconds after a signal, until we exit even if nobody reads the rest of the output.
 _PATIENCE = 2.0
-# Or even if what it changed could not be looked at, since there is much, or others are at work.
-_PATIENCE_TO_LOOK = 4.0
-# By what was to become of the changes.
-_LEFT_TO_WAIT = (
-    "What the command changed is kept. The next ollmsandbox lists it, and it waits until you"
-    " apply or discard it."
+# Seconds until we exit even if the changes are not settled, because there are many, or other
+# programs hold the project's lock.
+_PATIENCE_TO_SETTLE = 4.0
+_KEPT = (
+    "The command's changes are kept. The next ollmsandbox command lists them as pending, for you"
+    " to apply or discard."
 )
+# The last message, by the value of --apply.
 _LEFT = {
-    "auto": f"Nothing was applied. {_LEFT_TO_WAIT}",
-    "review": _LEFT_TO_WAIT,
-    "never": "What the command changed is dropped, and was not listed.",
+    "auto": f"Nothing was applied. {_KEPT}",
+    "review": _KEPT,
+    "never": "The command's changes are dropped. They were not listed.",
 }
 
 
-_MAKE_ROOM = "There is no room left on the disk. Make some."
+_HELP = """\
+Run a command in the sandbox: it sees this computer read-only and without your secrets, has no
+network access unless you say --network, and can write only to the project and the playground.
+Its changes to the project are recorded, and you can undo them.
+"""
+_NOTES = """\
+The exit status is the command's: 126 if it cannot be executed, 127 if it is not found, 128+n if
+signal n killed it, and 124 if it took too long. 125 means that the sandbox failed, not the
+command: a message says why, and usually nothing ran. 2 means that an option is wrong.
+
+The command can read what you pipe into `run`, which is read ahead for it: in a loop that reads,
+use `</dev/null`. It gets no input from a terminal.
+
+examples:
+  ollmsandbox run -- make test
+  ollmsandbox run -c 'grep -r import . | wc -l'
+  ollmsandbox run --network -- pip download requests
+  ollmsandbox run --working-dir playground -- git init scratch
+  ollmsandbox run --apply review -- make format
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "ollmsandbox run [options] -- COMMAND...\n       ollmsandbox run [options] -c TEXT"
+    )
+    parser.description, parser.epilog = _HELP, _NOTES
+    parser.formatter_class = RawHelpFormatter
+    parser.allow_abbrev = False
+    parser.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
+    parser.add_argument(
+        "--project",
+        metavar="DIR",
+        help="the folder that the command may change (default: the git checkout around the "
+        "current folder, else the current folder)",
+    )
+    parser.add_argument(
+        "--working-dir",
+        metavar="DIR|playground",
+        help="where the command starts; relative to the project (default: the current folder if "
+        "it is in the project, else the project)",
+    )
+    parser.add_argument("--network", action="store_true", help="allow network access")
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="SECONDS",
+        help="stop the command after this time (default: the profile's, usually 10 minutes)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="the rules for what the command may see and use (default: standard)",
+    )
+    parser.add_argument(
+        "--rootfs",
+        action=argparse.BooleanOptionalAction,
+        help="run the command in Alpine, or not (default: as set for the project)",
+    )
+    parser.add_argument(
+        "--apply",
+        choices=("auto", "review", "never"),
+        default="auto",
+        help="auto: apply changes right away (default); review: keep them pending until you apply "
+        "them, but let the next command see them; never: show them, then drop them",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
+    parser.add_argument("--quiet", action="store_true", help="print only the command's output")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
 
 
 def run(given: argparse.Namespace) -> int:
-    # Nothing of what is loaded now is garbage; looking for it takes a while.
+    # Nothing that is loaded now is garbage, and collecting takes a while.
     gc.disable()
-    # It comes up while the larger libraries are loaded.
+    # Starts in parallel, while we import the larger libraries.
     shared_starter()
     from ...loop import run_bare
 
@@ -59,50 +129,52 @@ def run(given: argparse.Namespace) -> int:
         result: Result | None = run_bare(job.exec(_command(given)))
         error = ""
     except (OllmSandboxError, OSError) as caught:
-        told = job.explained(caught)
-        # What ended all is told by who catches it; once is enough.
+        explained = job.explain(caught)
+        # main() prints the error that it catches.
         job.errors = [one for one in job.errors if one != str(caught)]
         if not given.json:
-            job.tell_changes()
-            raise told from caught
-        result, error = None, in_words(told)
+            job.print_changes()
+            raise explained from caught
+        result, error = None, in_words(explained)
     if given.json:
         print(json.dumps(_document(result, job, error)))
     else:
         try:
             if result is not None and result.stop is not None and not given.quiet:
-                print(f"ollmsandbox: The command was ended. {result.stop.value}", file=sys.stderr)
-            job.tell_changes()
+                print(f"ollmsandbox: The command was stopped. {result.stop.value}", file=sys.stderr)
+            job.print_changes()
         except OSError:
-            # The exit status of a command that ran is its own, whether anybody reads this or not.
+            # The exit status is the command's, even if nobody reads our messages.
             give_up()
     code = FAILED if result is None else result.exit_code
     if job.report is None:
-        _leave(code)
+        _exit_now(code)
     return code
 
 
-def _leave(code: int) -> None:
-    """At once: nothing is open that has to be closed, and taking the interpreter apart takes longer
-    than the sandbox did."""
+def _exit_now(code: int) -> None:
+    """Exit without cleaning up the interpreter, which takes longer than a short command.
+
+    Nothing is open that would have to be closed.
+    """
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     except OSError:
-        return  # what to say to that is not decided here
+        return  # main() reports it
     os._exit(code)
 
 
-def _say_at_last(text: str) -> None:
-    """Who does not read it is not waited for, and who has gone is no reason to stay."""
+def _print_before_exit(text: str) -> None:
+    """Print to standard error, without waiting long for a reader that is slow or gone."""
 
-    def say() -> None:
+    def write() -> None:
         with contextlib.suppress(OSError):
             os.write(2, f"ollmsandbox: {text}\n".encode())
 
-    saying = threading.Thread(target=say, daemon=True)
-    saying.start()
-    saying.join(_PATIENCE)
+    writing = threading.Thread(target=write, daemon=True)
+    writing.start()
+    writing.join(_PATIENCE)
 
 
 class _Run:
@@ -111,72 +183,68 @@ class _Run:
         self._signal = 0
         self.run_id = ""
         self.project = ""
-        # The one that the command runs in, if it is not the machine's own.
+        # The root file system that the command runs in; "" for the host's own.
         self.system = ""
         self.report: Report | None = None
         self.notices: list[str] = []
-        # Of what was left by earlier runs.
+        # Errors about earlier, interrupted runs.
         self.errors: list[str] = []
-        # The command has ended, and what it changed could not be recorded.
-        self._is_left = False
+        # The command has ended, but its changes could not be recorded.
+        self._has_unsettled_changes = False
 
     async def exec(self, command: str | Sequence[str]) -> Result:
         import asyncio
 
-        from ...project.apply.recorder import Recorder, needs_care
+        from ...engine.run import finish_interrupted_runs, prepare_run
         from ...project.changes.change import Mode
-        from ...project.settings import System, system_of
-        from ...sandbox.bubble import Bubble
         from ...sandbox.plan.folders import find_project
         from ...sandbox.process import Sinks
-        from ...sandbox.profile import file
+        from ...sandbox.profile.file import DEFAULT
         from ..streams import Writer, stdin_for
 
         gc.enable()
         given = self._given
         paths = Paths.from_environ(os.environ)
-        if needs_care(paths):
-            self._care(paths)
+        if (care := finish_interrupted_runs(paths, clean_up=True)) is not None:
+            self._note(care)
         named = given.project if given.project is not None else default_project(os.environ)
         project = self.project = find_project(named, paths)
-        rootfs = None
-        if given.rootfs or (given.rootfs is None and system_of(paths, project) is System.ALPINE):
-            from ...sandbox.rootfs.store import need
-
-            rootfs = need(paths, os.environ)
-            self.system = rootfs.title
-        recorder = Recorder(project, paths, mode=Mode(given.apply), command=_text(command))
-        bubble = Bubble(
+        run = prepare_run(
             project,
-            allow_network=given.network,
+            paths,
+            os.environ,
+            command=_text(command),
+            network=given.network,
             working_dir=_working_dir(given, project),
-            profile=file.load(given.profile or file.DEFAULT, paths.profiles, paths.cache),
+            mode=Mode(given.apply),
+            profile=given.profile or DEFAULT,
             timeout=given.timeout,
-            keeper=recorder,
-            # What streams through is not needed again.
+            use_rootfs=given.rootfs,
+            # Output that streams through is not needed again.
             capture=1 << 20 if given.json else 1 << 12,
-            rootfs=rootfs,
         )
-        self.run_id = bubble.overlay.run_id
-        self.notices += bubble.plan.notices()
+        if run.rootfs is not None:
+            self.system = run.rootfs.title
+        self.run_id = run.run_id
+        self.notices += run.plan.notices()
         loop = asyncio.get_running_loop()
 
         def interrupted(number: int) -> None:
             self._signal = number
-            bubble.stop()
-            loop.call_later(_PATIENCE, leave, loop.time() + _PATIENCE_TO_LOOK)
+            run.stop()
+            loop.call_later(_PATIENCE, leave, loop.time() + _PATIENCE_TO_SETTLE)
 
         def leave(give_up: float) -> None:
-            # What has begun is done to its end. Before that the project is as it was, and after
-            # that there is only something to remove, which the next start does as well.
-            is_waiting = bubble.is_settling and recorder.report is None
-            has_begun = is_waiting and recorder.has_begun(bubble.overlay)
-            if bubble.is_settling and (has_begun or loop.time() < give_up):
+            # Applying must not be interrupted. Before it the project is unchanged, and after it
+            # there are only files to remove, which the next start does as well.
+            is_unsettled = run.is_settling and run.report is None
+            is_applying = is_unsettled and run.has_begun_to_apply()
+            if run.is_settling and (is_applying or loop.time() < give_up):
                 loop.call_later(_PATIENCE, leave, give_up)
                 return
             try:
-                if is_waiting:
-                    _say_at_last(_LEFT[given.apply])
+                if is_unsettled:
+                    _print_before_exit(_LEFT[given.apply])
             finally:
                 os._exit(128 + self._signal)
 
@@ -185,83 +253,83 @@ class _Run:
         stdout, stderr = Writer(1), Writer(2)
         shown: list[Renamed] = []
         sinks = Sinks() if given.json else Sinks(stdout, stderr)
-        if rootfs is not None and not given.json:
+        if run.rootfs is not None and not given.json:
             sinks, shown = _renamed(stdout, stderr, project)
         with stdin_for(0) as stdin:
             try:
-                result = await bubble.exec(command, sinks=sinks, stdin=stdin)
+                result = await run.execute(command, sinks=sinks, stdin=stdin)
                 for one in shown:
                     await one.end()
                 await stdout.flush()
                 await stderr.flush()
             except BrokenPipeError:
-                # Who read the output has gone; as a program does that SIGPIPE ends.
+                # Nobody reads the output any more: exit like a program that SIGPIPE kills.
                 raise SystemExit(128 + signal.SIGPIPE) from None
             except (OllmSandboxError, OSError):
-                with contextlib.suppress(FileNotFoundError):  # it was removed, as nobody needs it
-                    self._is_left = not bubble.overlay.is_untouched()
+                self._has_unsettled_changes = run.has_unsettled_changes()
                 raise
             finally:
-                self.report = recorder.report
+                self.report = run.report
         if self._signal:
             result = replace(result, exit_code=128 + self._signal)
-        recorder.note_exit(result.exit_code)
+        run.record_exit(result.exit_code)
         if result.hint:
             self.notices.append(result.hint)
         return result
 
-    def explained(self, error: OllmSandboxError | OSError) -> OllmSandboxError | OSError:
-        """If the command has ended by then, what becomes of its work."""
-        if not self._is_left or self._given.apply == "never":
+    def explain(self, error: OllmSandboxError | OSError) -> OllmSandboxError | OSError:
+        """Return an error that also says what becomes of the command's changes, if it has ended."""
+        if not self._has_unsettled_changes or self._given.apply == "never":
             return error
         return OllmSandboxError(
-            "The command has ended, but what it changed could not be recorded. It is kept.",
-            "{why}\nAs soon as that is mended, the next ollmsandbox command goes on with it: see "
+            "The command has ended, but its changes could not be recorded. They are kept.",
+            "{why}\nOnce that is fixed, the next ollmsandbox command continues: see "
             "`ollmsandbox history`.",
-            why=_MAKE_ROOM if _is_full(error) else in_words(error),
+            why="The disk is full. Free some space." if _is_full(error) else in_words(error),
         )
 
-    def tell_changes(self) -> None:
-        """To the person; what is printed by the command stays apart from it."""
+    def print_changes(self) -> None:
+        """Print to standard error: standard output is the command's own."""
         for error in self.errors:
-            # Some of them are told only once.
+            # Even with --quiet: some errors are reported only once.
             print(f"ollmsandbox: {error}", file=sys.stderr)
         if self._given.quiet:
             return
         for notice in self.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         if self.report is not None:
-            from ..change_text import summary, tell
+            from ..change_text import print_notice, summary
 
-            tell(summary(self.report, self.project))
+            print_notice(summary(self.report, self.project))
 
-    def _care(self, paths: Paths) -> None:
-        """What was cut off is finished, and what is old goes, before anything new begins."""
-        from ...project.recovery.recover import take_care
+    def _note(self, care: Care) -> None:
         from ..change_text import summary
 
-        care = take_care(paths)
         for report in care.finished:
-            self.notices.append("An earlier run was cut off and has been finished:")
+            self.notices.append("An earlier run was interrupted. It is finished now:")
             self.notices += summary(report, self.project)
         self.notices += care.notices
         self.errors += care.errors
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Also as the database says it."""
+    """Return whether the disk is full, as the kernel or the database says it."""
+    import sqlite3
+
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
-        if "disk is full" in str(error):
+        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
             return True
         error = error.__cause__ or error.__context__
     return False
 
 
 def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[Renamed]]:
-    """What a person or an editor reads names the files as they are named here. What is piped on
-    stays byte for byte what the command printed."""
+    """Replace Alpine's paths by the host's in what a person or an editor reads.
+
+    What is piped to another program stays byte for byte what the command printed.
+    """
     from ...sandbox.process import Sinks
     from ...sandbox.rootfs.paths import Renamed
 
@@ -273,7 +341,7 @@ def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[Rena
 
 
 def _working_dir(given: argparse.Namespace, project: str) -> str | None:
-    """As for every program: the current folder, if it is one of the project's."""
+    """Return --working-dir, else the current folder if it is in the project."""
     if given.working_dir is not None:
         return str(given.working_dir)
     try:
@@ -288,16 +356,16 @@ def _command(given: argparse.Namespace) -> str | list[str]:
     if words and words[0] == "--":
         words = words[1:]
     if given.text is not None and words:
-        raise SandboxError("There are two commands.", "Use either -c TEXT or -- COMMAND.")
+        raise SandboxError("Two commands were given.", "Use either -c TEXT or -- COMMAND.")
     if given.text is not None:
         return str(given.text)
     if not words:
-        raise SandboxError("There is no command.", "Use: ollmsandbox run -- COMMAND")
+        raise SandboxError("No command was given.", "Use: ollmsandbox run -- COMMAND")
     return words
 
 
 def _text(command: str | Sequence[str]) -> str:
-    """As a person would type it."""
+    """Return the command as a user would type it."""
     if isinstance(command, str):
         return command
     import shlex
@@ -306,7 +374,7 @@ def _text(command: str | Sequence[str]) -> str:
 
 
 def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]:
-    """The same keys whatever happened."""
+    """Return the document for --json. It always has the same keys."""
     from ..change_text import report_document
 
     seen = {"system": job.system, "seen_as": {job.project: "/workspace"}} if job.system else {}

@@ -20,6 +20,37 @@ from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...text.ansi import safe
 from ...text.visible import visible_line
+from ..arguments import count, readable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True, prog="ollmsandbox sessions")
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+        action.set_defaults(action=name)
+        return action
+
+    for name, what in (("list", "list the sessions"), ("search", "find sessions by their words")):
+        action = add(name, what)
+        if name == "search":
+            action.add_argument("words", nargs="+", type=readable, metavar="WORD")
+        action.add_argument("--project", metavar="DIR", help="only sessions of this project")
+        action.add_argument("--limit", type=count, default=50, metavar="N", help="the last N")
+        action.add_argument("--json", action="store_true", help="print one JSON document")
+    for name, what in (("show", "show a session"), ("export", "write a session as a document")):
+        action = add(name, what)
+        action.add_argument(
+            "session", type=readable, metavar="ID", help="its id, or the beginning of it"
+        )
+        action.add_argument("--json", action="store_true", help="as JSON (default: Markdown)")
+        if name == "export":
+            action.add_argument("--output", metavar="FILE", help="write to this new file")
+    rename = add("rename", "rename a session")
+    rename.add_argument("session", type=readable, metavar="ID")
+    rename.add_argument("title", type=readable, metavar="TITLE")
+    delete = add("delete", "delete sessions; the changes they made stay")
+    delete.add_argument("session", nargs="+", type=readable, metavar="ID")
 
 
 def sessions(given: argparse.Namespace) -> int:
@@ -43,7 +74,7 @@ def sessions(given: argparse.Namespace) -> int:
 def _find(history: History, name: str) -> SessionInfo:
     if not name:
         raise OllmSandboxError(
-            "The id of the session is empty.", "See which there are: ollmsandbox sessions list"
+            "The session's id is empty.", "`ollmsandbox sessions list` shows all ids."
         )
     return history.find(name)
 
@@ -60,7 +91,7 @@ def _list(history: History, given: argparse.Namespace) -> int:
         about = [part for part in (info.project, info.model) if part]
         print(f"    {visible_line(', '.join(about))}")
     if not found:
-        print("There is no such session." if words else "There is no session yet.")
+        print("No session matches." if words else "There are no sessions yet.")
     return 0
 
 
@@ -69,13 +100,13 @@ def _write(history: History, given: argparse.Namespace) -> int:
     text = make(history, _find(history, given.session).id)
     if given.action == "export" and given.output is not None:
         try:
-            # Never over something that is there.
+            # "x": never overwrite a file.
             with Path(given.output).open("x", encoding="utf-8", errors="replace") as file:
                 file.write(text)
         except OSError as error:
             raise OllmSandboxError(f"{given.output}: {error.strerror}.") from error
     else:
-        # A command's output may be in there.
+        # The text may contain a command's output.
         sys.stdout.write(safe(text) if sys.stdout.isatty() else text)
     return 0
 
@@ -88,6 +119,6 @@ def _delete(history: History, names: list[str]) -> int:
             history.delete(info.id)
         finally:
             lock.release()
-    count = len(chosen)
-    print(f"{count} {'session' if count == 1 else 'sessions'} deleted.")
+    number = len(chosen)
+    print(f"{number} {'session' if number == 1 else 'sessions'} deleted.")
     return 0

@@ -17,7 +17,6 @@ from ...files.atomic import write_atomically
 from ...paths import Paths
 from ...sandbox.overlay import Overlay, Root
 from ..changes.change import DAILY, MANY, Mode, Report, nothing
-from ..recovery.missing_root import is_told
 
 if TYPE_CHECKING:
     from .journal import Way
@@ -170,8 +169,11 @@ def needs_care(paths: Paths) -> bool:
     except FileNotFoundError:
         return False
     left = [name for name in names if name.startswith(("overlay-", "done-", "journal-"))]
-    if left and not all(is_told(paths, name.removesuffix(".json")) for name in left):
-        return True
+    if left:
+        from ..recovery.missing_root import is_told
+
+        if not all(is_told(paths, name.removesuffix(".json")) for name in left):
+            return True
     try:
         age = time.time() - (paths.cache / "cleaned").stat().st_mtime
     except FileNotFoundError:

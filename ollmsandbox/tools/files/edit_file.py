@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import PermissionRequest, Verdict
-from ...project.apply.recorder import Recorder
+from ...project.changes.change import Report
 from ...sandbox.probe.probe import Capabilities
-from ...text.ansi import harmless
+from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
-from ..context import Workbench
-from ..model_text import changes_text, plain, together
+from ..context import ToolContext
+from ..model_text import changes_text, together
 from ..parameters import Parameters, parameter
 from .edits import Document, difference, replace_text
-from .sandboxed_file import Inside, Said
+from .sandboxed_file import SandboxedFile, ScriptReply
 
 NAME = "edit_file"
 
@@ -66,7 +66,7 @@ if ! mv -f "$new" "$f"; then rm -f "$new"; exit 1; fi
 
 
 @dataclass(frozen=True)
-class Given:
+class EditParameters:
     path: str = parameter(
         "The file to change: in the project (absolute, or relative to it) or below `playground/`.",
         longest=4096,
@@ -98,9 +98,9 @@ class EditFile(Tool):
         "Returns the difference. The user can look at every change and undo it."
     )
 
-    def __init__(self, bench: Workbench) -> None:
-        self._bench = bench
-        self._parameters = Parameters(NAME, Given)
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._parameters = Parameters(NAME, EditParameters)
 
     @property
     def parameters(self) -> Mapping[str, object]:
@@ -112,7 +112,7 @@ class EditFile(Tool):
             raise ToolError(N_("`path` is empty."), N_("Name a file."))
         if os.path.basename(given.path) in ("", ".", ".."):
             raise ToolError(
-                N_("{file} is a folder."), N_("Name a file in it."), file=plain(given.path)
+                N_("{file} is a folder."), N_("Name a file in it."), file=escape_line(given.path)
             )
         if given.content and (given.old_text or given.new_text):
             raise ToolError(
@@ -130,72 +130,75 @@ class EditFile(Tool):
             )
         if given.old_text and given.old_text == given.new_text:
             raise ToolError(N_("`old_text` and `new_text` are the same: nothing would change."))
-        return EditRequest(self._bench, given, self._bench.folder(), call_id)
+        return EditRequest(self._context, given, self._context.folder(), call_id)
 
 
 class EditRequest(RequestBase):
-    def __init__(self, bench: Workbench, given: Given, project: str, call_id: str) -> None:
-        self._bench = bench
+    def __init__(
+        self, context: ToolContext, given: EditParameters, project: str, call_id: str
+    ) -> None:
+        self._context = context
         self._given = given
         self._project = project
         self._call_id = call_id
-        # What is in the file; None where there is none, or no text.
+        # The text of the file; None if there is no file, or it is not text.
         self._old: str | None = None
         self._new = ""
         self._verdict: Verdict | None = None
-        # Whether the file itself is written, and not a layer over it.
-        self._is_real = False
+        # Whether the change goes to the file itself, and not to a layer above it.
+        self._is_unrecorded = False
 
     def describe(self) -> str:
-        return plain(self._given.path)
+        return escape_line(self._given.path)
 
     async def execute(self, watcher: Watcher) -> Outcome:
-        bench, given = self._bench, self._given
-        recorder = Recorder(
-            self._project,
-            bench.paths,
-            mode=bench.mode,
-            command=f"{NAME} {given.path}",
-            session_id=bench.session_id,
-            call_id=self._call_id,
-        )
+        context, given = self._context, self._given
+        file: SandboxedFile | None = None
         try:
-            found = await asyncio.to_thread(bench.capabilities)
-            file = Inside(bench, self._project, given.path, sandboxed=found.can_wrap)
-            self._is_real = file.is_in_playground or not found.can_wrap
+            found = await asyncio.to_thread(context.capabilities)
+            file = SandboxedFile(
+                context,
+                self._project,
+                given.path,
+                sandboxed=found.can_wrap,
+                command=f"{NAME} {given.path}",
+                call_id=self._call_id,
+            )
+            self._is_unrecorded = file.is_in_playground or not found.can_wrap
             if not file.may_be_written():
                 raise ToolError(
                     N_("ERROR: {name} is not in the project."),
                     N_("Files can be changed in the project and below `playground/`."),
-                    name=plain(given.path),
+                    name=escape_line(given.path),
                 )
-            if bench.ask_every_command or not found.can_wrap:
+            if context.ask_every_command or not found.can_wrap:
                 self._verdict = await questions.ask(
-                    bench, watcher, self._question(file.path, found)
+                    context, watcher, self._question(file.path, found)
                 )
                 if not self._verdict.allowed:
                     text = questions.denial(self._verdict, "The change")
                     return Outcome(text, ok=False, verdict=self._verdict)
-            # Nobody can have put a link at a name that nobody knows.
+            # A random name: nobody can have put a link there.
             arguments = [str(_LARGEST), secrets.token_hex(8)]
-            await file.change(_SCRIPT, arguments, _LARGEST + 1024, self._answer, recorder)
-            return self._told(recorder)
+            await file.change(_SCRIPT, arguments, _LARGEST + 1024, self._script_input)
+            return self._outcome(file.report)
         except asyncio.CancelledError:
-            if recorder.report is not None:
-                self.partial = self._told(recorder)
+            if file is not None and file.report is not None:
+                self.partial = self._outcome(file.report)
             raise
         except (OllmSandboxError, OSError) as error:
-            return Outcome(str(error), ok=False, report=recorder.report, verdict=self._verdict)
+            report = file.report if file is not None else None
+            return Outcome(str(error), ok=False, report=report, verdict=self._verdict)
 
-    async def _answer(self, said: Said) -> bytes:
-        """What shall be in the file, for the script."""
-        return await asyncio.to_thread(self._new_content, said)
+    async def _script_input(self, reply: ScriptReply) -> bytes:
+        return await asyncio.to_thread(self._new_content, reply)
 
-    def _new_content(self, said: Said) -> bytes:
-        given, name = self._given, plain(self._given.path)
-        match said.words:
+    def _new_content(self, reply: ScriptReply) -> bytes:
+        """Return the size and the new content of the file; b"" if it stays as it is."""
+        given, name = self._given, escape_line(self._given.path)
+        match reply.words:
             case ["file", size]:
-                document = self._document(said.rest[: int(size)])
+                document = self._document(reply.rest[: int(size)])
                 self._old = document.text if document else None
             case ["missing"] if given.old_text:
                 raise ToolError(
@@ -243,24 +246,23 @@ class EditRequest(RequestBase):
             raise ToolError(
                 N_("ERROR: {name} is not UTF-8 text."),
                 N_("Change it with a command, or write it whole with `content`."),
-                name=plain(self._given.path),
+                name=escape_line(self._given.path),
             ) from error
 
-    def _told(self, recorder: Recorder) -> Outcome:
-        report = recorder.report
-        name = plain(self._given.path)
+    def _outcome(self, report: Report | None) -> Outcome:
+        name = escape_line(self._given.path)
         if self._old == self._new:
             text = f"{name} has that content already."
             return Outcome(text, ok=True, verdict=self._verdict)
-        told = changes_text(report, self._project)
-        if not told and not self._is_real:
+        changes = changes_text(report, self._project)
+        if not changes and not self._is_unrecorded:
             raise ToolError(
                 N_("ERROR: {name} leads out of the project; what was written there is not kept."),
                 name=name,
             )
-        told = told or f"{name} was written; this is not recorded."
+        changes = changes or f"{name} was written; this is not recorded."
         diff = harmless(difference(self._old or "", self._new))
-        return Outcome(together(told, diff), ok=True, report=report, verdict=self._verdict)
+        return Outcome(together(changes, diff), ok=True, report=report, verdict=self._verdict)
 
     def _question(self, path: str, found: Capabilities) -> PermissionRequest:
         given, is_sandboxed = self._given, found.can_wrap
@@ -271,13 +273,13 @@ class EditRequest(RequestBase):
         self.permission_question = f"Change file: {given.path}?"
         self.permission_target_path = os.path.realpath(path)
         return questions.make_request(
-            self._bench,
+            self._context,
             NAME,
             N_("Change a file?") if is_sandboxed else N_("Change a file without a sandbox?"),
             "\n".join(lines),
             target=self.permission_target_path if is_sandboxed else "",
             sandboxed=is_sandboxed,
-            facts=[questions.writes_fact(self._bench.shown(path))],
+            facts=[questions.writes_fact(self._context.shown(path))],
             sees=() if is_sandboxed else questions.without_sandbox(found, _MEANING),
             call_id=self._call_id,
         )

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from ... import N_
 from ...errors import OllmSandboxError
 from ...permission.request import Verdict
-from ...text.ansi import harmless
+from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
-from ..context import Workbench
-from ..model_text import plain
+from ..context import ToolContext
 from ..parameters import Parameters, parameter
-from .sandboxed_file import Inside, Said
+from .sandboxed_file import SandboxedFile, ScriptReply
 
 NAME = "read_file"
 
@@ -58,7 +57,7 @@ fi
 
 
 @dataclass(frozen=True)
-class Given:
+class ReadParameters:
     path: str = parameter(
         "The file to read: absolute, or relative to the project. Below `playground/` is the "
         "playground. A folder lists what is in it.",
@@ -76,9 +75,9 @@ class ReadFile(Tool):
         "`line_count`. Changes that wait for review are seen as if they were applied."
     )
 
-    def __init__(self, bench: Workbench) -> None:
-        self._bench = bench
-        self._parameters = Parameters(NAME, Given)
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._parameters = Parameters(NAME, ReadParameters)
 
     @property
     def parameters(self) -> Mapping[str, object]:
@@ -88,18 +87,20 @@ class ReadFile(Tool):
         given = self._parameters.read(arguments)
         if not given.path.strip():
             raise ToolError(N_("`path` is empty."), N_("Name a file."))
-        return ReadRequest(self._bench, given, self._bench.folder(), call_id)
+        return ReadRequest(self._context, given, self._context.folder(), call_id)
 
 
 class ReadRequest(RequestBase):
-    def __init__(self, bench: Workbench, given: Given, project: str, call_id: str) -> None:
-        self._bench = bench
+    def __init__(
+        self, context: ToolContext, given: ReadParameters, project: str, call_id: str
+    ) -> None:
+        self._context = context
         self._given = given
         self._project = project
         self._call_id = call_id
 
     def describe(self) -> str:
-        return plain(self._given.path)
+        return escape_line(self._given.path)
 
     @property
     def is_independent(self) -> bool:
@@ -108,14 +109,14 @@ class ReadRequest(RequestBase):
     async def execute(self, watcher: Watcher) -> Outcome:
         verdict: Verdict | None = None
         try:
-            bench, given = self._bench, self._given
-            found = await asyncio.to_thread(bench.capabilities)
-            file = Inside(bench, self._project, given.path, sandboxed=found.can_wrap)
+            context, given = self._context, self._given
+            found = await asyncio.to_thread(context.capabilities)
+            file = SandboxedFile(context, self._project, given.path, sandboxed=found.can_wrap)
             if not found.can_wrap:
                 self.one_time_only = True
                 self.permission_question = f"Read file: {given.path}?"
                 request = questions.make_request(
-                    bench,
+                    context,
                     NAME,
                     N_("Read a file without a sandbox?"),
                     file.path,
@@ -123,23 +124,23 @@ class ReadRequest(RequestBase):
                     sees=questions.without_sandbox(found, _MEANING),
                     call_id=self._call_id,
                 )
-                verdict = await questions.ask(bench, watcher, request)
+                verdict = await questions.ask(context, watcher, request)
                 if not verdict.allowed:
                     return Outcome(questions.denial(verdict, "Reading"), ok=False, verdict=verdict)
             numbers = (given.first_line, given.line_count, _LIMIT)
-            said = await file.read(_SCRIPT, [str(n) for n in numbers], _LIMIT + 1024)
-            return Outcome(_told(given, said), ok=True, verdict=verdict)
+            reply = await file.read(_SCRIPT, [str(n) for n in numbers], _LIMIT + 1024)
+            return Outcome(_text(given, reply), ok=True, verdict=verdict)
         except (OllmSandboxError, OSError) as error:
             return Outcome(str(error), ok=False, verdict=verdict)
 
 
-def _told(given: Given, said: Said) -> str:
-    name = plain(given.path)
-    match said.words:
+def _text(given: ReadParameters, reply: ScriptReply) -> str:
+    name = escape_line(given.path)
+    match reply.words:
         case ["folder"]:
-            return _folder(name, said.rest)
+            return _folder(name, reply.rest)
         case ["file", size, lines]:
-            return _file(given, name, said.rest, int(size), int(lines))
+            return _file(given, name, reply.rest, int(size), int(lines))
         case ["closed"]:
             raise ToolError(N_("ERROR: {name} cannot be read: permission denied."), name=name)
         case ["special"]:
@@ -157,7 +158,7 @@ def _told(given: Given, said: Said) -> str:
 def _folder(name: str, rest: bytes) -> str:
     *entries, count = rest.decode("utf-8", "surrogateescape").split("\0")
     marks = {"d": "/", "l": "@"}
-    names = sorted(plain(entry[1:]) + marks.get(entry[:1], "") for entry in entries)
+    names = sorted(escape_line(entry[1:]) + marks.get(entry[:1], "") for entry in entries)
     # Patterns that match nothing were counted too: at most three.
     more = int(count[1:]) - len(names) if count.startswith("#") and count[1:].isdecimal() else 0
     title = f"{name} is a folder with {len(names):,} names (/ folder, @ link):"
@@ -167,7 +168,7 @@ def _folder(name: str, rest: bytes) -> str:
     return "\n".join([title, *names, *left])
 
 
-def _file(given: Given, name: str, data: bytes, size: int, lines: int) -> str:
+def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) -> str:
     if b"\0" in data:
         raise ToolError(
             N_("ERROR: {name} is not a text file; it has {size:,} bytes."),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files are read and written by a small script in a sandbox like every command's: so its wall, its
-pending layer and its records hold for them too, and there is no second set of rules to get wrong.
+"""Reads and writes one file with a small script in the sandbox.
+
+So the sandbox's limits, pending changes and records apply to files just as they do to commands,
+and there is no second set of rules to get wrong.
 """
 
 from __future__ import annotations
@@ -12,28 +14,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from ... import N_
+from ...engine.run import PreparedRun
 from ...errors import OllmSandboxError, Sentence
 from ...paths import is_inside
-from ...project.apply.recorder import Recorder, linked_roots
+from ...project.apply.recorder import linked_roots
 from ...project.changes.change import Mode, Report
-from ...sandbox.bubble import Bubble
 from ...sandbox.launch import SHELL
 from ...sandbox.plain.runner import PlainRunner
 from ...sandbox.process import Result, Sinks
 from ...sandbox.rootfs.paths import PLAYGROUND, Places
 from ...text.ansi import harmless
 from ..base import ToolError
-from ..context import Workbench
+from ..context import ToolContext
 
-# The system's own programs: a project may have a `cat` of its own on the PATH.
+# Use the system's programs: the project may have put its own `cat` on the PATH.
 _START = "PATH=/usr/bin:/bin:/run/current-system/sw/bin:$PATH\nLC_ALL=C\nexport PATH LC_ALL"
-# A file that cannot be read by then lies on a disk that does not answer.
-_PATIENCE = 30.0
+# Seconds. A disk that takes longer does not answer at all.
+_TIMEOUT = 30.0
 
 
 @dataclass
-class Said:
-    """What the script printed, up to a limit: a line of words, then bytes."""
+class ScriptReply:
+    """The script's output, up to a limit: a line of words, then bytes."""
 
     limit: int
     data: bytearray = field(default_factory=bytearray)
@@ -58,26 +60,47 @@ class Said:
         return self.data.find(b"\n", 0, 200)
 
 
-class Inside:
-    """The file that a call names, and the sandbox it is reached in."""
+class SandboxedFile:
+    """The file that a call names. Without a sandbox, an unsandboxed script reads and writes it."""
 
-    def __init__(self, bench: Workbench, project: str, given: str, *, sandboxed: bool) -> None:
-        self._bench = bench
+    def __init__(
+        self,
+        context: ToolContext,
+        project: str,
+        given: str,
+        *,
+        sandboxed: bool,
+        command: str = "",
+        call_id: str = "",
+    ) -> None:
+        """`given` is the path as the model wrote it; the history shows `command` for a change."""
+        self._context = context
         self._project = project
         self._sandboxed = sandboxed
-        self._rootfs = bench.rootfs() if sandboxed else None
-        self._places = Places.of(bench.paths, project, linked_roots(bench.paths, project))
+        # Later changes of the setting do not affect this call.
+        self._mode = context.mode
+        self._command = command
+        self._call_id = call_id
+        self._rootfs = context.rootfs() if sandboxed else None
+        self._places = Places.of(context.paths, project, linked_roots(context.paths, project))
+        self._run: PreparedRun | None = None
+        self._plain_report: Report | None = None
         self.path = self._find(given)
 
+    @property
+    def report(self) -> Report | None:
+        """What became of the change; None as long as nothing is settled."""
+        return self._plain_report if self._run is None else self._run.report
+
     def _find(self, given: str) -> str:
-        """As a full path, named as it is on this machine."""
+        """Return the absolute path, as the host knows it."""
         if not given.strip():
             raise ToolError(N_("`path` is empty."), N_("Name a file."))
-        home = self._bench.paths.real_home
-        # Without a sandbox the playground is where it really is.
+        home = self._context.paths.real_home
+        # Only the sandbox shows the playground in the home folder.
         playground = f"{home}/playground"
         if not self._sandboxed:
-            playground = os.path.realpath(self._bench.paths.playground)
+            playground = os.path.realpath(self._context.paths.playground)
         path = given
         if self._rootfs is not None:
             path = self._from_rootfs(path)
@@ -87,133 +110,139 @@ class Inside:
                 path = place + path[len(name) :]
                 break
         path = os.path.join(self._project, path)
-        # No wall stops a link that leads out of the project: who is asked sees where it leads.
+        # Without a sandbox nothing stops a link that leads out: the question shows its target.
         return path if self._sandboxed else os.path.realpath(path)
 
     def _from_rootfs(self, path: str) -> str:
-        """There the project is the home folder, and both have names of their own."""
+        """Return the host's name of a path in Alpine, where the project is the home folder."""
         if path == "~" or path.startswith("~/"):
             return self._project + path[1:]
         whole = os.path.normpath(path)
         if is_inside(whole, PLAYGROUND):
-            return f"{self._bench.paths.real_home}/playground{whole[len(PLAYGROUND) :]}"
+            return f"{self._context.paths.real_home}/playground{whole[len(PLAYGROUND) :]}"
         return self._places.to_host(whole) or path
 
     @property
     def is_in_playground(self) -> bool:
-        return is_inside(os.path.normpath(self.path), f"{self._bench.paths.real_home}/playground")
+        return is_inside(os.path.normpath(self.path), f"{self._context.paths.real_home}/playground")
 
     def may_be_written(self) -> bool:
-        """By its name; where it really leads, the sandbox decides."""
-        bench = self._bench
-        roots = [self._project, *linked_roots(bench.paths, self._project)]
-        roots += [f"{bench.paths.real_home}/playground", os.path.realpath(bench.paths.playground)]
+        """Return whether the name allows it. The sandbox checks where links really lead."""
+        context = self._context
+        roots = [self._project, *linked_roots(context.paths, self._project)]
+        roots += [
+            f"{context.paths.real_home}/playground",
+            os.path.realpath(context.paths.playground),
+        ]
         real = os.path.realpath(os.path.dirname(self.path))
         return any(is_inside(path, *roots) for path in (os.path.normpath(self.path), real))
 
     def _check_place(self) -> None:
-        """What was approved is what is read and written."""
+        """Raise ToolError if the path leads elsewhere than when the user approved it."""
         if os.path.realpath(self.path) != self.path:
-            raise ToolError(N_("ERROR: A link was put there while the question waited. Try again."))
+            raise ToolError(
+                N_("ERROR: The path has become a link since the question was asked. Try again.")
+            )
 
-    async def read(self, script: str, arguments: Sequence[str], limit: int) -> Said:
-        said = Said(limit)
+    async def read(self, script: str, arguments: Sequence[str], limit: int) -> ScriptReply:
+        reply = ScriptReply(limit)
         if self._sandboxed:
-            keeper = Recorder(self._project, self._bench.paths, mode=Mode.NEVER)
-            running = self._bubble(keeper).exec(self._argv(script, arguments), sinks=Sinks(said))
+            run = self._prepare(Mode.NEVER)
+            running = run.execute(self._argv(script, arguments), sinks=Sinks(reply))
         else:
             await asyncio.to_thread(self._check_place)
-            running = self._plain().exec(self._argv(script, arguments), sinks=Sinks(said))
-        _check(await running, said)
-        return said
+            running = self._plain().exec(self._argv(script, arguments), sinks=Sinks(reply))
+        _check(await running, reply)
+        return reply
 
     async def change(
         self,
         script: str,
         arguments: Sequence[str],
         limit: int,
-        answer: Callable[[Said], Awaitable[bytes]],
-        keeper: Recorder,
-    ) -> Said:
-        """The script tells what is there, and is then told what shall be. It all happens in one
-        run: what somebody else writes meanwhile is a conflict."""
+        new_content: Callable[[ScriptReply], Awaitable[bytes]],
+    ) -> ScriptReply:
+        """Let the script print the file, then give it the new content to write; b"" for none.
+
+        All of this is one run, so that what others write in the meantime is a conflict.
+        """
         if not self._sandboxed:
-            return await self._change_plainly(script, arguments, limit, answer, keeper)
-        said = _Awaited(limit)
-        bubble = self._bubble(keeper)
+            return await self._change_plainly(script, arguments, limit, new_content)
+        reply = _AwaitedReply(limit)
+        run = self._run = self._prepare(self._mode)
         reader, writer = os.pipe()
         with contextlib.ExitStack() as closing:
             closing.callback(os.close, writer)
-            with_us = contextlib.ExitStack()
-            with_us.callback(os.close, reader)
-            closing.enter_context(with_us)
-            # Ours is closed as soon as the script has its own, else its end would go unnoticed.
-            sinks = Sinks(said, None, lambda _pid: with_us.close())
+            our_reader = contextlib.ExitStack()
+            our_reader.callback(os.close, reader)
+            closing.enter_context(our_reader)
+            # Close ours as soon as the script has its own: writing has to fail if the script ends.
+            sinks = Sinks(reply, None, lambda _pid: our_reader.close())
             running = asyncio.ensure_future(
-                bubble.exec(self._argv(script, arguments), sinks=sinks, stdin=reader)
+                run.execute(self._argv(script, arguments), sinks=sinks, stdin=reader)
             )
-            ready = asyncio.ensure_future(said.ready.wait())
+            ready = asyncio.ensure_future(reply.ready.wait())
             try:
                 await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
-                new = await answer(said) if said.words else b""
+                new = await new_content(reply) if reply.words else b""
             except BaseException:
                 running.cancel()
                 await asyncio.wait({running})
                 raise
             finally:
                 ready.cancel()
-            # From here on it is finished, whoever wants to stop: half a file is worse than a late
-            # end.
+            # Stopping waits for the end from here on: half a file is worse than a late end.
             finishing = asyncio.ensure_future(_finish(running, writer, new, closing.pop_all()))
             try:
                 result = await asyncio.shield(finishing)
             except asyncio.CancelledError:
                 await asyncio.wait({finishing})
                 raise
-        _check(result, said)
-        return said
+        _check(result, reply)
+        return reply
 
     async def _change_plainly(
         self,
         script: str,
         arguments: Sequence[str],
         limit: int,
-        answer: Callable[[Said], Awaitable[bytes]],
-        keeper: Recorder,
-    ) -> Said:
-        said = await self.read(script, arguments, limit)
-        new = await answer(said)
+        new_content: Callable[[ScriptReply], Awaitable[bytes]],
+    ) -> ScriptReply:
+        reply = await self.read(script, arguments, limit)
+        new = await new_content(reply)
         if not new:
-            return said
-        old = said.rest if said.words[0] == "file" else None
+            return reply
+        old = reply.rest if reply.words[0] == "file" else None
         data = new.partition(b"\n")[2]
-        keeper.report = await asyncio.to_thread(self._write_by_hand, data, old, keeper)
-        if keeper.report is None:
-            # This runner gives nothing to read, so the script opens it itself.
-            folder = self._bench.paths.cache
+        self._plain_report = await asyncio.to_thread(self._write_recorded, data, old)
+        if self._plain_report is None:
+            # This runner passes no input on, so the script opens a file with it.
+            folder = self._context.paths.cache
             staged = await asyncio.to_thread(_stage, str(folder), new)
             try:
                 await self.read(f'exec <"$4"\n{script}', [*arguments, staged], limit)
             finally:
                 os.unlink(staged)
-        return said
+        return reply
 
-    def _write_by_hand(self, data: bytes, old: bytes | None, keeper: Recorder) -> Report | None:
-        """Recorded as ever, though nothing is mounted; None outside the project. The person has
-        seen it and said yes."""
+    def _write_recorded(self, data: bytes, old: bytes | None) -> Report | None:
+        """Write and record the file without a sandbox; return None if it is outside the project.
+
+        The user has seen and approved the change.
+        """
         from ...project.review.write_file import write_file
 
         real = os.path.realpath(self.path)
-        if not is_inside(real, self._project, *linked_roots(self._bench.paths, self._project)):
+        if not is_inside(real, self._project, *linked_roots(self._context.paths, self._project)):
             return None
         return write_file(
-            self._bench.paths,
+            self._context.paths,
             self._project,
             real,
             data,
-            command=keeper.about["command"],
-            session_id=keeper.about["session_id"],
-            call_id=keeper.about["call_id"],
+            command=self._command,
+            session_id=self._context.session_id,
+            call_id=self._call_id,
             based_on=old,
             agreed=True,
         )
@@ -224,36 +253,34 @@ class Inside:
             path = self._places.to_inside(path) or path
         return [SHELL, "-c", f"{_START}\n{script}", "sh", path, *arguments]
 
-    def _bubble(self, keeper: Recorder) -> Bubble:
-        bench = self._bench
-        return Bubble(
+    def _prepare(self, mode: Mode) -> PreparedRun:
+        return self._context.prepare_run(
             self._project,
-            profile=bench.profile(),
-            timeout=_PATIENCE,
-            environ=bench.environ,
-            keeper=keeper,
+            command=self._command,
+            call_id=self._call_id,
+            mode=mode,
+            timeout=_TIMEOUT,
             capture=1 << 12,
-            rootfs=self._rootfs,
         )
 
     def _plain(self) -> PlainRunner:
-        bench = self._bench
+        context = self._context
 
-        async def was_asked(_question: str) -> bool:
+        async def already_asked(_question: str) -> bool:
             return True
 
         return PlainRunner(
             self._project,
-            ask=was_asked,
-            profile=bench.profile(),
-            timeout=_PATIENCE,
-            environ=bench.environ,
+            ask=already_asked,
+            profile=context.profile(),
+            timeout=_TIMEOUT,
+            environ=context.environ,
             capture=1 << 12,
         )
 
 
-class _Awaited(Said):
-    """Sets `ready` when the script has said all before it waits for an answer."""
+class _AwaitedReply(ScriptReply):
+    """Sets `ready` when the script has printed everything and waits for the new content."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -275,18 +302,18 @@ async def _finish(
     return await running
 
 
-def _check(result: Result, said: Said) -> None:
+def _check(result: Result, reply: ScriptReply) -> None:
     if result.stop is not None:
-        raise OllmSandboxError(N_("It was ended: {why}"), why=Sentence(result.stop.value))
-    if result.exit_code != 0 or not said.words:
-        ended = Sentence(N_("it ended with {status}"), status=result.exit_code)
+        raise OllmSandboxError(N_("Stopped: {why}"), why=Sentence(result.stop.value))
+    if result.exit_code != 0 or not reply.words:
+        ended = Sentence(N_("the exit status is {status}"), status=result.exit_code)
         why = harmless(result.stderr.text).strip() or ended
         raise OllmSandboxError(N_("ERROR: {what}"), what=why)
 
 
 def _write(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
-    # A script that ends early says why itself.
+    # If the script ends early, its exit status and errors say why.
     with contextlib.suppress(BrokenPipeError):
         while view:
             view = view[os.write(descriptor, view) :]

@@ -14,11 +14,10 @@ from gettext import pgettext
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...permission.request import Fact, Verdict
-from ...text.ansi import harmless
+from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
-from ..context import Workbench
-from ..model_text import plain
+from ..context import ToolContext
 from ..parameters import Parameters, parameter
 from .addresses import Address, Resolver, check_name, proxy_for, public_addresses, resolve
 from .fetching import MOST, Answer, Fetch, in_thread
@@ -58,8 +57,8 @@ class WebFetch(Tool):
         "are not fetched."
     )
 
-    def __init__(self, bench: Workbench, resolver: Resolver = resolve) -> None:
-        self._bench = bench
+    def __init__(self, context: ToolContext, resolver: Resolver = resolve) -> None:
+        self._context = context
         self._resolver = resolver
         self._parameters = Parameters(NAME, Given)
 
@@ -70,12 +69,12 @@ class WebFetch(Tool):
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> FetchRequest:
         given = self._parameters.read(arguments)
         address = Address.parse(given.url)
-        return FetchRequest(self._bench, self._resolver, address, given.offset, call_id)
+        return FetchRequest(self._context, self._resolver, address, given.offset, call_id)
 
 
 @dataclass
 class FetchRequest(RequestBase):
-    bench: Workbench
+    context: ToolContext
     resolver: Resolver
     address: Address
     offset: int
@@ -88,7 +87,7 @@ class FetchRequest(RequestBase):
         self.permission_target_path = self.address.target
 
     def describe(self) -> str:
-        return plain(self.address.text)
+        return escape_line(self.address.text)
 
     @property
     def is_independent(self) -> bool:
@@ -121,7 +120,7 @@ class FetchRequest(RequestBase):
     async def _ask(self, watcher: Watcher, address: Address, came_from: str) -> None:
         if address.target in self._allowed:
             return
-        if not self.bench.allow_private:
+        if not self.context.allow_private:
             check_name(address)
         # Translators: names a line of the card: "host   example.org"
         facts = [Fact(pgettext("permission card", "host"), address.target)]
@@ -129,7 +128,7 @@ class FetchRequest(RequestBase):
             # Translators: names a line of the card, the host whose page leads to this one.
             facts.append(Fact(pgettext("permission card", "led here by"), came_from))
         request = questions.make_request(
-            self.bench,
+            self.context,
             NAME,
             N_("Fetch a web page from {host}?"),
             address.text,
@@ -140,14 +139,14 @@ class FetchRequest(RequestBase):
             sees=[_("Only this page is fetched. The host learns the address that is asked for.")],
             call_id=self.call_id,
         )
-        self._verdict = await questions.ask(self.bench, watcher, request)
+        self._verdict = await questions.ask(self.context, watcher, request)
         if not self._verdict.allowed:
             raise ToolError(questions.denial(self._verdict, f"Fetching from {address.target}"))
         self._allowed.add(address.target)
 
     async def _fetch(self, address: Address, seconds: float) -> Answer:
-        bench = self.bench
-        proxy = proxy_for(address, bench.environ)
+        context = self.context
+        proxy = proxy_for(address, context.environ)
         late = ToolError(N_("ERROR: {host} took too long."), host=address.host)
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
@@ -157,13 +156,13 @@ class FetchRequest(RequestBase):
                     lambda: public_addresses(
                         address,
                         self.resolver,
-                        allow_private=bench.allow_private,
+                        allow_private=context.allow_private,
                         may_be_unknown=bool(proxy),
                     )
                 )
         except TimeoutError as error:
             raise late from error
-        bundle = bench.environ.get("REQUESTS_CA_BUNDLE") or bench.environ.get("CURL_CA_BUNDLE")
+        bundle = context.environ.get("REQUESTS_CA_BUNDLE") or context.environ.get("CURL_CA_BUNDLE")
         fetch = Fetch(address, numbers, proxy=proxy, verify=bundle or True)
         if until <= clock():
             raise late
@@ -172,9 +171,9 @@ class FetchRequest(RequestBase):
     async def _told(self, address: Address, answer: Answer) -> str:
         text = await in_thread(lambda: _as_text(answer, address))
         part = text[self.offset : self.offset + _SHOWN]
-        lines = [plain(address.text)]
+        lines = [escape_line(address.text)]
         if answer.status >= 400:
-            lines.append(f"The server answered {answer.status} {plain(answer.reason[:80])}.")
+            lines.append(f"The server answered {answer.status} {escape_line(answer.reason[:80])}.")
         if answer.is_cut:
             lines.append(f"Only the first {MOST:,} bytes of the page were read.")
         if len(part) < len(text):
@@ -197,7 +196,9 @@ def _as_text(answer: Answer, address: Address) -> str:
     body = answer.body
     is_wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not _is_text(answer.kind) or (b"\0" in body and not is_wide):
-        kind = plain(answer.kind.partition(";")[0].strip()[:80]) or Sentence(N_("of unknown type"))
+        kind = escape_line(answer.kind.partition(";")[0].strip()[:80]) or Sentence(
+            N_("of unknown type")
+        )
         size = Sentence(N_("of unknown size"))
         if answer.size is not None:
             size = Sentence(N_("{number:,} bytes"), number=answer.size)

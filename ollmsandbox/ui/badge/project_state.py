@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ...project.apply.recorder import Recorder
-from ...project.settings import System, system_of
 from ...sandbox.plan.mounts import Hidden, Layered, Overlaid, Pieced, Writable
 from ...sandbox.plan.plan import Plan
-from ...sandbox.profile import file
 from ...sandbox.profile.profile import Limits, Profile
-from ...sandbox.rootfs.store import need
 from ...text.visible import visible_line
 from ..i18n import spoken
 from .badge import Section, Wall
@@ -38,22 +34,16 @@ def look(
 ) -> ProjectState:
     """`own` limits instead of the profile's. Takes a moment; not for the main thread."""
     # Here, because the first picture can do without all that runs a command.
+    from ...engine.run import load_profile, prepare_run
     from ...sandbox.bubble import Bubble
 
     try:
-        loaded = file.load(profile, paths.profiles, paths.cache).with_limits(own)
         if not Bubble.can_wrap(environ):
             state = of_machine(can_wrap=False)
-            return ProjectState(state.wall, (*state.sections, limits_without_sandbox(loaded)))
-        alpine = system_of(paths, project) is System.ALPINE
-        bubble = Bubble(
-            project,
-            profile=loaded,
-            environ=environ,
-            keeper=Recorder(project, paths),
-            rootfs=need(paths, environ) if alpine else None,
-        )
-        return ProjectState(Wall.SANDBOXED, sections_of(bubble.plan))
+            limits = limits_without_sandbox(load_profile(paths, profile, own))
+            return ProjectState(state.wall, (*state.sections, limits))
+        run = prepare_run(project, paths, environ, profile=profile, limits=own)
+        return ProjectState(Wall.SANDBOXED, sections_of(run.plan))
     except OllmSandboxError as error:
         return broken(error)
 

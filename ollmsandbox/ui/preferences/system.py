@@ -20,7 +20,7 @@ from gi.repository import Adw, GLib, Gtk
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.manager import ProjectManager
-from ...project.settings import System, set_system, system_of
+from ...project.system import System, set_system, system_of
 from ...sandbox.rootfs import settings as rootfs_settings
 from ...sandbox.rootfs.install import Progress, Step
 from ...sandbox.rootfs.packages import Tier

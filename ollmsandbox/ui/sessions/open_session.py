@@ -132,11 +132,11 @@ class OpenSession(GObject.Object):
         self._growing: list[MessageEntry] = []
         self._cutter = Cutter()
         self._speaker = Speaker()
-        bench = conversation.bench
+        tool_context = conversation.tool_context
         self._outputs = remains.files if remains is not None else None
-        if self._outputs is None and bench is not None:
-            self._outputs = OutputFiles(bench.paths)
-        permissions = bench.permissions if bench is not None else None
+        if self._outputs is None and tool_context is not None:
+            self._outputs = OutputFiles(tool_context.paths)
+        permissions = tool_context.permissions if tool_context is not None else None
         self._permissions = permissions if isinstance(permissions, Provider) else None
         if remains is not None and self._permissions is not None:
             self._permissions.go_on_with(remains.answers)

@@ -206,16 +206,11 @@ class Sessions(GObject.Object):
                 await self.close(session.id)
 
         def move() -> str:
-            # Here, because it is seldom needed.
-            from ...engine.move import check_move, move_project
-            from ...permission.rule_store import copy_rules
+            # Imported here, because it is seldom needed.
+            from ...engine.move import move_project
 
             manager, rules = self._desk.manager, self._desk.rules
-            project = self._project(path)
-            before = copy_rules(rules, path, check_move(manager, project, folder))
-            moved = move_project(manager, project, folder)
-            rules.remove(before)
-            return moved.path
+            return move_project(manager, rules, self._project(path), folder).path
 
         try:
             return await asyncio.to_thread(move)
@@ -257,11 +252,7 @@ class Sessions(GObject.Object):
     # --- projects ------------------------------------------------------------------------------
 
     def _project(self, path: str) -> Project:
-        """By the path that it is known by: a folder on the way there may be a link by now."""
-        for project in self._desk.manager.projects(with_removed=True):
-            if project.path == path:
-                return project
-        raise ProjectError(N_("{folder} is no longer in the list of projects."), folder=path)
+        return self._desk.manager.recorded_project(path)
 
     def _check_idle(self, path: str) -> None:
         if any(session.is_busy for session in self.open_ones if session.project == path):
@@ -335,14 +326,14 @@ class Sessions(GObject.Object):
 
     def _follow(self, session: OpenSession) -> None:
         """What was chosen in the preferences counts from the next call on."""
-        from ...tools.context import Workbench
+        from ...tools.context import ToolContext
 
-        bench = session.conversation.bench
-        if isinstance(bench, Workbench):
-            bench.mode = Mode(self._settings.text("apply-mode"))
-            bench.profile_name = self._settings.text("profile")
-            bench.ask_every_command = self._settings.boolean("ask-every-command")
-            bench.own_limits = own_limits(self._settings)
+        tool_context = session.conversation.tool_context
+        if isinstance(tool_context, ToolContext):
+            tool_context.mode = Mode(self._settings.text("apply-mode"))
+            tool_context.profile_name = self._settings.text("profile")
+            tool_context.ask_every_command = self._settings.boolean("ask-every-command")
+            tool_context.own_limits = own_limits(self._settings)
 
     def _listing(self, search: str, states: States) -> list[ProjectItem]:
         by_project: dict[str, list[SessionInfo]] = {}

@@ -137,8 +137,8 @@ def test_where_there_is_no_wall_it_says_so() -> None:
 
 
 def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> None:
-    bench = Agent(person, environ={"FLATPAK_ID": "org.example.App"}).bench
-    tool = RunCommand(bench)
+    tool_context = Agent(person, environ={"FLATPAK_ID": "org.example.App"}).tool_context
+    tool = RunCommand(tool_context)
     session = Session(sample_tool(), ToolSpec(tool.name, tool.description, tool.parameters))
     session.play()
     words = session.words()

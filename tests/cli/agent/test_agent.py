@@ -123,7 +123,7 @@ def test_the_limits_and_modes_are_passed_on(person: Person) -> None:
     assert done.returncode == 1
     assert "limit of turns" in done.stderr
     assert not (person.project / "f.txt").exists()
-    assert "waiting for you" in done.stderr
+    assert "pending" in done.stderr
     assert person.cli("apply", "--all").returncode == 0
     assert (person.project / "f.txt").read_text() == "a\na\n"
 

@@ -54,7 +54,7 @@ def test_a_command_of_any_bytes_is_run_as_it_is(person: Person) -> None:
 @pytest.mark.anybody
 def test_two_commands_are_one_too_many(person: Person) -> None:
     done = person.cli("run", "-c", "touch one", "--", "touch", "two")
-    failed(done, "There are two commands.", "either -c TEXT or -- COMMAND")
+    failed(done, "either -c TEXT or -- COMMAND")
     assert os.listdir(person.project) == []
 
 
@@ -115,9 +115,7 @@ def test_a_command_that_is_not_there_ends_with_127(person: Person) -> None:
 def test_a_time_out_ends_with_124_and_is_told(person: Person) -> None:
     done = person.cli("run", "--timeout", "0.5", "-c", "echo before; sleep 60")
     assert (done.returncode, done.stdout) == (124, "before\n")
-    assert done.stderr == (
-        "ollmsandbox: The command was ended. It took longer than the time limit.\n"
-    )
+    assert "time limit" in done.stderr
 
 
 def test_quiet_says_nothing_besides_the_command(person: Person) -> None:

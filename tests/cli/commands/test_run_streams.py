@@ -178,8 +178,8 @@ def test_json_says_that_output_was_left_out(person: Person) -> None:
         (["--project", "/missing", "--", "touch", "ran"], "does not exist: /missing"),
         (["--working-dir", "no", "--", "touch", "ran"], "Working directory does not exist: no"),
         (["-c", ""], "The command is empty"),
-        ([], "There is no command"),
-        (["-c", "touch ran", "--", "touch", "ran"], "There are two commands"),
+        ([], "No command"),
+        (["-c", "touch ran", "--", "touch", "ran"], "Two commands"),
     ],
 )
 def test_json_holds_the_error_of_what_did_not_run(

@@ -42,7 +42,7 @@ def test_sessions_are_listed_searched_renamed_shown_and_deleted(person: Person) 
     assert shown.stdout.startswith("# A better name\n")
     assert "hay" in shown.stdout
     assert cli_here(person, "sessions", "delete", "20250101", "20250102").returncode == 0
-    assert cli_here(person, "sessions", "list").stdout == "There is no session yet.\n"
+    assert cli_here(person, "sessions", "list").stdout == "There are no sessions yet.\n"
 
 
 def test_a_session_is_exported_but_over_no_file(person: Person) -> None:
@@ -74,5 +74,5 @@ def test_an_empty_id_is_told(person: Person, action: list[str]) -> None:
     more = ["A better name"] if action == ["rename"] else []
     done = cli_here(person, "sessions", *action, "", *more)
     assert done.returncode == 125
-    assert "The id of the session is empty." in done.stderr
+    assert "id is empty" in done.stderr
     assert "20250101-aa" in cli_here(person, "sessions", "list").stdout

@@ -57,10 +57,10 @@ def test_who_applies_the_last_run_hears_of_earlier_ones_that_wait(person: Person
     _run(person, "echo >b")
     for action in ("apply", "discard"):
         said = cli_here(person, action).stdout
-        assert "1 earlier run waits" in said
+        assert "1 earlier run has pending changes" in said
         assert f"`{action} --all`" in said
     assert cli_here(person, "undo").stdout == "1 change undone.\n"
-    assert "is undone already" in cli_here(person, "undo").stdout
+    assert "already undone" in cli_here(person, "undo").stdout
 
 
 def test_a_run_of_another_project_says_which(person: Person) -> None:
@@ -77,7 +77,7 @@ def test_who_looks_for_the_runs_of_a_moved_project_is_told(person: Person) -> No
     moved = person.project.rename(person.home / "moved")
     for command in ("history", "changes"):
         done = person.cli(command, cwd=moved)
-        assert "are not where they were" in done.stdout + done.stderr
+        assert "project move" in done.stdout + done.stderr
         assert str(person.project) in done.stdout + done.stderr
 
 
@@ -95,7 +95,7 @@ def test_what_is_interrupted_is_said_and_told_when_it_is_finished(
     assert done.returncode == 130
     assert "The next ollmsandbox command finishes it." in done.stderr
     done = cli_here(person, "history")
-    assert "What was cut off before has been finished:" in done.stderr
+    assert "It is finished now:" in done.stderr
     assert f"2 changes (run {run})" in done.stderr
     assert list(person.project.iterdir()) == []
 
@@ -118,7 +118,7 @@ def test_a_diff_says_what_was_there_before_of_whatever_kind(person: Person) -> N
     assert "--- a/file\n+++ /dev/null\n@@ -1 +0,0 @@\n-text\n" in before
     assert "== deleted gone -> first, applied\n" in before
     assert "== modified turned -> second (led to first), applied\n" in before
-    assert "== added tool, applied; can be run\n" in before
-    assert "cannot be shown" not in before
+    assert "== added tool, applied; executable\n" in before
+    assert "not available" not in before
     assert cli_here(person, "undo", run).returncode == 0
     assert cli_here(person, "changes", "--diff").stdout == before.replace("applied", "undone")

@@ -121,7 +121,7 @@ def test_of_two_that_change_a_file_the_first_can_be_chosen(
     assert (text(person, "file"), text(person, "new")) == ("first\n", "new\n")
     assert cli_here(person, "discard", second, "file").returncode == 0
     assert text(person, "file") == "first\n"
-    assert cli_here(person, "changes", "--all").stdout == "Nothing waits for you.\n"
+    assert cli_here(person, "changes", "--all").stdout == "There are no pending changes.\n"
     # Even now.
     told = cli_here(person, "apply", second, "file")
     assert (told.returncode, f"ollmsandbox apply {second} PATH" in told.stdout) == (1, True)

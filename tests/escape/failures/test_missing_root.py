@@ -343,7 +343,7 @@ def test_what_waits_for_a_folder_that_is_gone_can_be_discarded(bench: Bench) -> 
     away = person.home / "away"
     other.rename(away)
     assert person.cli("discard", "--all").returncode == 0
-    assert person.cli("changes", "--all").stdout == "Nothing waits for you.\n"
+    assert person.cli("changes", "--all").stdout == "There are no pending changes.\n"
     away.rename(other)
     assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"
 

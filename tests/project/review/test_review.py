@@ -243,7 +243,7 @@ def test_what_acts_later_is_marked_and_what_git_runs_waits(person: Person) -> No
     assert flags["out"] == (["leaves-project"], "applied")
     assert not (person.project / ".git" / "hooks" / "pre-commit").exists()
     done = cli_here(person, "changes")
-    assert "waits for your yes" in done.stdout
+    assert "needs approval" in done.stdout
     assert cli_here(person, "apply").stdout == "1 change applied.\n"
     assert (person.project / ".git" / "hooks" / "pre-commit").exists()
 

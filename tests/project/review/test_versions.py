@@ -78,7 +78,7 @@ def test_what_somebody_wrote_over_is_said_to_be_gone(person: Person, review: Rev
     assert "changed again since" in both(review, run)[1].note
     shown = person.cli("changes", run.id, "--diff").stdout
     assert "by hand" not in shown
-    assert "The version from after cannot be shown. It was changed again since" in shown
+    assert "The version after the command is not available." in shown
 
 
 def test_the_diff_of_a_run_is_its_own_after_a_later_one(person: Person, review: Review) -> None:

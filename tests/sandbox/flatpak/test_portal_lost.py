@@ -46,7 +46,7 @@ def test_without_a_portal_or_a_bus_it_is_said(person: Person) -> None:
         agent = Agent(person, environ={"FLATPAK_ID": "x", "DBUS_SESSION_BUS_ADDRESS": bus.address})
         agent.run("touch ran")
     agent.run("touch ran")
-    agent.bench.environ = {**agent.bench.environ, "DBUS_SESSION_BUS_ADDRESS": ""}
+    agent.tool_context.environ = {**agent.tool_context.environ, "DBUS_SESSION_BUS_ADDRESS": ""}
     agent.run("touch ran")
     told = [request.sees[-1] for request in agent.asked]
     assert "The Flatpak portal refuses: " in told[0]

@@ -16,7 +16,7 @@ from support.tools import Agent
 from ollmsandbox import loop
 from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.project.settings import System, set_system, system_of
+from ollmsandbox.project.system import System, set_system, system_of
 from ollmsandbox.sandbox.rootfs.paths import Renamed
 from ollmsandbox.sandbox.rootfs.store import Installed, find
 from ollmsandbox.tools.base import Stream
@@ -232,14 +232,14 @@ def test_the_question_says_where_it_runs(agent: Agent) -> None:
 
 
 def test_the_model_is_told_of_the_system_and_its_programs(agent: Agent) -> None:
-    for text in (RunCommand(agent.bench).description, system_prompt(agent.bench)):
+    for text in (RunCommand(agent.tool_context).description, system_prompt(agent.tool_context)):
         assert f"Alpine {VERSION}" in text
         assert "/workspace" in text
         assert "/playground" in text
         assert "python3 3." in text
     set_system(agent.person.paths, str(agent.person.project), System.HOST)
-    assert "Alpine" not in RunCommand(agent.bench).description
-    assert "Alpine" not in system_prompt(agent.bench)
+    assert "Alpine" not in RunCommand(agent.tool_context).description
+    assert "Alpine" not in system_prompt(agent.tool_context)
 
 
 def test_a_system_that_is_gone_is_told_and_nothing_runs(agent: Agent) -> None:

@@ -237,7 +237,7 @@ def test_a_link_does_not_lead_outside(agent: Agent) -> None:
 )
 def test_calls_that_make_no_sense(agent: Agent, arguments: dict[str, str], words: str) -> None:
     with pytest.raises(ToolError, match=words):
-        EditFile(agent.bench).read(arguments)
+        EditFile(agent.tool_context).read(arguments)
 
 
 # --- modes, conflicts, permission --------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_calls_that_make_no_sense(agent: Agent, arguments: dict[str, str], words
 def test_in_review_mode_the_next_edit_sees_the_last_one(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
     (person.project / "a").write_text("one")
-    assert "looks at it first" in agent.edit("a", old_text="one", new_text="two").text
+    assert "Pending changes" in agent.edit("a", old_text="one", new_text="two").text
     assert agent.edit("a", old_text="two", new_text="three").ok
     assert agent.read("a").text.endswith("three")
     assert (person.project / "a").read_text() == "one"
@@ -255,7 +255,7 @@ def test_in_review_mode_the_next_edit_sees_the_last_one(person: Person) -> None:
 def test_a_git_hook_waits_for_a_yes(agent: Agent) -> None:
     (agent.person.project / ".git").mkdir()
     outcome = agent.edit(".git/hooks/pre-commit", content="x")
-    assert "waits for the person's yes" in outcome.text
+    assert "needs the user's approval" in outcome.text
     assert not (agent.person.project / ".git/hooks/pre-commit").exists()
 
 
@@ -264,17 +264,19 @@ def test_what_the_person_writes_meanwhile_is_a_conflict(
 ) -> None:
     file = agent.person.project / "a"
     file.write_text("before")
-    request = EditFile(agent.bench).read({"path": "a", "old_text": "before", "new_text": "after"})
+    request = EditFile(agent.tool_context).read(
+        {"path": "a", "old_text": "before", "new_text": "after"}
+    )
     read = request._new_content
 
-    def late(said: sandboxed_file.Said) -> bytes:
+    def late(said: sandboxed_file.ScriptReply) -> bytes:
         # Between the reading and the writing.
         file.write_text("the person's")
         return read(said)
 
     monkeypatch.setattr(request, "_new_content", late)
     outcome = loop.run(request.execute(agent.looking))
-    assert "NOT applied: somebody else changed it" in outcome.text
+    assert "NOT applied" in outcome.text
     assert file.read_text() == "the person's"
 
 
@@ -283,7 +285,7 @@ def test_stopped_before_it_writes_it_writes_nothing(
 ) -> None:
     file = agent.person.project / "a"
     file.write_text("old")
-    request = EditFile(agent.bench).read({"path": "a", "content": "new"})
+    request = EditFile(agent.tool_context).read({"path": "a", "content": "new"})
     read, over = threading.Event(), threading.Event()
 
     def wait(_said: object) -> bytes:
@@ -312,7 +314,7 @@ def test_stopped_while_it_writes_it_writes_all(
     file = agent.person.project / "a"
     file.write_text("old")
     text = "new\n" * 100_000
-    request = EditFile(agent.bench).read({"path": "a", "content": text})
+    request = EditFile(agent.tool_context).read({"path": "a", "content": text})
     write = sandboxed_file._write
 
     async def run() -> None:

@@ -102,7 +102,7 @@ def agent_for(person: Person, **environ: str) -> Agent:
 
 
 def fetch(agent: Agent, server: Server, host: str = "site.example") -> Outcome:
-    tool = WebFetch(agent.bench, lambda *_: ["127.0.0.1"])
+    tool = WebFetch(agent.tool_context, lambda *_: ["127.0.0.1"])
     return agent.call(tool, url=f"https://{host}:{server.port}/")
 
 
@@ -132,7 +132,7 @@ def test_a_certificate_that_nobody_vouches_for_is_not_accepted(
 def test_stopping_it_closes_the_connection(person: Person, server: Server) -> None:
     server.stalls = True
     agent = agent_for(person, REQUESTS_CA_BUNDLE=str(server.bundle))
-    tool = WebFetch(agent.bench, lambda *_: ["127.0.0.1"])
+    tool = WebFetch(agent.tool_context, lambda *_: ["127.0.0.1"])
     request = tool.read({"url": f"https://site.example:{server.port}/"})
 
     async def run() -> None:

@@ -93,7 +93,7 @@ def agent(person: Person) -> Agent:
 
 
 def fetch(agent: Agent, url: str, resolver: Resolver = here, **given: object) -> Outcome:
-    return agent.call(WebFetch(agent.bench, resolver), url=url, **given)
+    return agent.call(WebFetch(agent.tool_context, resolver), url=url, **given)
 
 
 def test_a_page_comes_as_text(agent: Agent, site: Site) -> None:
@@ -129,7 +129,7 @@ def test_an_encoding_that_is_none_for_pages_is_not_used(
 
 
 def test_nobody_is_asked_for_what_is_refused_anyway(agent: Agent, site: Site) -> None:
-    agent.bench.allow_private = False
+    agent.tool_context.allow_private = False
     for host in ("127.0.0.1", "[::1]", "192.168.1.1", "localhost", "a.localhost"):
         outcome = fetch(agent, f"http://{host}:{site.port}/")
         assert "private network" in outcome.text
@@ -374,7 +374,7 @@ def test_a_server_that_stalls_is_left(
 def test_stopping_it_closes_the_connection(agent: Agent, site: Site) -> None:
     reached, over = threading.Event(), threading.Event()
     site.pages["/"] = stalls(reached, over)
-    request = WebFetch(agent.bench, here).read({"url": site.url()})
+    request = WebFetch(agent.tool_context, here).read({"url": site.url()})
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
@@ -395,7 +395,7 @@ def test_a_look_up_that_hangs_holds_nobody_up(agent: Agent) -> None:
         go_on.wait(60)
         return ["127.0.0.1"]
 
-    request = WebFetch(agent.bench, hangs).read({"url": "http://slow.example/"})
+    request = WebFetch(agent.tool_context, hangs).read({"url": "http://slow.example/"})
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
@@ -419,4 +419,4 @@ def test_it_needs_no_project(person: Person, site: Site) -> None:
 def test_an_address_that_is_none_is_refused_at_once(agent: Agent) -> None:
     for bad in ("file:///etc/passwd", "http://me:secret@site.example/", ""):
         with pytest.raises(ToolError):
-            WebFetch(agent.bench).read({"url": bad})
+            WebFetch(agent.tool_context).read({"url": bad})

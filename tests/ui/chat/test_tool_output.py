@@ -20,7 +20,7 @@ from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.project.changes.change import State
-from ollmsandbox.tools.context import Workbench
+from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.chat.entries import CallEntry, entries_of
 from ollmsandbox.ui.terminal import output_file
 from ollmsandbox.ui.terminal.output_file import OutputFiles, TerminalStore, remove_old
@@ -100,7 +100,7 @@ def test_the_end_of_what_no_file_holds_stays_in_memory(chat: Chat, tmp_path: Pat
 def test_closing_a_session_removes_what_its_commands_printed(tmp_path: Path) -> None:
     paths = Paths.from_environ({"HOME": str(tmp_path)})
     provider = Provider(NobodyAsks(), RuleStore(paths), None)
-    chat = Chat(Workbench(None, paths, {}, provider))
+    chat = Chat(ToolContext(None, paths, {}, provider))
     entry = chat.call("../../odd/name")
     chat.start(entry)
     chat.output(entry, b"x" * 5000)
@@ -212,7 +212,7 @@ def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> 
 
 def test_all_of_a_stored_call_is_opened_as_a_file(tmp_path: Path) -> None:
     paths = Paths.from_environ({"HOME": str(tmp_path)})
-    chat = Chat(Workbench(None, paths, {}, Provider(NobodyAsks(), RuleStore(paths), None)))
+    chat = Chat(ToolContext(None, paths, {}, Provider(NobodyAsks(), RuleStore(paths), None)))
     call = ToolCall("c", "run_command", {"command": "seq"})
     entry = CallEntry.stored(call, "\x1b[31mred\x1b[0m\rover\n" * 6000, None)
     chat.session.show_stored([entry])

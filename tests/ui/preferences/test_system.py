@@ -15,7 +15,7 @@ from support.screen import Screen, all_of
 from support.window import press, running_loop, says, wait_until
 
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.settings import System, system_of
+from ollmsandbox.project.system import System, system_of
 from ollmsandbox.sandbox.rootfs import settings
 from ollmsandbox.ui.preferences.system import SystemPage
 from ollmsandbox.ui.widgets.tasks import Tasks

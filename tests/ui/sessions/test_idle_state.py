@@ -121,11 +121,11 @@ def test_its_cards_say_what_they_said(sessions: Sessions, person: Person) -> Non
     async def go() -> None:
         session = await sessions.new(str(person.project))
         await session.conversation.run("echo x > new; echo y > new2")
-        bench = session.conversation.bench
-        assert bench is not None
-        bench.own_limits = Limits(time=0.2)
+        tool_context = session.conversation.tool_context
+        assert tool_context is not None
+        tool_context.own_limits = Limits(time=0.2)
         await session.conversation.run("sleep 600")
-        bench.own_limits = Limits()
+        tool_context.own_limits = Limits()
         await session.conversation.run("yes coloured | head -n 3000")
         before = [facts(entry) for entry in session if isinstance(entry, CallEntry)]
         assert "2 files changed" in before[0] and before[0][3]

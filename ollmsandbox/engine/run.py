@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One sandboxed run, from a front end's request to settled changes.
+
+    finish_interrupted_runs(paths, ...)      once, before anything new begins
+    run = prepare_run(project, paths, ...)   nothing is on disk yet; `run.plan` words the question
+    result = await run.execute(command)      the command runs, and its changes are settled
+    run.record_exit(result.exit_code)
+    run.report                               what became of the changes
+
+Every front end uses these: none of them puts profile, root file system, recorder and sandbox
+together by hand. The database is not imported before a run has changed something: loading it takes
+longer than starting a sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..paths import Paths
+from ..project.apply.recorder import Recorder, needs_care
+from ..project.changes.change import Mode, Report
+from ..project.system import System, system_of
+from ..sandbox.bubble import Bubble
+from ..sandbox.plan.folders import find_project
+from ..sandbox.plan.plan import Plan
+from ..sandbox.process import Result, Sinks
+from ..sandbox.profile.file import DEFAULT, load
+from ..sandbox.profile.profile import Limits, Profile
+
+if TYPE_CHECKING:
+    from ..project.recovery.recover import Care
+    from ..sandbox.monitor import Event
+    from ..sandbox.rootfs.store import Installed
+
+_NO_LIMITS = Limits()
+
+
+def load_profile(paths: Paths, name: str = DEFAULT, limits: Limits = _NO_LIMITS) -> Profile:
+    """Return a profile with the user's own `limits` in place of the profile's."""
+    return load(name, paths.profiles, paths.cache).with_limits(limits)
+
+
+def rootfs_for(
+    paths: Paths, environ: Mapping[str, str], project: str, *, use: bool | None = None
+) -> Installed | None:
+    """Return the root file system to run commands in, or None for the host's own programs.
+
+    `use` overrides what is set for the project. Raise if it is needed and not installed.
+    """
+    if use is None:
+        use = system_of(paths, project) is System.ALPINE
+    if not use:
+        return None
+    from ..sandbox.rootfs.store import need
+
+    return need(paths, environ)
+
+
+def finish_interrupted_runs(paths: Paths, *, clean_up: bool) -> Care | None:
+    """Finish what a crash or a full disk interrupted; return None if there was nothing to do.
+
+    `clean_up` also removes old versions once a day. The window does that by itself.
+    """
+    if not needs_care(paths):
+        return None
+    from ..project.recovery.recover import Care, recover, take_care
+
+    if clean_up:
+        return take_care(paths)
+    reports = recover(paths)
+    return Care(
+        tuple(report for report in reports if report.changes),
+        errors=tuple(error for report in reports for error in report.errors),
+    )
+
+
+def prepare_run(
+    project: str,
+    paths: Paths,
+    environ: Mapping[str, str],
+    *,
+    command: str = "",
+    network: bool = False,
+    working_dir: str | None = None,
+    mode: Mode = Mode.AUTO,
+    profile: str = DEFAULT,
+    limits: Limits = _NO_LIMITS,
+    timeout: float | None = None,
+    use_rootfs: bool | None = None,
+    session_id: str = "",
+    call_id: str = "",
+    live: Callable[[Event], None] | None = None,
+    capture: int = 1 << 20,
+) -> PreparedRun:
+    """Put a run together without starting it.
+
+    `command` is the text that the history shows. `capture` is the number of bytes of output to
+    keep. `live` hears of changes while the command runs, and needs a loop on GLib.
+    """
+    project = find_project(project, paths)
+    rootfs = rootfs_for(paths, environ, project, use=use_rootfs)
+    recorder = Recorder(
+        project, paths, mode=mode, command=command, session_id=session_id, call_id=call_id
+    )
+    bubble = Bubble(
+        project,
+        network,
+        working_dir=working_dir,
+        profile=load_profile(paths, profile, limits),
+        timeout=timeout,
+        environ=environ,
+        keeper=recorder,
+        live=live,
+        capture=capture,
+        rootfs=rootfs,
+    )
+    return PreparedRun(project, rootfs, recorder, bubble)
+
+
+class PreparedRun:
+    """A run that can be described, approved and then executed once."""
+
+    def __init__(
+        self, project: str, rootfs: Installed | None, recorder: Recorder, bubble: Bubble
+    ) -> None:
+        self.project = project
+        self.rootfs = rootfs
+        self._recorder = recorder
+        self._bubble = bubble
+
+    @property
+    def run_id(self) -> str:
+        return self._bubble.overlay.run_id
+
+    @property
+    def plan(self) -> Plan:
+        """Everything the command is allowed. Computed once, which may block."""
+        return self._bubble.plan
+
+    @property
+    def report(self) -> Report | None:
+        """What became of the command's changes; None until they are settled."""
+        return self._recorder.report
+
+    def is_outdated(self) -> bool:
+        """Return whether other pending changes than in the plan lie above the project now."""
+        return list(self._bubble.overlay.roots) != self._recorder.roots()
+
+    async def execute(
+        self,
+        command: str | Sequence[str],
+        *,
+        sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
+        stdin: int | None = None,
+    ) -> Result:
+        """Run the command, then hold, apply or keep its changes pending, and record them."""
+        return await self._bubble.exec(command, sinks=sinks, stdin=stdin)
+
+    def stop(self) -> None:
+        """Kill the command and everything it started; its changes are settled all the same."""
+        self._bubble.stop()
+
+    def record_exit(self, exit_code: int) -> None:
+        """Add the exit status to the history."""
+        self._recorder.note_exit(exit_code)
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether the command has ended and its changes are not completely settled."""
+        return self._bubble.is_settling
+
+    def has_begun_to_apply(self) -> bool:
+        """Return whether the project is being written to: this must not be interrupted."""
+        return self._recorder.has_begun(self._bubble.overlay)
+
+    def has_unsettled_changes(self) -> bool:
+        """Return whether the command wrote something that is still in its overlay."""
+        try:
+            return not self._bubble.overlay.is_untouched()
+        except FileNotFoundError:
+            return False  # the overlay was removed: it was empty
