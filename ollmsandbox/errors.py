@@ -97,3 +97,25 @@ class DeniedError(OllmSandboxError):
 
 class RootfsError(OllmSandboxError):
     """The Alpine system cannot be prepared, used or removed."""
+
+
+class NetError(OllmSandboxError):
+    """A request to another machine failed, or its address cannot be used.
+
+    `can_retry`: the same request may succeed later. `was_lost`: the connection broke, so it makes
+    sense to try again at once.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        remedy: str = "",
+        /,
+        *,
+        can_retry: bool = False,
+        was_lost: bool = False,
+        **fields: object,
+    ) -> None:
+        super().__init__(message, remedy, **fields)
+        self.can_retry = can_retry
+        self.was_lost = was_lost

@@ -6,11 +6,14 @@ What counts where nothing else is said; apart from what takes long to load.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
-from ...errors import OllmSandboxError
+from ...errors import NetError, OllmSandboxError
+from ...net.addresses import normal_server
 from ..messages import Message, ToolCall, ToolSpec
 
 
@@ -31,6 +34,15 @@ class ProviderError(OllmSandboxError):
         super().__init__(message, remedy, **fields)
         self.can_retry = can_retry
         self.again_after = again_after
+
+    @classmethod
+    def from_net(cls, error: NetError) -> ProviderError:
+        return cls(
+            error.message,
+            error.remedy,
+            can_retry=error.can_retry,
+            again_after=0.2 if error.was_lost else None,
+        )
 
 
 class TooLongError(ProviderError):
@@ -128,3 +140,25 @@ class Timeouts:
     connect: float = 10.0
     # Without a single byte. A model may think for long before it says anything.
     idle: float = 300.0
+
+
+# Some servers have their interface below another folder than /v1.
+_HAS_VERSION = re.compile(r"/(v[0-9]+[a-z0-9]*|openai)$")
+
+
+def ollama_root(text: str) -> str:
+    """Return the URL below which Ollama's interface is, from what the user typed."""
+    return re.sub(r"/(api|v1)$", "", _normal_server(text, default_port=11434))
+
+
+def openai_root(text: str) -> str:
+    """Return the URL below which the OpenAI-compatible interface is, from what the user typed."""
+    root = re.sub(r"/(chat/completions|models)$", "", _normal_server(text))
+    return root if _HAS_VERSION.search(urlsplit(root).path) else f"{root}/v1"
+
+
+def _normal_server(text: str, default_port: int | None = None) -> str:
+    try:
+        return normal_server(text, default_port)
+    except NetError as error:
+        raise ProviderError.from_net(error) from error

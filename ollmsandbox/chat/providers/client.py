@@ -7,22 +7,24 @@ Bytes as they come, in whole lines and events.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 
 from ... import N_
+from ...errors import NetError
+from ...net.http import Exchange, Request
 from .base import Piece, ProviderError, RefusedError, Timeouts
 from .errors import from_status, from_words, not_a_model_server, server_words
-from .http import Exchange, Request
 from .wire import Mask, read_json
 
 # It lives in a keyring, which may ask for a password each time.
 KeySource = Callable[[], Awaitable[str]]
 
 _TRIES = 3
-_MOST_OF_AN_ERROR = 64 * 1024
-_MOST_OF_A_LIST = 16 << 20
-_SOON = Timeouts(connect=5.0, idle=15.0)
+_ERROR_LIMIT = 64 * 1024
+_LIST_LIMIT = 16 << 20
+_SHORT_TIMEOUTS = Timeouts(connect=5.0, idle=15.0)
 
 
 class Client:
@@ -39,10 +41,12 @@ class Client:
     async def stream(
         self, path: str, body: Mapping[str, object], model: str
     ) -> AsyncIterator[Exchange]:
-        request = await self._request("POST", path, body)
-        async with Exchange(request, self._timeouts) as exchange:
-            await self._check(exchange, request.url, model)
-            yield exchange
+        """Send a request and yield its response, to be read piece by piece."""
+        request = await self._request("POST", path, body, self._timeouts)
+        with _provider_errors():
+            async with Exchange(request) as exchange:
+                await self._check(exchange, request.url, model)
+                yield exchange
 
     async def ask(
         self,
@@ -52,14 +56,18 @@ class Client:
         model: str = "",
         root: str = "",
     ) -> Mapping[str, object]:
-        """For what is known at once."""
-        request = await self._request("GET" if body is None else "POST", path, body, root)
+        """Return the JSON object that the server answers. For requests that need no thinking: the
+        time-outs are short."""
         timeouts = Timeouts(
-            min(_SOON.connect, self._timeouts.connect), min(_SOON.idle, self._timeouts.idle)
+            min(_SHORT_TIMEOUTS.connect, self._timeouts.connect),
+            min(_SHORT_TIMEOUTS.idle, self._timeouts.idle),
         )
-        async with Exchange(request, timeouts, _MOST_OF_A_LIST) as exchange:
-            await self._check(exchange, request.url, model)
-            data = await exchange.read_all(_MOST_OF_A_LIST)
+        method = "GET" if body is None else "POST"
+        request = await self._request(method, path, body, timeouts, root)
+        with _provider_errors():
+            async with Exchange(request, _LIST_LIMIT) as exchange:
+                await self._check(exchange, request.url, model)
+                data = await exchange.read_all(_LIST_LIMIT)
         text = self.mask.whole(data.decode("utf-8", "replace"))
         try:
             found = read_json(text)
@@ -76,7 +84,12 @@ class Client:
         return from_words(self.mask.whole(server_words(text)), self.root, model)
 
     async def _request(
-        self, method: str, path: str, body: Mapping[str, object] | None, root: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+        timeouts: Timeouts,
+        root: str = "",
     ) -> Request:
         key = self._key
         if key is None:
@@ -88,14 +101,25 @@ class Client:
             )
         self.mask = Mask(key)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return Request(method, f"{root or self.root}{path}", body, headers)
+        data = None
+        if body is not None:
+            data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+            headers["Content-Type"] = "application/json"
+        return Request(
+            method,
+            f"{root or self.root}{path}",
+            data,
+            headers,
+            connect_timeout=timeouts.connect,
+            idle_timeout=timeouts.idle,
+        )
 
     async def _check(self, exchange: Exchange, url: str, model: str) -> None:
         if exchange.status == 200:
             return
         try:
-            data = await exchange.read_all(_MOST_OF_AN_ERROR)
-        except ProviderError:
+            data = await exchange.read_all(_ERROR_LIMIT)
+        except NetError:
             data = b""  # the status says enough
         body = self.mask.whole(data.decode("utf-8", "replace"))
         headers = {name: self.mask.whole(value) for name, value in exchange.headers.items()}
@@ -104,6 +128,15 @@ class Client:
             # Another one may be stored by now, which is looked for the next time.
             self._key = None
         raise error
+
+
+@contextmanager
+def _provider_errors() -> Iterator[None]:
+    try:
+        yield
+    except NetError as error:
+        # The cause is hidden: it may show the key.
+        raise ProviderError.from_net(error) from None
 
 
 async def retried(

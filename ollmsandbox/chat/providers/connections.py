@@ -15,8 +15,8 @@ from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import write_atomically
 from ...files.locks import locked
+from ...net.addresses import is_loopback
 from ...paths import Paths
-from .address import is_loopback
 from .base import ProviderError, Server, Timeouts
 from .connections_file import (
     TOUR,

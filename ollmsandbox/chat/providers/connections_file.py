@@ -16,8 +16,7 @@ import yaml
 
 from ... import N_
 from ...errors import sentence
-from .address import ollama_root, openai_root
-from .base import ROOM, ProviderError, Timeouts
+from .base import ROOM, ProviderError, Timeouts, ollama_root, openai_root
 from .keys import Place
 from .tour.model import NAME
 

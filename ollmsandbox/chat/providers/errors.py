@@ -5,16 +5,12 @@ from __future__ import annotations
 
 import json
 import math
-import socket
-import ssl
-from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
-
-import requests
-import urllib3
+from collections.abc import Mapping
 
 from ... import N_
 from ...errors import Sentence
+from ...net.addresses import server_of
+from ...net.http import connection_lost, seconds
 from .base import NoToolsError, ProviderError, RefusedError, TooLongError
 
 # A server that asks for more patience than this gets none: the person is told instead.
@@ -40,97 +36,15 @@ _NO_TOOLS = (
 )
 
 
-def from_exception(error: Exception, url: str, idle: float) -> ProviderError:
-    where = _where(url)
-    causes = list(_causes(error))
-
-    def among(*kinds: type[BaseException]) -> bool:
-        return any(isinstance(cause, kinds) for cause in causes)
-
-    if among(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
-        return ProviderError(
-            N_("The proxy on the way to {where} does not answer."),
-            N_("Check the proxy settings (http_proxy, https_proxy, no_proxy)."),
-            can_retry=True,
-            where=where,
-        )
-    if among(ssl.SSLCertVerificationError):
-        return ProviderError(
-            N_("{where} does not prove who it is: its certificate is not trusted."),
-            N_("If the certificate is your own, name its file in REQUESTS_CA_BUNDLE."),
-            where=where,
-        )
-    if among(ssl.SSLError, requests.exceptions.SSLError):
-        return ProviderError(
-            N_("No secure connection to {where} is possible."),
-            N_("Perhaps the address begins with http, not https."),
-            where=where,
-        )
-    if among(socket.gaierror, urllib3.exceptions.NameResolutionError):
-        return ProviderError(
-            N_("There is no {host} on the network."),
-            N_("Check the address, and whether you are online."),
-            can_retry=True,
-            host=repr(urlsplit(url).hostname),
-        )
-    if among(ConnectionRefusedError):
-        return ProviderError(
-            N_("Nothing answers at {where}."),
-            N_("Is the server started?"),
-            can_retry=True,
-            where=where,
-        )
-    if among(urllib3.exceptions.NewConnectionError):
-        # Refused in another way: no route, not permitted, ...
-        reason = next((c.strerror for c in causes if isinstance(c, OSError) and c.strerror), "")
-        return ProviderError(
-            N_("{where} cannot be reached: {why}.") if reason else N_("{where} cannot be reached."),
-            N_("Check the address, and whether you are online."),
-            can_retry=True,
-            where=where,
-            why=reason,
-        )
-    if among(requests.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError):
-        return ProviderError(
-            N_("{where} did not answer in time."),
-            N_("Check the address, and whether the server is reachable."),
-            can_retry=True,
-            where=where,
-        )
-    if among(requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError, TimeoutError):
-        return ProviderError(
-            N_("{where} said nothing for too long."),
-            # Translators: {limit} is a time, such as "5 seconds".
-            N_("The server may be overloaded or stuck; the limit is {limit}."),
-            can_retry=True,
-            where=where,
-            limit=_seconds(idle),
-        )
-    if among(
-        requests.exceptions.InvalidURL,
-        requests.exceptions.InvalidSchema,
-        urllib3.exceptions.LocationParseError,
-    ):
-        return ProviderError(
-            N_("{where} cannot be reached: {why}"), where=where, why=_short(str(causes[-1]))
-        )
-    return broke_off(url)
-
-
-def broke_off(url: str) -> ProviderError:
-    return ProviderError(
-        N_("The connection to {where} broke off."),
-        can_retry=True,
-        again_after=0.2,
-        where=_where(url),
-    )
+def answer_lost(url: str) -> ProviderError:
+    return ProviderError.from_net(connection_lost(url))
 
 
 def from_status(
     status: int, headers: Mapping[str, str], body: str, url: str, model: str = ""
 ) -> ProviderError:
     """`body` must be masked already."""
-    where = _where(url)
+    where = server_of(url)
     said = server_words(body)
     # Translators: stands after another sentence, hence the space.
     says = Sentence(N_(" It says: {said}"), said=said) if said else ""
@@ -170,7 +84,7 @@ def from_status(
             where=where,
             status=status,
             says=says,
-            wait=_seconds(wait),
+            wait=seconds(wait or 0),
         )
     if 300 <= status < 400:
         # Translators: in place of an address: "… sends us to elsewhere, …"
@@ -204,7 +118,7 @@ def from_words(words: str, url: str, model: str = "") -> ProviderError:
         N_("{where} failed: {said}"),
         N_("Its log may say more."),
         can_retry=True,
-        where=_where(url),
+        where=server_of(url),
         said=said,
     )
 
@@ -213,7 +127,7 @@ def not_a_model_server(url: str) -> ProviderError:
     return ProviderError(
         N_("What answers at {where} is not a model server of this kind."),
         N_("Check the address and the kind of server."),
-        where=_where(url),
+        where=server_of(url),
     )
 
 
@@ -270,30 +184,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return wait if math.isfinite(wait) and wait >= 0 else None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """What is wrapped in what: every library adds a layer."""
-    waiting: list[BaseException] = [error]
-    seen: set[int] = set()
-    while waiting:
-        found = waiting.pop(0)
-        if id(found) in seen:
-            continue
-        seen.add(id(found))
-        yield found
-        inner = [getattr(found, "reason", None), found.__cause__, found.__context__, *found.args]
-        waiting += [item for item in inner if isinstance(item, BaseException)]
-
-
-def _where(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-
-
 def _short(text: str) -> str:
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return plain if len(plain) <= _MOST_SHOWN else f"{plain[:_MOST_SHOWN]}…"
-
-
-def _seconds(seconds: float | None) -> Sentence:
-    number = max(1, round(seconds or 0))
-    return Sentence(N_("{number} second") if number == 1 else N_("{number} seconds"), number=number)

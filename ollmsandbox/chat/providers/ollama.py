@@ -8,10 +8,19 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 
 from ..messages import Message, Role, ToolSpec
-from .address import ollama_root
-from .base import ROOM, Called, Finished, ModelInfo, Piece, ProviderError, Timeouts, Usage
+from .base import (
+    ROOM,
+    Called,
+    Finished,
+    ModelInfo,
+    Piece,
+    ProviderError,
+    Timeouts,
+    Usage,
+    ollama_root,
+)
 from .client import Client, KeySource, LineReader, retried
-from .errors import broke_off, not_a_model_server
+from .errors import answer_lost, not_a_model_server
 from .wire import (
     CallMaker,
     Words,
@@ -160,7 +169,9 @@ class OllamaModel:
                     return
         for piece in words.end():
             yield piece
-        raise broke_off(self._client.root) if understood else not_a_model_server(self._client.root)
+        raise (
+            answer_lost(self._client.root) if understood else not_a_model_server(self._client.root)
+        )
 
 
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:

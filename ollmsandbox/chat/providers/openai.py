@@ -12,12 +12,11 @@ import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...net.http import Exchange
 from ..messages import Message, Role, ToolSpec
-from .address import openai_root
-from .base import Called, Finished, ModelInfo, Piece, ProviderError, Timeouts, Usage
+from .base import Called, Finished, ModelInfo, Piece, ProviderError, Timeouts, Usage, openai_root
 from .client import Client, EventReader, KeySource, LineReader, retried
-from .errors import broke_off, not_a_model_server
-from .http import Exchange
+from .errors import answer_lost, not_a_model_server
 from .wire import (
     CallMaker,
     Mask,
@@ -269,7 +268,7 @@ class OpenAIModel:
             yield piece
         if not answer.is_complete:
             known = answer.understood
-            raise broke_off(self._client.root) if known else not_a_model_server(self._client.root)
+            raise answer_lost(self._client.root) if known else not_a_model_server(self._client.root)
         if answer.usage is not None:
             yield answer.usage
         yield Finished(cut_off=answer.cut_off)

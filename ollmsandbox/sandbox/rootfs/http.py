@@ -3,26 +3,21 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urljoin, urlsplit
 
 import requests
-from requests.auth import AuthBase, HTTPBasicAuth
-from requests.utils import get_auth_from_url
-from urllib3.exceptions import HTTPError
 
 from ... import N_
-from ...errors import RootfsError, Sentence
+from ...errors import NetError, RootfsError, Sentence
+from ...net.http import Request, open_response, read_pieces
 from ...text.ansi import harmless
 
 FLAVOR = "alpine-minirootfs"
-# To connect, and between two pieces of an answer.
-PATIENCE = (10.0, 10.0)
-# From one address to the next.
-_HOPS = 5
-_PIECE = 1 << 16
+# Seconds to connect, and between two pieces of an answer.
+_PATIENCE = 10.0
+_REDIRECTS = 5
 _LARGEST_DOCUMENT = 1 << 16
 OTHER_MIRROR = N_("Another mirror is set with: ollmsandbox settings rootfs-mirror ADDRESS")
 
@@ -58,8 +53,10 @@ def without_password(url: str) -> str:
 
 @contextmanager
 def get(url: str, headers: Mapping[str, str] | None = None) -> Iterator[requests.Response]:
-    """What can go wrong on the way is told in words, and what to do about it."""
-    with requests.Session() as session, _ask(session, url, headers or {}) as answer:
+    """Yield the mirror's response, after redirects. Raise a RootfsError with a remedy if there is
+    none, or if it is an error."""
+    with ExitStack() as stack:
+        answer = _follow(stack, url, headers or {})
         # 416: there is nothing after what we have.
         if not answer.ok and answer.status_code != 416:
             said = f"{answer.status_code} {harmless(answer.reason or '')}".strip()
@@ -75,11 +72,11 @@ def get(url: str, headers: Mapping[str, str] | None = None) -> Iterator[requests
 
 
 def pieces(answer: requests.Response, url: str) -> Iterator[bytes]:
-    """As they are on the server: a checksum is of that, and nothing can swell on the way."""
+    """Yield the body as it is on the server: the checksum is of that, and nothing can grow."""
     try:
-        yield from answer.raw.stream(_PIECE, decode_content=False)
-    except (HTTPError, http.client.HTTPException, OSError) as error:
-        raise UnreachableError(url) from error
+        yield from read_pieces(_request(url), answer)
+    except NetError as error:
+        raise UnreachableError(url, error.message) from error
 
 
 def fetch(url: str) -> bytes:
@@ -95,57 +92,37 @@ def fetch(url: str) -> bytes:
         return content
 
 
-def _ask(session: requests.Session, url: str, headers: Mapping[str, str]) -> requests.Response:
-    """Each address on the way is looked at: one that is not secure could lead anywhere."""
+def _follow(stack: ExitStack, url: str, headers: Mapping[str, str]) -> requests.Response:
+    """Follow redirects one by one, and check each: an insecure one could lead anywhere."""
     here = url
-    for _ in range(_HOPS):
-        answer = _ask_once(session, here, {"Accept-Encoding": "identity", **headers})
+    for _ in range(_REDIRECTS):
+        try:
+            answer = stack.enter_context(open_response(_request(here, headers)))
+        except NetError as error:
+            raise UnreachableError(here, error.message) from error
         if not answer.is_redirect:
             return answer
         answer.close()
-        there = urljoin(here, session.get_redirect_target(answer) or "")
+        there = urljoin(here, requests.Session().get_redirect_target(answer) or "")
         if urlsplit(there).scheme not in ("http", "https"):
             raise RootfsError(
-                N_("{address} leads to what is no web address."),
+                N_("{address} redirects to something that is not a web address."),
                 OTHER_MIRROR,
                 address=without_password(url),
             )
         if here.startswith("https:") and not there.startswith("https:"):
             raise RootfsError(
-                N_("{address} leads to an address that is not secure."),
+                N_("{address} redirects to an address that is not secure."),
                 OTHER_MIRROR,
                 address=without_password(url),
             )
         here = there
     raise RootfsError(
-        N_("{address} leads from one address to the next."),
-        OTHER_MIRROR,
-        address=without_password(url),
+        N_("{address} redirects too often."), OTHER_MIRROR, address=without_password(url)
     )
 
 
-def _ask_once(session: requests.Session, url: str, headers: Mapping[str, str]) -> requests.Response:
-    name, password = get_auth_from_url(url)
-    # What ~/.netrc holds is for others: whoever leads us to their address would have it sent.
-    known = HTTPBasicAuth(name, password) if name else _Nobody()
-    try:
-        return session.get(
-            url, stream=True, timeout=PATIENCE, headers=headers, auth=known, allow_redirects=False
-        )
-    except requests.exceptions.SSLError as error:
-        raise UnreachableError(
-            url, N_("{host} cannot be reached: its certificate is not one to trust.")
-        ) from error
-    except requests.exceptions.ProxyError as error:
-        raise UnreachableError(
-            url, N_("{host} cannot be reached: the proxy does not lead there.")
-        ) from error
-    except requests.exceptions.Timeout as error:
-        raise UnreachableError(url, N_("{host} cannot be reached: it does not answer.")) from error
-    except (requests.RequestException, HTTPError, OSError, ValueError) as error:
-        raise UnreachableError(url) from error
-
-
-class _Nobody(AuthBase):
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        return request
+def _request(url: str, headers: Mapping[str, str] | None = None) -> Request:
+    return Request(
+        "GET", url, headers=headers or {}, connect_timeout=_PATIENCE, idle_timeout=_PATIENCE
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""web_fetch: a web page as text, once the person has allowed its host."""
+"""The web_fetch tool: returns a web page as text, once the user has allowed its host."""
 
 from __future__ import annotations
 
@@ -12,32 +12,57 @@ from gettext import gettext as _
 from gettext import pgettext
 
 from ... import N_
-from ...errors import OllmSandboxError, Sentence
+from ...errors import NetError, OllmSandboxError, Sentence
+from ...net.addresses import (
+    Address,
+    Resolver,
+    proxy_for,
+    public_addresses,
+    refuse_private_name,
+    resolve,
+)
+from ...net.http import Exchange, Request
 from ...permission.request import Fact, Verdict
 from ...text.ansi import escape_line, harmless
 from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import ToolContext
 from ..parameters import Parameters, parameter
-from .addresses import Address, Resolver, check_name, proxy_for, public_addresses, resolve
-from .fetching import MOST, Answer, Fetch, in_thread
 from .html import html_to_text
 
 NAME = "web_fetch"
 
 _SECONDS = 30.0
 _REDIRECTS = 5
+_MOST = 2 << 20
 _SHOWN = 40_000
+_ACCEPT = "text/html,text/plain,application/json;q=0.9,*/*;q=0.5"
+# urllib3 decodes these; it is never asked to, but some servers compress anyway.
+_COMPRESSED = ("", "identity", "gzip", "x-gzip", "deflate")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _TEXT = re.compile(
     r"text/|[\w.+/-]*(?:json|xml|javascript|yaml|toml|x-sh|sql|csv)\b", re.IGNORECASE
 )
-# Of all that Python calls an encoding: some take hours for a page, others are no text.
+# Not every codec of Python: some take hours for a page, others do not produce text.
 _CHARSETS = re.compile(
     r"ascii|utf-?(8|16|32)\b.*|iso8859-.+|iso2022_.+|cp[0-9]+|koi8-.|mac-.+|gb.+|big5.*|"
     r"shift_jis.*|euc_.+|tis-620|hz"
 )
 _HTML = re.compile(r"text/html|application/xhtml", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A response, with the first part of its body if that is text."""
+
+    status: int
+    reason: str
+    kind: str
+    location: str
+    body: bytes
+    # The body was longer than `_MOST`.
+    is_cut: bool
+    size: int | None
 
 
 @dataclass(frozen=True)
@@ -68,7 +93,10 @@ class WebFetch(Tool):
 
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> FetchRequest:
         given = self._parameters.read(arguments)
-        address = Address.parse(given.url)
+        try:
+            address = Address.parse(given.url)
+        except NetError as error:
+            raise ToolError(error.message, error.remedy) from error
         return FetchRequest(self._context, self._resolver, address, given.offset, call_id)
 
 
@@ -97,31 +125,38 @@ class FetchRequest(RequestBase):
         try:
             text = await self._follow(watcher)
             return Outcome(text, ok=True, verdict=self._verdict)
+        except NetError as error:
+            return Outcome(f"ERROR: {error.message}", ok=False, verdict=self._verdict)
         except (OllmSandboxError, OSError) as error:
             return Outcome(str(error), ok=False, verdict=self._verdict)
 
     async def _follow(self, watcher: Watcher) -> str:
+        """Fetch the page, following redirects. The time the user takes to answer is not counted."""
         address, came_from = self.address, ""
         left = _SECONDS
         clock = asyncio.get_running_loop().time
-        for _turn in range(_REDIRECTS + 1):
+        for _redirect in range(_REDIRECTS + 1):
             await self._ask(watcher, address, came_from)
             began = clock()
-            answer = await self._fetch(address, left)
+            try:
+                async with asyncio.timeout(left):
+                    page = await self._fetch(address)
+            except TimeoutError as error:
+                raise ToolError(N_("ERROR: {host} took too long."), host=address.host) from error
             left -= clock() - began
-            if not answer.location:
-                return await self._told(address, answer)
+            if not page.location:
+                return await self._answer(address, page)
             came_from = address.host
-            address = address.leads_to(answer.location)
+            address = address.redirect(page.location)
         raise ToolError(
-            N_("ERROR: The address leads on more than {number} times."), number=_REDIRECTS
+            N_("ERROR: The page redirects more than {number} times."), number=_REDIRECTS
         )
 
     async def _ask(self, watcher: Watcher, address: Address, came_from: str) -> None:
         if address.target in self._allowed:
             return
         if not self.context.allow_private:
-            check_name(address)
+            refuse_private_name(address)
         # Translators: names a line of the card: "host   example.org"
         facts = [Fact(pgettext("permission card", "host"), address.target)]
         if came_from:
@@ -144,64 +179,78 @@ class FetchRequest(RequestBase):
             raise ToolError(questions.denial(self._verdict, f"Fetching from {address.target}"))
         self._allowed.add(address.target)
 
-    async def _fetch(self, address: Address, seconds: float) -> Answer:
-        context = self.context
-        proxy = proxy_for(address, context.environ)
-        late = ToolError(N_("ERROR: {host} took too long."), host=address.host)
-        clock = asyncio.get_running_loop().time
-        until = clock() + seconds
-        try:
-            async with asyncio.timeout(seconds):
-                numbers = await in_thread(
-                    lambda: public_addresses(
-                        address,
-                        self.resolver,
-                        allow_private=context.allow_private,
-                        may_be_unknown=bool(proxy),
+    async def _fetch(self, address: Address) -> Page:
+        bench = self.context
+        proxy = proxy_for(address, bench.environ)
+        request = Request(
+            "GET",
+            address.text,
+            headers={"Accept": _ACCEPT},
+            proxy=proxy,
+            ca_bundle=bench.environ.get("REQUESTS_CA_BUNDLE")
+            or bench.environ.get("CURL_CA_BUNDLE")
+            or "",
+            lookup=lambda: public_addresses(
+                address,
+                self.resolver,
+                allow_private=bench.allow_private,
+                may_be_unknown=bool(proxy),
+            ),
+        )
+        async with Exchange(request) as answer:
+            headers = answer.headers
+            kind = headers.get("content-type", "")
+            length = headers.get("content-length", "")
+            size = int(length) if re.fullmatch("[0-9]{1,18}", length) else None
+            location = headers.get("location", "") if 300 <= answer.status < 400 else ""
+            body = b""
+            if not location and _is_text(kind):
+                compression = headers.get("content-encoding", "").strip().lower()
+                if compression not in _COMPRESSED:
+                    raise ToolError(
+                        N_("ERROR: The page is compressed in an unknown way: {kind}."),
+                        kind=compression[:20],
                     )
-                )
-        except TimeoutError as error:
-            raise late from error
-        bundle = context.environ.get("REQUESTS_CA_BUNDLE") or context.environ.get("CURL_CA_BUNDLE")
-        fetch = Fetch(address, numbers, proxy=proxy, verify=bundle or True)
-        if until <= clock():
-            raise late
-        return await fetch.run(until - clock(), _is_text)
+                body = await answer.read_all(_MOST + 1)
+            is_cut = len(body) > _MOST
+            return Page(
+                answer.status, answer.reason, kind, location, body[:_MOST], is_cut=is_cut, size=size
+            )
 
-    async def _told(self, address: Address, answer: Answer) -> str:
-        text = await in_thread(lambda: _as_text(answer, address))
+    async def _answer(self, address: Address, page: Page) -> str:
+        text = await asyncio.to_thread(_as_text, page, address)
         part = text[self.offset : self.offset + _SHOWN]
         lines = [escape_line(address.text)]
-        if answer.status >= 400:
-            lines.append(f"The server answered {answer.status} {escape_line(answer.reason[:80])}.")
-        if answer.is_cut:
-            lines.append(f"Only the first {MOST:,} bytes of the page were read.")
+        if page.status >= 400:
+            lines.append(f"The server answered {page.status} {escape_line(page.reason[:80])}.")
+        if page.is_cut:
+            lines.append(f"Only the first {_MOST:,} bytes of the page were read.")
         if len(part) < len(text):
             last = self.offset + len(part)
             more = f" Read on with offset={last}." if last < len(text) else ""
             lines.append(f"Characters {self.offset:,} to {last:,} of {len(text):,}.{more}")
         body = "\n".join([*lines, "", part or "The page has no text."])
-        if answer.status >= 400:
+        if page.status >= 400:
             raise ToolError(N_("ERROR: {what}"), what=body)
         return body
 
 
 def _is_text(kind: str) -> bool:
-    """Who says nothing about it mostly sends text; what it is shows when it is read."""
+    """Tell whether a content type is text. A missing one mostly is; the body shows it."""
     start = kind.strip()[:200]
     return not start or _TEXT.match(start) is not None
 
 
-def _as_text(answer: Answer, address: Address) -> str:
-    body = answer.body
+def _as_text(page: Page, address: Address) -> str:
+    body = page.body
     is_wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if not _is_text(answer.kind) or (b"\0" in body and not is_wide):
-        kind = escape_line(answer.kind.partition(";")[0].strip()[:80]) or Sentence(
+    if not _is_text(page.kind) or (b"\0" in body and not is_wide):
+        kind = escape_line(page.kind.partition(";")[0].strip()[:80]) or Sentence(
             N_("of unknown type")
         )
         size = Sentence(N_("of unknown size"))
-        if answer.size is not None:
-            size = Sentence(N_("{number:,} bytes"), number=answer.size)
+        if page.size is not None:
+            size = Sentence(N_("{number:,} bytes"), number=page.size)
         raise ToolError(
             N_("ERROR: {address} is not text: {kind}, {size}."),
             N_("To download a file, use run_command with `network`."),
@@ -209,20 +258,20 @@ def _as_text(answer: Answer, address: Address) -> str:
             kind=kind,
             size=size,
         )
-    text = body.decode(_charset(answer), "replace")
-    is_html = _HTML.match(answer.kind.strip()) or (
-        not answer.kind.strip() and re.match(r"\s*<(!doctype html|html)", text, re.IGNORECASE)
+    text = body.decode(_charset(page), "replace")
+    is_html = _HTML.match(page.kind.strip()) or (
+        not page.kind.strip() and re.match(r"\s*<(!doctype html|html)", text, re.IGNORECASE)
     )
     if is_html:
         text = html_to_text(text, address.text)
     return harmless(text.removeprefix("\ufeff"))
 
 
-def _charset(answer: Answer) -> str:
-    if answer.body.startswith((b"\xff\xfe", b"\xfe\xff")):
+def _charset(page: Page) -> str:
+    if page.body.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    head = answer.body[:2048].decode("latin-1")
-    named = _CHARSET.search(answer.kind) or (_CHARSET.search(head) if "<" in head else None)
+    head = page.body[:2048].decode("latin-1")
+    named = _CHARSET.search(page.kind) or (_CHARSET.search(head) if "<" in head else None)
     if named is not None:
         try:
             found = codecs.lookup(named[1]).name

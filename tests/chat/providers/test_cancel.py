@@ -34,7 +34,7 @@ CHAT = "/v1/chat/completions"
 
 
 def threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "model server"]
+    return [thread for thread in threading.enumerate() if thread.name == "http"]
 
 
 def sockets() -> set[str]:

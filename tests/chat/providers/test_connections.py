@@ -15,14 +15,14 @@ from support.provider import KEY, ask, said
 from support.servers.http import Replay, Stall, delta, document, finish, sse, stream
 
 from ollmsandbox import loop
-from ollmsandbox.chat.providers.address import is_loopback, ollama_root, openai_root
-from ollmsandbox.chat.providers.base import ModelInfo, ProviderError
+from ollmsandbox.chat.providers.base import ModelInfo, ProviderError, ollama_root, openai_root
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import TOUR, Connection, Kind
 from ollmsandbox.chat.providers.discover import Found, Usual, find_servers
 from ollmsandbox.chat.providers.keys import Place
 from ollmsandbox.chat.providers.tour.model import NAME
 from ollmsandbox.files.locks import locked
+from ollmsandbox.net.addresses import is_loopback
 
 pytestmark = pytest.mark.anybody
 

@@ -171,7 +171,7 @@ def test_an_answer_that_breaks_off_is_said_and_not_begun_again(how: str) -> None
             shown.set()
 
     with Replay({"/api/show": SHOW, CHAT: reply}) as server:
-        with pytest.raises(ProviderError, match="broke off") as caught:
+        with pytest.raises(ProviderError, match="was lost") as caught:
             loop.run(read())
         assert server.paths().count(CHAT) == 1
     assert caught.value.can_retry

@@ -271,7 +271,7 @@ def test_a_server_that_is_away_hides_no_other(person: Person) -> None:
         with Terminal(person, "agent") as terminal:
             terminal.expect(PROMPT)
             terminal.send("/model" + ENTER)
-            terminal.expect("away: Nothing answers")
+            terminal.expect("away: No server is running")
             terminal.expect("other⟨ESC⟩[2J  (test)")
             terminal.expect(PROMPT)
             terminal.send("/model third" + ENTER)

@@ -67,7 +67,7 @@ def test_what_breaks_off_too_often_is_taken_up_the_next_time(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:
     served.breaks[path] = [1000, 1000, 1000]
-    with pytest.raises(UnreachableError, match="cannot be reached") as caught:
+    with pytest.raises(UnreachableError) as caught:
         download_rootfs(release, tmp_path, nobody)
     assert "what was fetched is kept" in caught.value.remedy
     assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT

@@ -167,7 +167,7 @@ def test_without_a_network_what_is_there_stays_in_use(person: Person, served: Mi
         prepared = prepare(person, served, settings=away)
         assert not prepared.is_new
         assert "not known whether there is a newer" in prepared.notices[0]
-        with pytest.raises(UnreachableError, match="cannot be reached"):
+        with pytest.raises(UnreachableError):
             prepare(person, served, settings=replace(away, tier=1))
 
 

@@ -17,10 +17,11 @@ from support.person import Person
 from support.tools import Agent
 
 from ollmsandbox import loop
+from ollmsandbox.net import addresses
+from ollmsandbox.net.addresses import Address, Resolver
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.tools.base import Outcome, ToolError
-from ollmsandbox.tools.web import addresses, web_fetch
-from ollmsandbox.tools.web.addresses import Address, Resolver
+from ollmsandbox.tools.web import web_fetch
 from ollmsandbox.tools.web.web_fetch import WebFetch
 
 pytestmark = pytest.mark.anybody
@@ -261,7 +262,7 @@ def test_a_redirect_on_the_same_host_does_not_ask(agent: Agent, site: Site) -> N
 
 def test_redirects_come_to_an_end(agent: Agent, site: Site) -> None:
     site.redirect("/a", "/a")
-    assert "leads on more than 5 times" in fetch(agent, site.url("/a")).text
+    assert "redirects more than 5 times" in fetch(agent, site.url("/a")).text
     assert len(site.asked) == 6
 
 
@@ -273,7 +274,7 @@ def test_this_machine_is_not_fetched(person: Person, site: Site) -> None:
     agent.asker.answer = Answer.ALLOW
     outcome = fetch(agent, site.url())
     assert not outcome.ok
-    assert "an address of this machine or a private network" in outcome.text
+    assert "private network" in outcome.text
     assert site.asked == []
 
 
@@ -335,9 +336,9 @@ def test_what_fails_is_said_in_words(agent: Agent, site: Site) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         closed = f"http://site.example:{taken.getsockname()[1]}/"
-        assert "no connection" in fetch(agent, closed).text
+        assert "No server is running" in fetch(agent, closed).text
     site.put("/", "x")
-    assert "ERROR: site.example" in fetch(agent, f"https://site.example:{site.port}/").text
+    assert "secure connection" in fetch(agent, f"https://site.example:{site.port}/").text
 
 
 def test_an_answer_that_breaks_off_is_an_error(agent: Agent, site: Site) -> None:
@@ -348,7 +349,7 @@ def test_an_answer_that_breaks_off_is_an_error(agent: Agent, site: Site) -> None
     site.pages["/"] = broken
     outcome = fetch(agent, site.url())
     assert not outcome.ok
-    assert outcome.text.startswith("ERROR: site.example")
+    assert "was lost" in outcome.text
 
 
 def stalls(reached: threading.Event, over: threading.Event) -> Callable[..., None]:

@@ -144,7 +144,7 @@ def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
         assert settings.load(person.paths.config).mirror == "http://127.0.0.1:9"
 
         press(page, "Install")
-        wait_until(lambda: says(page, "127.0.0.1 cannot be reached."))
+        wait_until(lambda: says(page, "No server is running at http://127.0.0.1"))
         assert says(page, "rootfs install --from FILE")
         assert says(page, "Not installed")
         assert told == []
