@@ -30,7 +30,7 @@ from ..sandbox.profile.profile import Limits, Profile
 
 if TYPE_CHECKING:
     from ..project.recovery.recover import Care
-    from ..sandbox.monitor import Event
+    from ..sandbox.monitor import FileEvent
     from ..sandbox.rootfs.store import Installed
 
 _NO_LIMITS = Limits()
@@ -90,7 +90,7 @@ def prepare_run(
     use_rootfs: bool | None = None,
     session_id: str = "",
     call_id: str = "",
-    live: Callable[[Event], None] | None = None,
+    live: Callable[[FileEvent], None] | None = None,
     capture: int = 1 << 20,
 ) -> PreparedRun:
     """Put a run together without starting it.

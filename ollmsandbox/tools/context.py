@@ -16,7 +16,7 @@ from ..errors import OllmSandboxError
 from ..paths import Paths, is_inside
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Mode
-from ..sandbox.monitor import Event
+from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
 from ..sandbox.profile.file import DEFAULT
@@ -84,7 +84,7 @@ class ToolContext:
         network: bool = False,
         working_dir: str | None = None,
         timeout: float | None = None,
-        live: Callable[[Event], None] | None = None,
+        live: Callable[[FileEvent], None] | None = None,
         capture: int = 1 << 20,
     ) -> PreparedRun:
         """Put a run together with the session's settings. `mode` overrides the session's."""
