@@ -212,8 +212,8 @@ class CallEntry(Entry):
             before = end_of(self.output_file, _KEPT)
         return before + b"".join(self._kept)
 
-    def rest(self) -> None:
-        """It is over. What is in a file need not be kept."""
+    def _release_output(self) -> None:
+        """Drop from memory what is in a file, when the call is over."""
         if self.output_file is None:
             return
         self._kept.clear()
@@ -277,7 +277,7 @@ class CallEntry(Entry):
         self._end_questions()
         self.close_output()
         if not self.output_note:
-            self.rest()
+            self._release_output()
         self.ended_at = time.time()
         self.stage = Stage.DONE
         self.emit("changed")

@@ -1,28 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A session that is open: its conversation, and what stands in its chat. It goes on while another
-one is shown.
+"""An open session: its conversation, and the entries of its chat.
 
-What of a session is not stored, and is there again if it is opened once more meanwhile: its
-calls with all that they printed and were asked, the sentences between the messages, and the answers
-that hold for the session.
-
-A session that is open: its conversation, and what stands in its chat. It goes on while another
-one is shown.
+It goes on while another one is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from ..chat.entries import CallEntry, Entry, NoticeEntry
-from ..terminal.output_file import OutputFiles
-
-if TYPE_CHECKING:
-    from ...permission.provider import Answers
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from gettext import gettext as _
 
@@ -34,72 +19,13 @@ from ...chat.events import End, Event, State
 from ...chat.messages import Message, Role
 from ...chat.storage.writer import LOST
 from ...errors import OllmSandboxError
-from ...permission.provider import Provider
 from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
-from ..chat.entries import MessageEntry, Speaker, Stage
+from ..chat.entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
 from ..i18n import spoken
 from ..markdown.stream import Cutter
+from ..terminal.output_file import OutputFiles
 from ..widgets.signals import signals
-
-
-@dataclass(frozen=True)
-class Remains:
-    files: OutputFiles | None
-    answers: Answers
-    # As they were: by id, and the person's own, which have another id when they are stored, by
-    # their place among those.
-    calls: dict[str, CallEntry]
-    own_calls: dict[int, CallEntry]
-    # Each with the number of other entries that stand before it.
-    notices: tuple[tuple[int, NoticeEntry], ...]
-
-    @classmethod
-    def of(cls, entries: Iterable[Entry], files: OutputFiles | None, answers: Answers) -> Remains:
-        calls: dict[str, CallEntry] = {}
-        own_calls: dict[int, CallEntry] = {}
-        notices: list[tuple[int, NoticeEntry]] = []
-        count = own_count = 0
-        for entry in entries:
-            if isinstance(entry, NoticeEntry):
-                notices.append((count, entry))
-                continue
-            count += 1
-            if isinstance(entry, CallEntry):
-                # One that was stored before is stored still.
-                if entry.outcome is not None or entry.output_file is not None:
-                    entry.rest()
-                    if entry.own:
-                        own_calls[own_count] = entry
-                    else:
-                        calls[entry.call.id] = entry
-                own_count += entry.own
-        return cls(files, answers, calls, own_calls, tuple(notices))
-
-    def __bool__(self) -> bool:
-        return bool(self.answers or self.calls or self.own_calls or self.notices)
-
-    def added_to(self, stored: Sequence[Entry]) -> list[Entry]:
-        whole: list[Entry] = []
-        own_count = 0
-        for entry in stored:
-            kept: Entry | None = None
-            if isinstance(entry, CallEntry) and entry.own:
-                kept = self.own_calls.get(own_count)
-                own_count += 1
-            elif isinstance(entry, CallEntry):
-                kept = self.calls.get(entry.call.id)
-            whole.append(kept or entry)
-        # Another program may have added some entries, behind these.
-        for place, notice in reversed(self.notices):
-            if place <= len(stored):
-                whole.insert(place, notice)
-        return whole
-
-    def remove(self) -> None:
-        """Blocks: for a thread."""
-        if self.files is not None:
-            self.files.remove()
 
 
 class OpenSession(GObject.Object):
@@ -114,13 +40,7 @@ class OpenSession(GObject.Object):
         }
     )
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        project: str | None,
-        remains: Remains | None = None,
-    ) -> None:
-        """`remains`: of the time before."""
+    def __init__(self, conversation: Conversation, project: str | None) -> None:
         super().__init__()
         self.conversation = conversation
         self.project = project
@@ -133,18 +53,10 @@ class OpenSession(GObject.Object):
         self._cutter = Cutter()
         self._speaker = Speaker()
         bench = conversation.bench
-        self._outputs = remains.files if remains is not None else None
-        if self._outputs is None and bench is not None:
-            self._outputs = OutputFiles(bench.paths)
-        permissions = bench.permissions if bench is not None else None
-        self._permissions = permissions if isinstance(permissions, Provider) else None
-        if remains is not None and self._permissions is not None:
-            self._permissions.go_on_with(remains.answers)
+        self._outputs = OutputFiles(bench.paths) if bench is not None else None
         # What is typed, and what of it is stored.
         self.draft = self.kept_draft = ""
         self.keeping: asyncio.Task[None] | None = None
-        # Something happened in it since it was opened. Its output is not stored as it was.
-        self.is_used = False
         self.connection = ""
         self.model_name = ""
         self._silence = conversation.listen(self._hear)
@@ -160,12 +72,6 @@ class OpenSession(GObject.Object):
     @property
     def is_busy(self) -> bool:
         return self.state is not State.IDLE
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Nothing goes on in it, nothing is asked, and what was typed is stored."""
-        is_kept = self.draft == self.kept_draft and (self.keeping is None or self.keeping.done())
-        return not self.is_busy and not self.asking() and is_kept
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._listed)
@@ -201,14 +107,6 @@ class OpenSession(GObject.Object):
             if entry.run_id in states:
                 entry.note_states(states[entry.run_id])
 
-    def remains(self) -> Remains:
-        """What is lost when it is closed, unless somebody keeps it. The files are theirs then."""
-        answers = self._permissions.session_answers if self._permissions is not None else {}
-        found = Remains.of(self, self._outputs, answers)
-        if found:
-            self._outputs = None
-        return found
-
     async def close(self) -> None:
         """Raises, when all is done, if the end of what was said is lost."""
         self._silence()
@@ -223,7 +121,6 @@ class OpenSession(GObject.Object):
             raise OllmSandboxError(LOST)
 
     def _hear(self, event: Event) -> None:
-        self.is_used = True
         match event:
             case events.StateChanged():
                 self.emit("state-changed")
