@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from gettext import gettext as _
 
 from gi.repository import Gio, GObject
@@ -23,7 +22,6 @@ from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
 from ..chat.entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
 from ..i18n import spoken
-from ..markdown.stream import Cutter
 from ..terminal.output_file import OutputFiles
 from ..widgets.signals import signals
 
@@ -48,9 +46,8 @@ class OpenSession(GObject.Object):
         # The same: to get one from the store takes long.
         self._listed: list[Entry] = []
         self._calls: dict[str, CallEntry] = {}
-        # What is being said, in several pieces if it is long.
-        self._growing: list[MessageEntry] = []
-        self._cutter = Cutter()
+        # The answer that is being received.
+        self._growing: MessageEntry | None = None
         self._speaker = Speaker()
         bench = conversation.bench
         self._outputs = OutputFiles(bench.paths) if bench is not None else None
@@ -127,7 +124,7 @@ class OpenSession(GObject.Object):
             case events.Said(message):
                 self._said(message)
             case events.TextGrew(text):
-                self._add_text(text)
+                self._grow().add_text(text)
             case events.ThinkingGrew(text):
                 self._grow().add_thinking(text)
             case events.Withdrawn():
@@ -171,50 +168,33 @@ class OpenSession(GObject.Object):
     def _said(self, message: Message) -> None:
         if message.role is Role.TOOL:
             return
-        if message.role is Role.ASSISTANT and self._growing:
+        if message.role is Role.ASSISTANT and self._growing is not None:
             if message.text or message.thinking:
-                *parts, last = self._growing
-                if parts:
-                    message = replace(message, text=last.text, thinking=last.thinking)
-                last.finish(message)
-                self._growing = []
+                self._growing.finish(message)
+                self._growing = None
             else:
                 self._withdraw()
             return
         if message.text or message.thinking:
-            for entry in MessageEntry.of(message):
-                self._speaker.note(entry)
-                self._append(entry)
-
-    def _add_text(self, text: str) -> None:
-        entry = self._grow()
-        while (place := self._cutter.feed(text)) is not None:
-            entry.add_text(text[:place])
-            entry.end_part()
-            entry, text = self._begin_part(), text[place:]
-        entry.add_text(text)
+            entry = MessageEntry.of(message)
+            self._speaker.note(entry)
+            self._append(entry)
 
     def _grow(self) -> MessageEntry:
-        if not self._growing:
-            self._cutter = Cutter()
-            self._begin_part()
-        return self._growing[-1]
-
-    def _begin_part(self) -> MessageEntry:
-        model = self.conversation.model
-        entry = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
-        self._speaker.note(entry)
-        self._growing.append(entry)
-        self._append(entry)
-        return entry
+        if self._growing is None:
+            model = self.conversation.model
+            self._growing = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
+            self._speaker.note(self._growing)
+            self._append(self._growing)
+        return self._growing
 
     def _withdraw(self) -> None:
-        for entry in reversed(self._growing):
-            self._remove(entry)
-        self._growing = []
+        if self._growing is not None:
+            self._remove(self._growing)
+            self._growing = None
 
     def _turn_ended(self, end: End, why: str) -> None:
-        self._growing = []
+        self._growing = None
         text = spoken(why) or (_(end.value) if end.value else "")
         if end is End.STOPPED and self._says_stopped():
             text = ""

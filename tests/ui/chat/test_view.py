@@ -288,6 +288,6 @@ def test_a_chat_is_freed(screen: Screen, tmp_path: Path) -> None:
 
 
 def test_a_stored_message_keeps_the_name_of_its_model() -> None:
-    (entry,) = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
+    entry = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
     assert entry.model == "old:7b"
     assert not entry.is_growing
