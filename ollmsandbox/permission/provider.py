@@ -76,15 +76,6 @@ class Provider:
             await self._remember(key, answer)
         return verdict
 
-    @property
-    def session_answers(self) -> Answers:
-        """For another one that goes on with the session."""
-        return self._session
-
-    def go_on_with(self, answers: Answers) -> None:
-        # The same and no copy: what is being saved just now is noted there.
-        self._session = answers
-
     def forget_session(self) -> None:
         self._session.clear()
 

@@ -58,6 +58,7 @@ class Place:
 
     def settle(self) -> None:
         draw_frames(self.view, 4)
+        spin_until(lambda: self.view.column.is_settled)
 
     def scroll_up(self) -> None:
         self.view.column.get_vadjustment().set_value(0)

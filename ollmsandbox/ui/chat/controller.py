@@ -185,8 +185,5 @@ class ChatController:
     def _on_open_link(self, _view: ChatView, address: str) -> None:
         self._tasks.start(open_link(self._window, address))
 
-    def _on_open_output(self, view: ChatView, entry: CallEntry) -> None:
-        if view.session is not None:
-            # The file is the session's, and goes with it.
-            view.session.is_used = True
+    def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(open_output(self._window, entry))

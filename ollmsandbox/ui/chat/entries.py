@@ -25,7 +25,6 @@ from ...project.changes.change import Report, State
 from ...sandbox.output import Capture
 from ...sandbox.plan.plan import Plan
 from ...tools.base import Outcome, Stream
-from ..markdown.stream import parts_of
 from ..terminal.output_file import TerminalStore, end_of, write_readable
 from ..widgets.signals import signals
 
@@ -72,17 +71,10 @@ class MessageEntry(Entry):
         self._thinking: list[str] = []
 
     @classmethod
-    def of(cls, message: Message) -> list[MessageEntry]:
-        """One, or several of a long one."""
-        texts = parts_of(message.text) if message.role is Role.ASSISTANT else [message.text]
-        entries = []
-        for number, text in enumerate(texts, 1):
-            entry = cls(message.role, model=message.model, at=message.at)
-            thinking = message.thinking if number == 1 else ""
-            partial = message.partial and number == len(texts)
-            entry.finish(replace(message, text=text, thinking=thinking, partial=partial))
-            entries.append(entry)
-        return entries
+    def of(cls, message: Message) -> MessageEntry:
+        entry = cls(message.role, model=message.model, at=message.at)
+        entry.finish(message)
+        return entry
 
     @property
     def text(self) -> str:
@@ -99,11 +91,6 @@ class MessageEntry(Entry):
     def add_thinking(self, text: str) -> None:
         self._thinking.append(text)
         self.emit("thought", text)
-
-    def end_part(self) -> None:
-        """The message goes on in another entry."""
-        self.is_growing = False
-        self.emit("changed")
 
     def finish(self, message: Message) -> None:
         self._text, self._thinking = [message.text], [message.thinking]
@@ -212,8 +199,8 @@ class CallEntry(Entry):
             before = end_of(self.output_file, _KEPT)
         return before + b"".join(self._kept)
 
-    def rest(self) -> None:
-        """It is over. What is in a file need not be kept."""
+    def _release_output(self) -> None:
+        """Drop from memory what is in a file, when the call is over."""
         if self.output_file is None:
             return
         self._kept.clear()
@@ -277,7 +264,7 @@ class CallEntry(Entry):
         self._end_questions()
         self.close_output()
         if not self.output_note:
-            self.rest()
+            self._release_output()
         self.ended_at = time.time()
         self.stage = Stage.DONE
         self.emit("changed")
@@ -382,5 +369,5 @@ def entries_of(session: StoredSession) -> list[Entry]:
             continue
         calls.update((call.id, call) for call in message.calls)
         if message.role in (Role.USER, Role.ASSISTANT) and (message.text or message.thinking):
-            found.extend(MessageEntry.of(message))
+            found.append(MessageEntry.of(message))
     return found

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from gi.repository import Gtk
 
-from ..widgets.lazy_column import LazyColumn
 from .composer import Composer
 from .entries import CallEntry, Entry
+from .message_list import MessageList
 
 
 class CallSteps:
@@ -17,7 +17,7 @@ class CallSteps:
 
     def __init__(
         self,
-        column: LazyColumn[Entry],
+        column: MessageList[Entry],
         composer: Composer,
         go_to: Callable[[CallEntry], object],
     ) -> None:

@@ -15,13 +15,13 @@ from ...sandbox.probe.probe import Capabilities
 from ..permission.focus import QuestionFocus
 from ..preferences.settings import Settings
 from ..widgets.labels import name_buttons
-from ..widgets.lazy_column import LazyColumn
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .bars import MissingBar, WaitingBar
 from .composer import Composer
 from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
 from .keyboard import CallSteps
+from .message_list import MessageList
 from .message_row import NoticeRow
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ChatView(Gtk.Box):
             vexpand=True,
         )
         self._empty.add_css_class("compact")
-        self.column = LazyColumn(self._make_row)
+        self.column = MessageList(self._make_row)
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
@@ -243,9 +243,7 @@ class ChatView(Gtk.Box):
         self._handlers.append((source, source.connect(name, weakly(method))))
 
     def _watch(self, entry: Entry) -> None:
-        """A card that runs or asks stays built, wherever the person scrolls."""
         if isinstance(entry, CallEntry) and entry.stage is not Stage.DONE:
-            self.column.pin(entry)
             self._watched[entry] = entry.connect("changed", weakly(self._on_call_changed))
             self._on_call_changed(entry)
 
@@ -272,7 +270,6 @@ class ChatView(Gtk.Box):
 
     def _on_call_changed(self, entry: CallEntry) -> None:
         if entry.stage is Stage.DONE:
-            self.column.unpin(entry)
             self._unwatch(entry)
         self._questions.note(entry)
         self._on_scrolled()
@@ -284,7 +281,7 @@ class ChatView(Gtk.Box):
     def _on_state(self, session: OpenSession) -> None:
         self.composer.set_busy(session.is_busy)
 
-    def _on_looked(self, _column: LazyColumn) -> None:
+    def _on_looked(self, _column: MessageList) -> None:
         self._questions.look()
         self._on_scrolled()
 
@@ -298,7 +295,7 @@ class ChatView(Gtk.Box):
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
         self.waiting.show_count(len(hidden), is_below=is_below)
 
-    def _on_dropped(self, _column: LazyColumn, entry: Entry, row: Gtk.Widget) -> None:
+    def _on_dropped(self, _column: MessageList, entry: Entry, row: Gtk.Widget) -> None:
         if isinstance(row, Adw.Clamp) and isinstance(entry, MessageEntry | CallEntry):
             cast("MessageRow | ToolCard", row.get_child()).forget()
 

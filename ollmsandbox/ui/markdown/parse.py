@@ -83,7 +83,7 @@ _TASK = re.compile(r"\[([ xX])\](?:\s+|$)")
 
 
 def parse(text: str) -> tuple[Block, ...]:
-    """All of it, at once; see markdown_stream for long texts and those that still grow."""
+    """All of it, at once; see stream.py for long texts and those that still grow."""
     return tuple(block for _, block in parse_lines(text))
 
 

@@ -1,24 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Markdown to be read, whole or while it is being written.
+"""Show Markdown, whole or while it is being written.
 
-What is still being written goes into a text view: a label that grows lays all of itself out again
-at each word. Only finished blocks become labels, a few in each turn of the main loop.
-
-The blocks of a text, one below the other, of which only those in sight are drawn.
-
-Where there is no graphics card, GTK draws what is out of sight too: a long text would make each
-frame slow.
-
-Markdown to be read, whole or while it is being written.
-
-What is still being written goes into a text view: a label that grows lays all of itself out again
-at each word. Only finished blocks become labels, a few in each turn of the main loop.
+The part that is still being written goes into a text view: a label that grows lays all of itself
+out again at each word. Only finished blocks become labels, a few in each turn of the main loop.
 """
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from gettext import gettext as _
@@ -32,86 +21,6 @@ from .code_block import CodeBlock
 from .inline import clean
 from .parse import Block, Code
 from .stream import Splitter
-
-
-class MarkdownColumn(Gtk.Box):
-    __gtype_name__ = "OllmMarkdownColumn"
-
-    def __init__(self) -> None:
-        super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=12)
-        self.add_css_class("markdown")
-        self._blocks: list[Gtk.Widget] = []
-        self._scroller: Gtk.Widget | None = None
-        self._adjustment: Gtk.Adjustment | None = None
-        self._handlers: list[int] = []
-        self.connect("map", weakly(self._mapped))
-        self.connect("unmap", weakly(self._unmapped))
-
-    def add(self, widget: Gtk.Widget, *, before: Gtk.Widget | None = None) -> None:
-        index = len(self._blocks) if before is None else self._blocks.index(before)
-        self._blocks.insert(index, widget)
-        widget.insert_before(self, before)
-
-    def take(self, widget: Gtk.Widget) -> None:
-        self._blocks.remove(widget)
-        self.remove(widget)
-
-    def take_last(self) -> bool:
-        """Whether there was one."""
-        if self._blocks:
-            self.remove(self._blocks.pop())
-            return True
-        return False
-
-    def clear(self) -> None:
-        for widget in self._blocks:
-            self.remove(widget)
-        self._blocks = []
-
-    def do_snapshot(self, snapshot: Gtk.Snapshot) -> None:
-        top, bottom = self._in_sight()
-        count = len(self._blocks)
-        # What is being written stands last, and has no place while there is nothing of it.
-        if count and not self._blocks[-1].get_visible():
-            count -= 1
-        for index in range(bisect_left(self._blocks, top, hi=count, key=self._bottom), count):
-            widget = self._blocks[index]
-            self.snapshot_child(widget, snapshot)
-            if self._bottom(widget) > bottom:
-                break
-
-    def _in_sight(self) -> tuple[float, float]:
-        """From where to where, with a page more on both sides."""
-        if self._scroller is None:
-            return 0, self.get_height()
-        page = self._scroller.get_height()
-        known, bounds = self.compute_bounds(self._scroller)
-        return (-bounds.get_y() - page, 2 * page - bounds.get_y()) if known else (0, 0)
-
-    def _bottom(self, widget: Gtk.Widget) -> float:
-        _known, bounds = widget.compute_bounds(self)
-        return bounds.get_y() + bounds.get_height()
-
-    def _mapped(self, _widget: Gtk.Widget) -> None:
-        scroller = self.get_ancestor(Gtk.ScrolledWindow)
-        if isinstance(scroller, Gtk.ScrolledWindow):
-            self._scroller, self._adjustment = scroller, scroller.get_vadjustment()
-            self._handlers = [
-                self._adjustment.connect(name, weakly(self._scrolled))
-                for name in ("value-changed", "changed")
-            ]
-
-    def _unmapped(self, _widget: Gtk.Widget) -> None:
-        if self._adjustment is not None:
-            for handler in self._handlers:
-                self._adjustment.disconnect(handler)
-        self._scroller = self._adjustment = None
-
-    def _scrolled(self, _adjustment: Gtk.Adjustment) -> None:
-        # What is not much longer than the view is drawn as a whole.
-        if self._scroller is not None and self.get_height() > self._scroller.get_height():
-            self.queue_draw()
-
 
 # Pieces that come within this time are shown together.
 _COALESCE = 30
@@ -128,7 +37,8 @@ class MarkdownView(Adw.Bin):
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
-        self._column = MarkdownColumn()
+        self._column = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
+        self._column.add_css_class("markdown")
         self.set_child(self._column)
         self._source = 0
         self._patience = Patience()
@@ -154,7 +64,8 @@ class MarkdownView(Adw.Bin):
         return self._settled
 
     def set_text(self, whole: str) -> None:
-        self._column.clear()
+        while (child := self._column.get_last_child()) is not None:
+            self._column.remove(child)
         self._start()
         self._pieces.append(whole)
         self._splitter.feed(whole)
@@ -184,7 +95,8 @@ class MarkdownView(Adw.Bin):
         if self._patience.waits():
             return GLib.SOURCE_CONTINUE
         end = time.monotonic() + _SLICE / 2
-        while self._column.take_last():
+        while (child := self._column.get_last_child()) is not None:
+            self._column.remove(child)
             if is_late() or time.monotonic() >= end:
                 return GLib.SOURCE_CONTINUE
         self._source = 0
@@ -222,7 +134,7 @@ class MarkdownView(Adw.Bin):
         self._show_tail()
         if self._finished:
             if self._tail is not None:
-                self._column.take(self._tail)
+                self._column.remove(self._tail)
                 self._tail = None
             self._settled = True
             self.emit("settled")
@@ -247,11 +159,11 @@ class MarkdownView(Adw.Bin):
             code, self._code = self._code, None
             if isinstance(block, Code) and code.text == block.text:
                 return iter(())  # it was there all the time
-            self._column.take(code)
+            self._column.remove(code)
         return build(block, self._add, weakly(self._link_clicked))
 
     def _add(self, widget: Gtk.Widget) -> None:
-        self._column.add(widget, before=self._tail)
+        widget.insert_before(self._column, self._tail)
 
     def _show_tail(self) -> None:
         if (open_code := self._splitter.open_code()) is not None:
@@ -274,7 +186,7 @@ class MarkdownView(Adw.Bin):
 
     def _add_tail(self) -> Gtk.TextView:
         tail = _tail_view()
-        self._column.add(tail)
+        self._column.append(tail)
         # A text view breaks lines for the width it had last. Before it had any that is one pixel,
         # and for a moment it would be as high as several pages.
         if width := self._column.get_width():
@@ -285,7 +197,7 @@ class MarkdownView(Adw.Bin):
     def _show_code(self, language: str, code: str) -> None:
         if self._code is None:
             self._code = CodeBlock(clean(language))
-            self._column.add(self._code, before=self._tail)
+            self._code.insert_before(self._column, self._tail)
         # The last line may become the fence that closes it.
         lines, _newline, last = code.rpartition("\n")
         if last.strip(" `~"):

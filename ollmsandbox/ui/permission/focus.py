@@ -10,7 +10,7 @@ from gi.repository import Gtk
 
 from ..chat.composer import Composer
 from ..chat.entries import CallEntry, Entry, Stage
-from ..widgets.lazy_column import LazyColumn
+from ..chat.message_list import MessageList
 from .visibility import is_covered
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class QuestionFocus:
 
     def __init__(
         self,
-        column: LazyColumn[Entry],
+        column: MessageList[Entry],
         pages: Gtk.Stack,
         composer: Composer,
         card: Callable[[CallEntry], ToolCard | None],

@@ -1,29 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A session that is open: its conversation, and what stands in its chat. It goes on while another
-one is shown.
+"""An open session: its conversation, and the entries of its chat.
 
-What of a session is not stored, and is there again if it is opened once more meanwhile: its
-calls with all that they printed and were asked, the sentences between the messages, and the answers
-that hold for the session.
-
-A session that is open: its conversation, and what stands in its chat. It goes on while another
-one is shown.
+It goes on while another one is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from ..chat.entries import CallEntry, Entry, NoticeEntry
-from ..terminal.output_file import OutputFiles
-
-if TYPE_CHECKING:
-    from ...permission.provider import Answers
 import asyncio
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from gettext import gettext as _
 
 from gi.repository import Gio, GObject
@@ -34,72 +18,12 @@ from ...chat.events import End, Event, State
 from ...chat.messages import Message, Role
 from ...chat.storage.writer import LOST
 from ...errors import OllmSandboxError
-from ...permission.provider import Provider
 from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
-from ..chat.entries import MessageEntry, Speaker, Stage
+from ..chat.entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
 from ..i18n import spoken
-from ..markdown.stream import Cutter
+from ..terminal.output_file import OutputFiles
 from ..widgets.signals import signals
-
-
-@dataclass(frozen=True)
-class Remains:
-    files: OutputFiles | None
-    answers: Answers
-    # As they were: by id, and the person's own, which have another id when they are stored, by
-    # their place among those.
-    calls: dict[str, CallEntry]
-    own_calls: dict[int, CallEntry]
-    # Each with the number of other entries that stand before it.
-    notices: tuple[tuple[int, NoticeEntry], ...]
-
-    @classmethod
-    def of(cls, entries: Iterable[Entry], files: OutputFiles | None, answers: Answers) -> Remains:
-        calls: dict[str, CallEntry] = {}
-        own_calls: dict[int, CallEntry] = {}
-        notices: list[tuple[int, NoticeEntry]] = []
-        count = own_count = 0
-        for entry in entries:
-            if isinstance(entry, NoticeEntry):
-                notices.append((count, entry))
-                continue
-            count += 1
-            if isinstance(entry, CallEntry):
-                # One that was stored before is stored still.
-                if entry.outcome is not None or entry.output_file is not None:
-                    entry.rest()
-                    if entry.own:
-                        own_calls[own_count] = entry
-                    else:
-                        calls[entry.call.id] = entry
-                own_count += entry.own
-        return cls(files, answers, calls, own_calls, tuple(notices))
-
-    def __bool__(self) -> bool:
-        return bool(self.answers or self.calls or self.own_calls or self.notices)
-
-    def added_to(self, stored: Sequence[Entry]) -> list[Entry]:
-        whole: list[Entry] = []
-        own_count = 0
-        for entry in stored:
-            kept: Entry | None = None
-            if isinstance(entry, CallEntry) and entry.own:
-                kept = self.own_calls.get(own_count)
-                own_count += 1
-            elif isinstance(entry, CallEntry):
-                kept = self.calls.get(entry.call.id)
-            whole.append(kept or entry)
-        # Another program may have added some entries, behind these.
-        for place, notice in reversed(self.notices):
-            if place <= len(stored):
-                whole.insert(place, notice)
-        return whole
-
-    def remove(self) -> None:
-        """Blocks: for a thread."""
-        if self.files is not None:
-            self.files.remove()
 
 
 class OpenSession(GObject.Object):
@@ -114,13 +38,7 @@ class OpenSession(GObject.Object):
         }
     )
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        project: str | None,
-        remains: Remains | None = None,
-    ) -> None:
-        """`remains`: of the time before."""
+    def __init__(self, conversation: Conversation, project: str | None) -> None:
         super().__init__()
         self.conversation = conversation
         self.project = project
@@ -128,23 +46,14 @@ class OpenSession(GObject.Object):
         # The same: to get one from the store takes long.
         self._listed: list[Entry] = []
         self._calls: dict[str, CallEntry] = {}
-        # What is being said, in several pieces if it is long.
-        self._growing: list[MessageEntry] = []
-        self._cutter = Cutter()
+        # The answer that is being received.
+        self._growing: MessageEntry | None = None
         self._speaker = Speaker()
-        tool_context = conversation.tool_context
-        self._outputs = remains.files if remains is not None else None
-        if self._outputs is None and tool_context is not None:
-            self._outputs = OutputFiles(tool_context.paths)
-        permissions = tool_context.permissions if tool_context is not None else None
-        self._permissions = permissions if isinstance(permissions, Provider) else None
-        if remains is not None and self._permissions is not None:
-            self._permissions.go_on_with(remains.answers)
+        context = conversation.tool_context
+        self._outputs = OutputFiles(context.paths) if context is not None else None
         # What is typed, and what of it is stored.
         self.draft = self.kept_draft = ""
         self.keeping: asyncio.Task[None] | None = None
-        # Something happened in it since it was opened. Its output is not stored as it was.
-        self.is_used = False
         self.connection = ""
         self.model_name = ""
         self._silence = conversation.listen(self._hear)
@@ -160,12 +69,6 @@ class OpenSession(GObject.Object):
     @property
     def is_busy(self) -> bool:
         return self.state is not State.IDLE
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Nothing goes on in it, nothing is asked, and what was typed is stored."""
-        is_kept = self.draft == self.kept_draft and (self.keeping is None or self.keeping.done())
-        return not self.is_busy and not self.asking() and is_kept
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._listed)
@@ -201,14 +104,6 @@ class OpenSession(GObject.Object):
             if entry.run_id in states:
                 entry.note_states(states[entry.run_id])
 
-    def remains(self) -> Remains:
-        """What is lost when it is closed, unless somebody keeps it. The files are theirs then."""
-        answers = self._permissions.session_answers if self._permissions is not None else {}
-        found = Remains.of(self, self._outputs, answers)
-        if found:
-            self._outputs = None
-        return found
-
     async def close(self) -> None:
         """Raises, when all is done, if the end of what was said is lost."""
         self._silence()
@@ -223,14 +118,13 @@ class OpenSession(GObject.Object):
             raise OllmSandboxError(LOST)
 
     def _hear(self, event: Event) -> None:
-        self.is_used = True
         match event:
             case events.StateChanged():
                 self.emit("state-changed")
             case events.Said(message):
                 self._said(message)
             case events.TextGrew(text):
-                self._add_text(text)
+                self._grow().add_text(text)
             case events.ThinkingGrew(text):
                 self._grow().add_thinking(text)
             case events.Withdrawn():
@@ -274,50 +168,33 @@ class OpenSession(GObject.Object):
     def _said(self, message: Message) -> None:
         if message.role is Role.TOOL:
             return
-        if message.role is Role.ASSISTANT and self._growing:
+        if message.role is Role.ASSISTANT and self._growing is not None:
             if message.text or message.thinking:
-                *parts, last = self._growing
-                if parts:
-                    message = replace(message, text=last.text, thinking=last.thinking)
-                last.finish(message)
-                self._growing = []
+                self._growing.finish(message)
+                self._growing = None
             else:
                 self._withdraw()
             return
         if message.text or message.thinking:
-            for entry in MessageEntry.of(message):
-                self._speaker.note(entry)
-                self._append(entry)
-
-    def _add_text(self, text: str) -> None:
-        entry = self._grow()
-        while (place := self._cutter.feed(text)) is not None:
-            entry.add_text(text[:place])
-            entry.end_part()
-            entry, text = self._begin_part(), text[place:]
-        entry.add_text(text)
+            entry = MessageEntry.of(message)
+            self._speaker.note(entry)
+            self._append(entry)
 
     def _grow(self) -> MessageEntry:
-        if not self._growing:
-            self._cutter = Cutter()
-            self._begin_part()
-        return self._growing[-1]
-
-    def _begin_part(self) -> MessageEntry:
-        model = self.conversation.model
-        entry = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
-        self._speaker.note(entry)
-        self._growing.append(entry)
-        self._append(entry)
-        return entry
+        if self._growing is None:
+            model = self.conversation.model
+            self._growing = MessageEntry(Role.ASSISTANT, model=model.name if model else "")
+            self._speaker.note(self._growing)
+            self._append(self._growing)
+        return self._growing
 
     def _withdraw(self) -> None:
-        for entry in reversed(self._growing):
-            self._remove(entry)
-        self._growing = []
+        if self._growing is not None:
+            self._remove(self._growing)
+            self._growing = None
 
     def _turn_ended(self, end: End, why: str) -> None:
-        self._growing = []
+        self._growing = None
         text = spoken(why) or (_(end.value) if end.value else "")
         if end is End.STOPPED and self._says_stopped():
             text = ""

@@ -27,8 +27,6 @@ from ..preferences.settings import Settings
 from ..sidebar.rows import ProjectItem, SessionItem
 from ..widgets.signals import signals
 from .folder_check import FolderLooks
-from .idle import Resting
-from .open_session import Remains
 
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
@@ -53,9 +51,6 @@ class Sessions(GObject.Object):
         self._open: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Future[OpenSession]] = {}
         self._closing: dict[str, asyncio.Future[None]] = {}
-        # Of those that were closed because nobody looked at them.
-        self._remains: dict[str, Remains] = {}
-        self._resting = Resting(self._put_to_rest)
         settings.connect("changed", lambda *_: self._follow_settings())
 
     @property
@@ -64,7 +59,6 @@ class Sessions(GObject.Object):
 
     async def open(self, session_id: str) -> OpenSession:
         """The one that is open already, or the stored one."""
-        self._resting.taken(session_id)
         if session_id in self._open:
             return self._open[session_id]
         if session_id not in self._opening:
@@ -83,7 +77,6 @@ class Sessions(GObject.Object):
             has_draft = session.kept_draft or session.draft.strip()
             is_empty = not session.entries.get_n_items() and not has_draft
             if session.project == project and is_empty:
-                self._resting.taken(session.id)
                 return session
         if project is not None:
             await asyncio.to_thread(self._desk.manager.add_project, project)
@@ -102,29 +95,9 @@ class Sessions(GObject.Object):
         finally:
             if session is not None:
                 self.emit("changed")
-            remains = self._remains.pop(session_id, None)
-            if remains is not None:
-                await asyncio.to_thread(remains.remove)
-
-    async def let_go(self, session: OpenSession) -> None:
-        """It is not shown any more. What is stored as it stands need not stay open; nor need the
-        rest, after a while."""
-        if self._open.get(session.id) is not session:
-            return
-        if not session.is_used and session.draft == session.kept_draft:
-            await self._put_to_rest(session)
-        else:
-            self._resting.left(session)
-
-    async def _put_to_rest(self, session: OpenSession) -> None:
-        if self._open.get(session.id) is session:
-            if remains := session.remains():
-                self._remains[session.id] = remains
-            await self._close(session)
 
     async def _close(self, session: OpenSession) -> None:
         del self._open[session.id]
-        self._resting.taken(session.id)
         # Until it is done, it could not be opened again.
         task = self._closing[session.id] = asyncio.ensure_future(session.close())
         task.add_done_callback(lambda _task: self._closing.pop(session.id, None))
@@ -132,7 +105,7 @@ class Sessions(GObject.Object):
 
     async def close_all(self) -> None:
         """Also those that are being opened or closed. One that fails keeps none of the others."""
-        every = {*self._open, *self._opening, *self._closing, *self._remains}
+        every = {*self._open, *self._opening, *self._closing}
         closing = [asyncio.ensure_future(self.close(session_id)) for session_id in every]
         if closing:
             await asyncio.wait(closing)
@@ -278,9 +251,8 @@ class Sessions(GObject.Object):
             await asyncio.to_thread(self._bring_back, stored.info.project)
         # Last: from here on it is locked.
         conversation = await self._desk.open(None, session_id=session_id, with_model=False)
-        remains = self._remains.pop(session_id, None)
-        session = _make(conversation, stored.info.project or None, remains)
-        session.show_stored(remains.added_to(entries) if remains is not None else entries)
+        session = _make(conversation, stored.info.project or None)
+        session.show_stored(entries)
         session.note_states(states)
         session.draft = session.kept_draft = stored.draft
         return self._opened(session, *chosen)
@@ -354,13 +326,11 @@ class Sessions(GObject.Object):
         return found
 
 
-def _make(
-    conversation: Conversation, project: str | None, remains: Remains | None = None
-) -> OpenSession:
+def _make(conversation: Conversation, project: str | None) -> OpenSession:
     # Here, because it brings all that a turn needs, which the first picture can do without.
     from .open_session import OpenSession
 
-    return OpenSession(conversation, project, remains)
+    return OpenSession(conversation, project)
 
 
 def _shown(sessions: list[SessionInfo], states: States) -> tuple[SessionItem, ...]:

@@ -116,8 +116,6 @@ class SidebarController:
         session = await opening
         if self._wish == wish:
             self._show(session)
-        elif session is not self._shown:
-            await self._sessions.let_go(session)
 
     def _select(self) -> None:
         self._sidebar.select(self._shown.id if self._shown else "")

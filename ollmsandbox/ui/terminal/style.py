@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tags of a text buffer that show a terminal's styles, in the colours of the current theme.
-
-Colours and weights of text in a terminal, and the sequences that choose them.
-
-A terminal's colours on a light or a dark ground, always so that they can be read.
-
-The tags of a text buffer that show a terminal's styles, in the colours of the current theme.
+"""Colours and weights of terminal text: the sequences that choose them, colours that are readable
+on a light or a dark background, and the tags that show them in a text buffer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command's output as it comes, with little work in each frame however much there is.
-
-Output that waits to be shown. Only so much of it: what nobody could read is counted.
-
-A command's output as it comes, with little work in each frame however much there is.
-"""
+"""Show a command's output while it runs, with little work in each frame however much there is."""
 
 from __future__ import annotations
 
@@ -31,6 +26,8 @@ _PIECE = 1 << 11
 
 
 class Backlog:
+    """Output that is not shown yet. Of too much, only the end is kept, and the rest is counted."""
+
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._waiting: deque[bytes] = deque()
@@ -83,7 +80,7 @@ _BUDGET = 0.004
 _PAUSE = 33
 # Each line that is new has to be laid out; one can have hundreds of runs.
 _LINES, _RUNS = 60, 150
-_COMPACT, _terminal_view_MOST = 12, 30
+_COMPACT, _HIGHEST = 12, 30
 _MARGINS = 12
 
 
@@ -306,14 +303,14 @@ class TerminalView(Gtk.Box):
     def _set_height(self) -> None:
         metrics = self.text_view.get_pango_context().get_metrics(None, None)
         self._line_height = (metrics.get_ascent() + metrics.get_descent()) / Pango.SCALE
-        lines = _COMPACT if self._compact else _terminal_view_MOST
+        lines = _COMPACT if self._compact else _HIGHEST
         self.scroller.set_max_content_height(round(self._line_height * lines) + _MARGINS)
 
     def _most_in_sight(self) -> int:
         """Lines: to lay out more than can be seen takes time, and they would soon be gone."""
         page = self.scroller.get_vadjustment().get_page_size()
         filled = int(page / self._line_height) + 1 if self._line_height else _LINES
-        return min(_LINES, max(_COMPACT if self._compact else _terminal_view_MOST, filled) + 1)
+        return min(_LINES, max(_COMPACT if self._compact else _HIGHEST, filled) + 1)
 
     # --- finding -------------------------------------------------------------------------------
 

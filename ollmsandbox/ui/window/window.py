@@ -311,8 +311,6 @@ class Window(Adw.ApplicationWindow):
     def _show(self, session: OpenSession | None) -> None:
         if (keeping := self._talk.keep_draft()) is not None:
             self._tasks.watch(keeping)
-        if self._session is not None and self._session is not session:
-            self._tasks.start(self._leave(self._session))
         self._goes_to_last = False
         self._session = session
         self.chat.show(session)
@@ -334,13 +332,6 @@ class Window(Adw.ApplicationWindow):
             return
         self.leaflet.set_visible_child_name("content")
         self.chat.focus_composer()
-
-    async def _leave(self, session: OpenSession) -> None:
-        if session.keeping is not None:
-            await asyncio.wait({session.keeping})
-        # Unless the person has come back.
-        if session is not self._session:
-            await self._sessions.let_go(session)
 
     async def _show_title(self) -> None:
         session = self._session

@@ -203,16 +203,6 @@ def test_ones_own_message_is_always_in_view(place: Place) -> None:
     spin_until(lambda: place.view.column.at_end)
 
 
-def test_a_running_card_stays_while_one_reads_elsewhere(place: Place) -> None:
-    entry = place.chat.call()
-    place.chat.start(entry)
-    card = place.card(entry)
-    place.fill(60)
-    assert place.card(entry) is card
-    place.chat.end(entry, done())
-    spin_until(lambda: not any(one.entry is entry for one in all_of(place.view, ToolCard)))
-
-
 # --- all of it -----------------------------------------------------------------------------------
 
 
@@ -298,6 +288,6 @@ def test_a_chat_is_freed(screen: Screen, tmp_path: Path) -> None:
 
 
 def test_a_stored_message_keeps_the_name_of_its_model() -> None:
-    (entry,) = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
+    entry = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
     assert entry.model == "old:7b"
     assert not entry.is_growing

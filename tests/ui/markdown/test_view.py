@@ -220,41 +220,6 @@ def watch_drawing(view: MarkdownView) -> list[Gtk.Widget]:
     return drawn
 
 
-def test_what_is_out_of_sight_is_not_drawn(screen: Screen) -> None:
-    view = MarkdownView("\n\n".join(f"Paragraph {n}" for n in range(200)))
-    scroller = Gtk.ScrolledWindow(child=view)
-    window = screen.show(scroller, 400, 300)
-    spin_until(lambda: view.is_settled)
-    drawn = watch_drawing(view)
-    adjustment = scroller.get_vadjustment()
-    spin_until(lambda: adjustment.get_upper() > 4000)
-    adjustment.set_value(3000)
-    drawn.clear()
-    draw_frames(window)
-    assert 0 < len(set(drawn)) < 80
-
-
-@pytest.mark.parametrize("count", [3, 4, 9])
-def test_what_is_in_sight_is_drawn_while_code_is_being_written(screen: Screen, count: int) -> None:
-    view = MarkdownView("")
-    scroller = Gtk.ScrolledWindow(child=view)
-    window = screen.show(scroller, 400, 100)
-    view.append("\n\n".join("word " * 200 for _number in range(count)))
-    spin_until(lambda: all_of(view, Gtk.TextView))
-    tail = all_of(view, Gtk.TextView)[-1]
-    view.append("\n\n```\ncode\n")
-    spin_until(lambda: all_of(view, CodeBlock) and not tail.get_visible())
-    view.append("code\n" * 100)
-    spin_until(lambda: one_of(view, CodeBlock).text.count("code") == 101)
-    drawn = watch_drawing(view)
-    draw_frames(window)
-    adjustment = scroller.get_vadjustment()
-    adjustment.set_value(adjustment.get_upper())
-    drawn.clear()
-    draw_frames(window)
-    assert one_of(view, CodeBlock) in drawn
-
-
 def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
     view = MarkdownView(TEXT)
     view.append("more")

@@ -70,30 +70,6 @@ def house(person: Person) -> Iterator[House]:
     desk.close()
 
 
-def test_one_that_was_only_looked_at_is_closed_when_it_is_left(house: House) -> None:
-    async def look() -> None:
-        session = await house.sessions.open(id_)
-        assert not house.is_free(id_)
-        await house.sessions.let_go(session)
-
-    id_ = house.stored()
-    loop.run(look())
-    assert house.sessions.open_ones == []
-    assert house.is_free(id_)
-
-
-def test_one_in_which_something_happened_stays(house: House) -> None:
-    async def talk() -> None:
-        session = await house.sessions.open(house.stored())
-        session.conversation.use_model(ScriptedModel())
-        await session.conversation.say("Hello")
-        await house.sessions.let_go(session)
-        assert house.sessions.open_ones == [session]
-        await house.sessions.close_all()
-
-    loop.run(talk())
-
-
 def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,21 +88,10 @@ def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
     loop.run(talk())
 
 
-def test_one_whose_draft_is_not_stored_stays(house: House) -> None:
-    async def talk() -> None:
-        session = await house.sessions.open(house.stored())
-        session.draft = "not stored: the disk is full"
-        await house.sessions.let_go(session)
-        assert house.sessions.open_ones == [session]
-        await house.sessions.close_all()
-
-    loop.run(talk())
-
-
-def test_one_that_is_left_and_gone_back_to_at_once_opens(house: House) -> None:
+def test_one_that_is_closed_and_opened_at_once_opens(house: House) -> None:
     async def go() -> None:
-        first = await house.sessions.open(id_)
-        closing = asyncio.ensure_future(house.sessions.let_go(first))
+        await house.sessions.open(id_)
+        closing = asyncio.ensure_future(house.sessions.close(id_))
         await asyncio.sleep(0)
         again = await house.sessions.open(id_)
         assert house.sessions.open_ones == [again]
@@ -309,3 +274,18 @@ def test_a_call_that_was_cut_off_is_shown_with_what_it_was_about(
     (entry,) = entries_of(StoredSession(info, tuple(repaired([Entry(0, wish)]))))
     assert isinstance(entry, CallEntry)
     assert entry.description == shown
+
+
+def test_one_with_a_draft_is_not_taken_for_a_new_one(house: House) -> None:
+    async def go() -> None:
+        project = str(house.person.project)
+        first = await house.sessions.new(project)
+        assert await house.sessions.new(project) is first
+        first.draft = "typed, and not stored yet"
+        second = await house.sessions.new(project)
+        assert second is not first
+        first.draft = " \n"
+        assert await house.sessions.new(project) is first
+        await house.sessions.close_all()
+
+    loop.run(go())

@@ -28,7 +28,6 @@ from ollmsandbox.ui.chat.entries import Stage
 from ollmsandbox.ui.diff.view import DiffView
 from ollmsandbox.ui.sidebar import controller
 from ollmsandbox.ui.sidebar.rows import SessionRow
-from ollmsandbox.ui.widgets.lazy_column import LazyColumn
 from ollmsandbox.ui.window.about import show_shortcuts
 from ollmsandbox.ui.window.focus import FocusKeeper
 from ollmsandbox.ui.window.window import Window
@@ -54,13 +53,10 @@ def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, pers
         wait_until(lambda: not session.is_busy)
         finish(session.conversation.run(_LONG))
         wait_until(lambda: not window.pages.get_transition_running())
-        # What is far away is not made: it begins where the chat does.
-        (column,) = all_of(window.chat, LazyColumn)
-        column.scroll_to(next(iter(session)))
+        column = window.chat.column
         wait_until(lambda: column.is_settled and says(column, "Thinking"))
         there = _round(window, FORWARD)
         assert "Thinking" in there and "Output of the command" in there
-        # What is scrolled into view is made, and what is far away is not there any more.
         assert set(_round(window, BACKWARD)) >= {"Thinking", "Message", "New Session"}
 
 
@@ -285,7 +281,7 @@ def _round(window: Window, direction: Gtk.DirectionType) -> list[str]:
         found.append(_name(_focus(window)))
         # What it leads to is scrolled into view, and what is around it there is made.
         finish(asyncio.sleep(0.02))
-        wait_until(lambda: all(column.is_settled for column in all_of(window.chat, LazyColumn)))
+        wait_until(lambda: window.chat.column.is_settled)
     raise AssertionError(f"it goes round in circles: {found[-8:]}")
 
 

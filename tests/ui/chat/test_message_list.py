@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A long column of which only what is in sight exists."""
+"""The list of messages: what it shows, and that nothing moves while it is read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import pytest
 from gi.repository import Gtk
 from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, one_of, spin_until, texts
 
-from ollmsandbox.ui.widgets.lazy_column import LazyColumn, Rows
+from ollmsandbox.ui.chat.message_list import PAGE, MessageList
 
 pytestmark = pytest.mark.anybody
 
@@ -42,13 +41,13 @@ def maker() -> Maker:
 
 
 def items(count: int) -> list[Item]:
-    return [Item(f"item {n}", 30 + n * 37 % 150) for n in range(count)]
+    return [Item(f"item {n}", 40 + n * 37 % 150) for n in range(count)]
 
 
 def column_of(
     screen: Screen, maker: Maker, many: list[Item], height: int = 400
-) -> LazyColumn[Item]:
-    column: LazyColumn[Item] = LazyColumn(maker.row)
+) -> MessageList[Item]:
+    column: MessageList[Item] = MessageList(maker.row)
     column.connect("row-dropped", lambda _column, item, _row: maker.dropped.append(item))
     column.set_items(many)
     screen.show(column, 400, height)
@@ -56,7 +55,7 @@ def column_of(
     return column
 
 
-def settle(column: LazyColumn[Item]) -> None:
+def settle(column: MessageList[Item]) -> None:
     """Until what is in sight is there, and stays where it is."""
 
     def state() -> tuple[object, ...]:
@@ -74,7 +73,7 @@ def settle(column: LazyColumn[Item]) -> None:
     spin_until(steady, 40)
 
 
-def place(column: LazyColumn[Item], item: Item) -> float:
+def place(column: MessageList[Item], item: Item) -> float:
     """Where its upper edge is, in the window."""
     row = column.row_of(item)
     assert row is not None
@@ -83,38 +82,49 @@ def place(column: LazyColumn[Item], item: Item) -> float:
     return float(bounds.get_y())
 
 
-def seen(column: LazyColumn[Item]) -> list[Item]:
+def seen(column: MessageList[Item]) -> list[Item]:
     built = [item for item in column.items if column.row_of(item)]
     return [item for item in built if column.is_in_view(item)]
 
 
-def move(column: LazyColumn[Item], by: float) -> None:
+def move(column: MessageList[Item], by: float) -> None:
     """As the wheel of a mouse does."""
     adjustment = column.get_vadjustment()
     adjustment.set_value(adjustment.get_value() + by)
 
 
-def test_only_what_is_in_sight_is_made(screen: Screen, maker: Maker) -> None:
-    many = items(2000)
+def test_the_last_entries_are_shown_and_a_button_adds_earlier_ones(
+    screen: Screen, maker: Maker
+) -> None:
+    many = items(2 * PAGE + 50)
     column = column_of(screen, maker, many)
-    assert len(maker.made) < 60
+    assert len(maker.made) == PAGE
     assert many[-1] in seen(column)
-    assert column.row_of(many[0]) is None
-    for _step in range(5):
-        move(column, -1000)
+    for left in (50, 0):
+        move(column, -100_000)
         settle(column)
-    assert sum(column.row_of(item) is not None for item in many) < 60
-    assert many[-1] in maker.dropped
+        assert column.earlier_button.get_mapped()
+        reading = seen(column)[0]
+        before = place(column, reading)
+        column.earlier_button.emit("clicked")
+        settle(column)
+        assert place(column, reading) == before
+        assert [item for item in many if not column.row_of(item)] == many[:left]
+    assert not column.earlier_button.get_visible()
 
 
-def test_rows_are_one_below_the_other_without_a_gap(screen: Screen, maker: Maker) -> None:
-    many = items(50)
+def test_following_the_end_drops_what_is_older(screen: Screen, maker: Maker) -> None:
+    many = items(PAGE)
     column = column_of(screen, maker, many)
-    move(column, -700)
+    column.append(Item("new"))
     settle(column)
-    built = [item for item in many if column.row_of(item)]
-    for upper, lower in pairwise(built):
-        assert place(column, lower) == place(column, upper) + upper.height
+    assert maker.dropped == many[:1]
+    assert column.earlier_button.get_visible()
+    move(column, -500)
+    settle(column)
+    column.append(Item("newer"))
+    settle(column)
+    assert maker.dropped == many[:1]
 
 
 def test_it_opens_at_the_end_and_stays_there(screen: Screen, maker: Maker) -> None:
@@ -183,21 +193,10 @@ def test_what_is_read_stays_in_place_whatever_happens_above(screen: Screen, make
     column.insert(3, Item("inserted", 333))
     settle(column)
     assert place(column, many[150]) == 0
-    column.remove(many[149])
-    column.remove(many[5])
+    for item in (many[149], many[5]):
+        column.remove_at(column.items.index(item))
     settle(column)
     assert place(column, many[150]) == 0
-
-
-def test_scrolling_up_into_what_was_never_seen_does_not_jump(screen: Screen, maker: Maker) -> None:
-    many = items(400)
-    column = column_of(screen, maker, many)
-    for _step in range(15):
-        watched = seen(column)[len(seen(column)) // 2]
-        before = place(column, watched)
-        move(column, -53)
-        settle(column)
-        assert place(column, watched) == before + 53
 
 
 def test_every_item_can_be_scrolled_to(screen: Screen, maker: Maker) -> None:
@@ -211,28 +210,12 @@ def test_every_item_can_be_scrolled_to(screen: Screen, maker: Maker) -> None:
             assert place(column, many[index]) == 0
 
 
-def test_a_pinned_row_exists_wherever_one_is(screen: Screen, maker: Maker) -> None:
-    many = items(300)
-    column = column_of(screen, maker, many)
-    column.pin(many[10])
-    settle(column)
-    row = column.row_of(many[10])
-    assert row is not None
-    assert not column.is_in_view(many[10])
-    column.scroll_to(many[200])
-    settle(column)
-    assert column.row_of(many[10]) is row
-    column.unpin(many[10])
-    settle(column)
-    assert column.row_of(many[10]) is None
-
-
 def test_another_width_measures_again(screen: Screen) -> None:
     def wrapped(item: Item) -> Gtk.Widget:
         return Gtk.Label(label="some words " * 40, wrap=True, xalign=0)
 
     many = items(200)
-    column: LazyColumn[Item] = LazyColumn(wrapped)
+    column: MessageList[Item] = MessageList(wrapped)
     column.set_items(many)
     window = screen.show(column, 800, 400)
     settle(column)
@@ -276,12 +259,12 @@ def test_the_focus_leads_into_view_and_is_kept(screen: Screen, maker: Maker) -> 
 
 def test_it_is_a_list_for_everybody(screen: Screen, maker: Maker) -> None:
     column = column_of(screen, maker, items(3))
-    layout = column.get_child()
-    assert layout is not None
-    assert layout.get_accessible_role() is Gtk.AccessibleRole.LIST
     row = one_of(column, Gtk.Button, "item 1").get_parent()
     assert row is not None
     assert row.get_accessible_role() is Gtk.AccessibleRole.LIST_ITEM
+    around = row.get_parent()
+    assert around is not None
+    assert around.get_accessible_role() is Gtk.AccessibleRole.LIST
 
 
 def test_few_rows_begin_at_the_top(screen: Screen, maker: Maker) -> None:
@@ -289,13 +272,13 @@ def test_few_rows_begin_at_the_top(screen: Screen, maker: Maker) -> None:
     column = column_of(screen, maker, many)
     assert place(column, many[0]) == 0
     assert column.at_end
-    column.remove(many[0])
+    column.remove_at(0)
     settle(column)
     assert place(column, many[1]) == 0
     assert list(column.items) == [many[1]]
     column.remove_at(0)
     draw_frames(column)
-    assert all_of(column, Gtk.Button) == []
+    assert all_of(column, Gtk.Button) == [column.earlier_button]
 
 
 def test_other_items_take_the_place_of_all(screen: Screen, maker: Maker) -> None:
@@ -310,29 +293,6 @@ def test_other_items_take_the_place_of_all(screen: Screen, maker: Maker) -> None
     assert [button for button in all_of(column, Gtk.Button) if button.get_mapped()]
 
 
-def test_an_item_is_there_once(maker: Maker, screen: Screen) -> None:
-    (item,) = items(1)
-    column = column_of(screen, maker, [item])
-    with pytest.raises(ValueError, match="already"):
-        column.append(item)
-
-
-def test_places_are_right_while_most_heights_are_guessed() -> None:
-    rows: Rows[Item, object] = Rows(spacing=10)
-    many = items(10)
-    for item in many:
-        rows.insert(len(rows.rows), item)
-    rows.set_height(rows.rows[0], 50)
-    assert rows.height(rows.rows[5]) == 50  # as the one that is known
-    rows.set_height(rows.rows[1], 100)
-    assert rows.top_of(rows.rows[2]) == 50 + 10 + 100 + 10
-    assert rows.index_at(59) == 0
-    assert rows.index_at(60) == 1
-    assert rows.index_at(-5) == 0
-    assert rows.index_at(10**6) == 9
-    assert {row.item for row in rows.between(55, 175)} == set(many[:3])
-
-
 def test_nothing_of_it_stays_when_it_is_gone(screen: Screen, maker: Maker) -> None:
     column = column_of(screen, maker, items(50))
     row = one_of(column, Gtk.Button, "item 49")
@@ -342,46 +302,6 @@ def test_nothing_of_it_stays_when_it_is_gone(screen: Screen, maker: Maker) -> No
     window.destroy()
     del column, row, window
     spin_until(are_freed)
-
-
-def test_a_new_width_is_for_what_is_in_sight_and_then_for_the_rest(screen: Screen) -> None:
-    given: list[tuple[str, int]] = []
-
-    class Wide(Gtk.Widget):
-        __gtype_name__ = "OllmTestWide"
-
-        def __init__(self, item: Item) -> None:
-            super().__init__()
-            self.item = item
-
-        def do_measure(
-            self, orientation: Gtk.Orientation, _for_size: int
-        ) -> tuple[int, int, int, int]:
-            size = self.item.height if orientation is Gtk.Orientation.VERTICAL else 100
-            return size, size, -1, -1
-
-        def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
-            given.append((self.item.name, width))
-
-    column: LazyColumn[Item] = LazyColumn(Wide)
-    many = items(60)
-    column.set_items(many)
-    window = screen.show(column, 400, 400)
-    settle(column)
-    column.scroll_to(many[30])
-    settle(column)
-    in_sight = {item.name for item in seen(column)}
-    before = place(column, many[30])
-    built = [item.name for item in many if column.row_of(item)]
-    assert len(in_sight) < len(built)
-    given.clear()
-    screen.resize(window, 330, 400)
-    spin_until(lambda: set(built) <= {name for name, width in given if width == 330})
-    settle(column)
-    order = [name for name, width in given if width == 330]
-    first_out_of_sight = min(order.index(name) for name in built if name not in in_sight)
-    assert all(order.index(name) < first_out_of_sight for name in in_sight)
-    assert place(column, many[30]) == before
 
 
 class Restless(Gtk.Widget):
@@ -408,7 +328,7 @@ def test_a_row_that_asks_for_another_height_in_the_middle_of_it_stays_in_sight(
     screen: Screen,
 ) -> None:
     rows = [Restless() for _ in range(30)]
-    column: LazyColumn[Restless] = LazyColumn(lambda row: row)
+    column: MessageList[Restless] = MessageList(lambda row: row)
     column.set_items(rows)
     inner = Gtk.Box(hexpand=True)
     inner.append(column)
@@ -445,7 +365,7 @@ def test_a_row_that_cannot_be_made_holds_up_no_other(screen: Screen) -> None:
             raise ValueError("no such colour")
         return Gtk.Button(label=item.name)
 
-    column: LazyColumn[Item] = LazyColumn(row)
+    column: MessageList[Item] = MessageList(row)
     column.set_items([bad, good])
     screen.show(column, 400, 400)
     spin_until(lambda: column.row_of(good))
