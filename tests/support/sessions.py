@@ -12,7 +12,7 @@ import pytest
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.request import Asker
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.preferences.settings import Settings
@@ -25,7 +25,7 @@ def resting_sessions(
     person: Person, monkeypatch: pytest.MonkeyPatch, asker: Asker, settings: Settings
 ) -> Iterator[Sessions]:
     monkeypatch.setattr(idle, "AFTER", 0.01)
-    desk = Desk(person.paths, person.environ, asker)
+    desk = SessionFactory(person.paths, person.environ, asker)
     made = Sessions(desk, ModelChoice(desk.connections), settings)
     yield made
     loop.run(made.close_all())

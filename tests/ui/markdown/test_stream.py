@@ -73,8 +73,8 @@ def test_a_message_grows_into_parts_and_can_be_withdrawn() -> None:
         assert [entry.is_growing for entry in entries[-2:]] == [False, True]
         assert [entry.continues for entry in entries[:2]] == [False, True]
         if _time == 0:
-            chat.talk.tell(events.Withdrawn())
+            chat.talk.tell(events.ReplyWithdrawn())
             assert not list(chat.session)
-    chat.talk.tell(events.Said(Message(Role.ASSISTANT, _TEXT, model="m")))
+    chat.talk.tell(events.MessageAdded(Message(Role.ASSISTANT, _TEXT, model="m")))
     assert [e.text for e in chat.session if isinstance(e, MessageEntry)] == parts_of(_TEXT)
     assert not entries[-1].is_growing
