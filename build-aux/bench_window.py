@@ -30,7 +30,7 @@ from bench_heart import Heart, Neighbour, open_bare  # noqa: E402  where the pat
 
 if TYPE_CHECKING:
     from ollmsandbox.chat.conversation import Conversation
-    from ollmsandbox.chat.sessions import Desk
+    from ollmsandbox.chat.sessions import SessionFactory
     from ollmsandbox.ui.application import Application
     from ollmsandbox.ui.window.window import Window
 
@@ -72,7 +72,7 @@ def numbers(count: int) -> str:
 
 
 def talking(count: int) -> object:
-    from ollmsandbox.chat.providers.base import Finished, Piece, Text
+    from ollmsandbox.chat.providers.base import FinishPiece, Piece, TextPiece
 
     tokens = re.findall(r"\s*\S+|\s+$", numbers(count // 12 + 1))
     while len(tokens) < count:
@@ -89,17 +89,17 @@ def talking(count: int) -> object:
         async def reply(self, messages: Sequence[object], tools: object) -> AsyncIterator[Piece]:
             for start in range(0, count, 10):
                 for token in tokens[start : start + 10]:
-                    yield Text(token)
+                    yield TextPiece(token)
                 await asyncio.sleep(0.005)
-            yield Finished()
+            yield FinishPiece()
 
     return Talker()
 
 
-def long_session(desk: Desk, project: str) -> str:
+def long_session(desk: SessionFactory, project: str) -> str:
     from ollmsandbox.chat.messages import Message, Role
     from ollmsandbox.chat.storage.history import new_session_id
-    from ollmsandbox.chat.storage.stored import Entry, SessionInfo
+    from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 
     id_, now = new_session_id(), time.time()
     desk.history.create(SessionInfo(id_, "A long one", project, "m", "c", now, now))
@@ -107,7 +107,7 @@ def long_session(desk: Desk, project: str) -> str:
         for number in range(MESSAGES):
             role = Role.ASSISTANT if number % 2 else Role.USER
             message = Message(role, numbers(4) if number % 2 else f"Question {number}", at=now)
-            desk.history.write(id_, Entry(number, message))
+            desk.history.write(id_, StoredMessage(number, message))
     return id_
 
 

@@ -28,13 +28,13 @@ FIRST_STEPS = "[Your first steps after this were left out here to make room.]"
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedContext:
     messages: tuple[Message, ...]
     # How much was left out just now, for the person; empty if nothing more than before.
     notice: str = ""
 
 
-class Context:
+class ContextWindow:
     """Remembers what was left out: it stays left out, so that the front of the context is stable.
     The system prompt and the last that the person said are never touched, and a call is never
     parted from its answer."""
@@ -69,7 +69,7 @@ class Context:
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
         length: int | None,
-    ) -> Fitted:
+    ) -> FittedContext:
         """`length`: what the model can hold in all; None if nobody knows."""
         before = (len(self._shortened), len(self._dropped))
         kept = self._kept(prompt, messages)
@@ -80,7 +80,7 @@ class Context:
                 if self.estimate(kept, tools) <= room * _CUT_BACK:
                     break
         self._sent = _raw(kept) + _raw_tools(tools)
-        return Fitted(tuple(kept), self._notice(*before))
+        return FittedContext(tuple(kept), self._notice(*before))
 
     def _room(self, length: int | None) -> int | None:
         if length is None:

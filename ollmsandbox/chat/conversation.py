@@ -24,29 +24,29 @@ from ..tools.base import Outcome, Tool
 from ..tools.context import ToolContext
 from .events import (
     CallEnded,
-    End,
-    Event,
+    ChatEvent,
+    ConversationState,
     Listeners,
+    MessageAdded,
     Notice,
-    Said,
-    State,
+    ReplyWithdrawn,
     StateChanged,
+    TurnEnd,
     TurnEnded,
-    Withdrawn,
     report,
 )
 from .messages import Message, Role, ToolCall
 from .providers.base import Model, ProviderError
-from .reply import Growing, Replies
+from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
-from .storage.stored import Entry
-from .storage.writer import Book
-from .tool_calls import GRACE, OUT_OF_TIME, STOPPED, Answers
+from .storage.stored import StoredMessage
+from .storage.writer import SessionWriter
+from .tool_calls import GRACE, OUT_OF_TIME, STOPPED, ToolCalls
 
 OWN = "own"
 
 
-def with_own_ids(reply: Message, earlier: Iterable[Message]) -> tuple[Message, frozenset[str]]:
+def with_unique_ids(reply: Message, earlier: Iterable[Message]) -> tuple[Message, frozenset[str]]:
     """Some servers begin to count anew with each answer; that is no mistake of the model's. The ids
     that came twice in this one are returned, as they are now called."""
     used = _used(earlier)
@@ -88,7 +88,7 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Limits:
+class TurnLimits:
     """Each counts from what the person said last."""
 
     # Answers of the model.
@@ -98,7 +98,7 @@ class Limits:
     seconds: float | None = None
 
 
-STANDARD = Limits()
+STANDARD_LIMITS = TurnLimits()
 
 
 T = TypeVar("T")
@@ -115,8 +115,8 @@ class Conversation:
         *,
         model: Model | None,
         tools: Sequence[Tool] = (),
-        book: Book | None = None,
-        limits: Limits = STANDARD,
+        book: SessionWriter | None = None,
+        limits: TurnLimits = STANDARD_LIMITS,
         prompt: str | Callable[[], str] = "",
         messages: Sequence[Message] = (),
         tool_context: ToolContext | None = None,
@@ -128,21 +128,21 @@ class Conversation:
         self.tools = tuple(tools)
         self.limits = limits
         self.messages = list(messages)
-        self.state = State.IDLE
+        self.state = ConversationState.IDLE
         self.session_id = book.session_id if book else new_session_id()
         # What the tools work with; it may be changed between two turns.
         self.tool_context = tool_context
         self._notices = notices
         self._book = book
-        self._replies = Replies(tools, prompt, self._emit)
-        self._answers = Answers(tools, book, self._emit, self._enter, self._why_stopped)
+        self._replies = ReplyReader(tools, prompt, self._emit)
+        self._answers = ToolCalls(tools, book, self._emit, self._enter, self._why_stopped)
         self._listeners = Listeners()
         self._task: asyncio.Task[object] | None = None
-        self._ending: End | None = None
+        self._ending: TurnEnd | None = None
         if book is not None:
             book.tell = lambda text: self._emit(Notice(text))
 
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[ChatEvent], None]) -> Callable[[], None]:
         """Call what it returns to stop listening."""
         return self._listeners.add(listener)
 
@@ -160,8 +160,8 @@ class Conversation:
         self._begin(text)
         message = Message(Role.USER, text, at=time.time())
         self._add(message)
-        self._emit(Said(message))
-        return await self._alone(self._turn(), TurnEnded(End.STOPPED))
+        self._emit(MessageAdded(message))
+        return await self._alone(self._turn(), TurnEnded(TurnEnd.STOPPED))
 
     async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
         """The person's own command; the model hears of it with what is said next."""
@@ -176,7 +176,7 @@ class Conversation:
 
     async def stop(self) -> None:
         """Returns when the next thing can be said; that is, at once."""
-        self._end(End.STOPPED)
+        self._end(TurnEnd.STOPPED)
         if self._task is not None:
             await asyncio.wait({self._task})
             # Let who waits for the turn have its result first.
@@ -216,35 +216,35 @@ class Conversation:
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            self._end(End.STOPPED)
+            self._end(TurnEnd.STOPPED)
             await asyncio.wait({task})
             raise
         finally:
             self._task = None
-            self._enter(State.IDLE)
+            self._enter(ConversationState.IDLE)
         return if_stopped if task.cancelled() else task.result()
 
-    def _end(self, why: End) -> None:
+    def _end(self, why: TurnEnd) -> None:
         if self._task is not None and self._ending is None:
             self._ending = why
             self._task.cancel()
 
     def _why_stopped(self) -> str:
-        return OUT_OF_TIME if self._ending is End.TIME else STOPPED
+        return OUT_OF_TIME if self._ending is TurnEnd.TIME else STOPPED
 
     async def _turn(self) -> TurnEnded:
         seconds = self.limits.seconds
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(seconds, self._end, End.TIME) if seconds is not None else None
+        timer = loop.call_later(seconds, self._end, TurnEnd.TIME) if seconds is not None else None
         try:
             ended = await self._exchange()
         except asyncio.CancelledError:
-            ended = TurnEnded(self._ending or End.STOPPED)
+            ended = TurnEnded(self._ending or TurnEnd.STOPPED)
         except ProviderError as error:
-            ended = TurnEnded(End.FAILED, str(error))
+            ended = TurnEnded(TurnEnd.FAILED, str(error))
         except Exception as error:  # noqa: BLE001 - said, and the session goes on
             report(error)
-            ended = TurnEnded(End.FAILED, Sentence(_OUR_FAULT, error=repr(error)))
+            ended = TurnEnded(TurnEnd.FAILED, Sentence(_OUR_FAULT, error=repr(error)))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -260,31 +260,31 @@ class Conversation:
             if reply.is_empty:
                 self._withdraw(reply, number)
                 if was_empty:
-                    return TurnEnded(End.EMPTY, _OTHERWISE)
+                    return TurnEnded(TurnEnd.EMPTY, _OTHERWISE)
                 was_empty = True
                 continue
             was_empty = False
-            message, repeated = with_own_ids(reply.message(), self.messages)
+            message, repeated = with_unique_ids(reply.message(), self.messages)
             self._add(message, number)
-            self._emit(Said(message))
+            self._emit(MessageAdded(message))
             if reply.cut_off:
                 self._emit(Notice(_CUT_OFF))
             if not message.calls:
-                return TurnEnded(End.DONE)
+                return TurnEnded(TurnEnd.DONE)
             if self.limits.tokens is not None and spent >= self.limits.tokens:
                 self._answers.refuse(message.calls, self.messages)
-                return TurnEnded(End.TOKENS)
+                return TurnEnded(TurnEnd.TOKENS)
             await self._answers.give(message.calls, repeated, self.messages)
-        return TurnEnded(End.TURNS)
+        return TurnEnded(TurnEnd.TURNS)
 
-    async def _reply(self) -> tuple[Growing, int]:
+    async def _reply(self) -> tuple[StreamedReply, int]:
         """What the model answers, and the number it has in the book."""
         model = self.model
         if model is None:
             raise ProviderError(N_("No model is chosen."), N_("Choose one first."))
         number = self._book.take_number() if self._book else 0
-        self._enter(State.WAITING)
-        growing = Growing(model.name, self._grew, lambda m: self._save(number, m))
+        self._enter(ConversationState.WAITING)
+        growing = StreamedReply(model.name, self._grew, lambda m: self._save(number, m))
         try:
             await self._child(self._replies.read(model, growing, self.messages))
         except BaseException:
@@ -293,7 +293,7 @@ class Conversation:
             if growing.has_begun:
                 message = growing.message(partial=True)
                 self._add(message, number)
-                self._emit(Said(message))
+                self._emit(MessageAdded(message))
             raise
         return growing, number
 
@@ -308,35 +308,35 @@ class Conversation:
             raise
         task.result()
 
-    def _withdraw(self, reply: Growing, number: int) -> None:
+    def _withdraw(self, reply: StreamedReply, number: int) -> None:
         if reply.has_begun:
-            self._emit(Withdrawn())
+            self._emit(ReplyWithdrawn())
         if reply.was_saved and self._book is not None:
             self._book.remove(number)
 
     # --- what is heard and kept ----------------------------------------------------------------
 
-    def _grew(self, event: Event) -> None:
-        self._enter(State.STREAMING)
+    def _grew(self, event: ChatEvent) -> None:
+        self._enter(ConversationState.STREAMING)
         self._emit(event)
 
     def _add(self, message: Message, number: int | None = None) -> None:
         self.messages.append(message)
         if self._book is not None:
             place = self._book.take_number() if number is None else number
-            self._book.write(Entry(place, message))
+            self._book.write(StoredMessage(place, message))
 
     def _save(self, number: int, message: Message) -> None:
         # Not behind others that wait: a database that is locked would get one more every second.
         if self._book is not None and not self._book.is_behind:
-            self._book.write(Entry(number, message))
+            self._book.write(StoredMessage(number, message))
 
-    def _enter(self, state: State) -> None:
-        if state is not self.state and (self._task is not None or state is State.IDLE):
+    def _enter(self, state: ConversationState) -> None:
+        if state is not self.state and (self._task is not None or state is ConversationState.IDLE):
             self.state = state
             self._emit(StateChanged(state))
 
-    def _emit(self, event: Event) -> None:
+    def _emit(self, event: ChatEvent) -> None:
         self._listeners.tell(event)
         if isinstance(event, CallEnded | TurnEnded):
             for text in self._notices():

@@ -20,7 +20,7 @@ from ..tools.base import Outcome, Stream
 from .messages import Message, ToolCall
 
 
-class State(Enum):
+class ConversationState(Enum):
     IDLE = "idle"
     # Waiting for the first word.
     WAITING = "waiting"
@@ -29,7 +29,7 @@ class State(Enum):
     RUNNING = "running"
 
 
-class End(Enum):
+class TurnEnd(Enum):
     """Why a turn was over; the value says it to a person."""
 
     DONE = ""
@@ -43,11 +43,11 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class StateChanged:
-    state: State
+    state: ConversationState
 
 
 @dataclass(frozen=True)
-class Said:
+class MessageAdded:
     """A whole message was added: the person's, or a finished (or partial) answer."""
 
     message: Message
@@ -64,7 +64,7 @@ class ThinkingGrew:
 
 
 @dataclass(frozen=True)
-class Withdrawn:
+class ReplyWithdrawn:
     """What grew since the last message did not become one: it is asked for anew."""
 
 
@@ -78,26 +78,26 @@ class CallBegan:
 
 
 @dataclass(frozen=True)
-class Asking:
+class PermissionAsked:
     call_id: str
     request: PermissionRequest
 
 
 @dataclass(frozen=True)
-class Answered:
+class PermissionAnswered:
     call_id: str
     verdict: Verdict
 
 
 @dataclass(frozen=True)
-class Started:
+class CommandStarted:
     call_id: str
     pid: int
     plan: Plan | None
 
 
 @dataclass(frozen=True)
-class Output:
+class CommandOutput:
     call_id: str
     stream: Stream
     data: bytes
@@ -116,7 +116,7 @@ class CallEnded:
 
 
 @dataclass(frozen=True)
-class Settled:
+class CallSettled:
     """What a call had changed that was stopped, once that is known: it may take a while."""
 
     call_id: str
@@ -131,7 +131,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Spent:
+class TokensUsed:
     """Tokens of the last answer, and the room the model has."""
 
     prompt: int
@@ -141,32 +141,32 @@ class Spent:
 
 @dataclass(frozen=True)
 class TurnEnded:
-    end: End
+    end: TurnEnd
     # What went wrong and what to do, where something did.
     why: str = ""
 
 
-Event = (
+ChatEvent = (
     StateChanged
-    | Said
+    | MessageAdded
     | TextGrew
     | ThinkingGrew
-    | Withdrawn
+    | ReplyWithdrawn
     | CallBegan
-    | Asking
-    | Answered
-    | Started
-    | Output
+    | PermissionAsked
+    | PermissionAnswered
+    | CommandStarted
+    | CommandOutput
     | FilesChanged
     | CallEnded
-    | Settled
+    | CallSettled
     | Notice
-    | Spent
+    | TokensUsed
     | TurnEnded
 )
 
 
-Listener = Callable[[Event], None]
+Listener = Callable[[ChatEvent], None]
 
 
 class Listeners:
@@ -185,7 +185,7 @@ class Listeners:
 
         return remove
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: ChatEvent) -> None:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
@@ -197,7 +197,7 @@ class _One:
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ChatEvent) -> None:
         self._listener(event)
 
 

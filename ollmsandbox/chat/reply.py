@@ -14,10 +14,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 from .. import N_
 from ..tools.base import Tool
-from .context import Context
-from .events import Event, Notice, Spent, TextGrew, ThinkingGrew
+from .context import ContextWindow
+from .events import ChatEvent, Notice, TextGrew, ThinkingGrew, TokensUsed
 from .messages import Message, Role, ToolCall, ToolSpec
-from .providers.base import Called, Model, Piece, ProviderError, Text, Thinking, TooLongError, Usage
+from .providers.base import (
+    CallPiece,
+    Model,
+    Piece,
+    ProviderError,
+    TextPiece,
+    ThinkingPiece,
+    TooLongError,
+    Usage,
+)
 
 # A crash loses no more than this many seconds of an answer.
 _SAVE = 1.0
@@ -25,11 +34,11 @@ _MOST_CHARACTERS = 4_000_000
 _MOST_CALLS = 64
 
 
-class Growing:
+class StreamedReply:
     """Collects the pieces, passes them on, and has them saved now and then."""
 
     def __init__(
-        self, model: str, emit: Callable[[Event], None], save: Callable[[Message], None]
+        self, model: str, emit: Callable[[ChatEvent], None], save: Callable[[Message], None]
     ) -> None:
         self._model = model
         self._emit = emit
@@ -86,18 +95,18 @@ class Growing:
             self._timer.cancel()
 
     def _take(self, piece: Piece) -> None:
-        if isinstance(piece, Text | Thinking):
+        if isinstance(piece, TextPiece | ThinkingPiece):
             if not piece.text:
                 return
             self._size += len(piece.text)
             if self._size > _MOST_CHARACTERS:
                 raise ProviderError(N_("The model's answer does not end; it was cut off."))
-            is_text = isinstance(piece, Text)
+            is_text = isinstance(piece, TextPiece)
             (self._text if is_text else self._thinking).append(piece.text)
             self._emit(TextGrew(piece.text) if is_text else ThinkingGrew(piece.text))
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(_SAVE, self._save_now)
-        elif isinstance(piece, Called):
+        elif isinstance(piece, CallPiece):
             if len(self.calls) >= _MOST_CALLS:
                 raise ProviderError(
                     N_("The model asks for too many tools at once; it was cut off.")
@@ -115,20 +124,20 @@ class Growing:
             self._save(self.message(partial=True))
 
 
-class Replies:
+class ReplyReader:
     def __init__(
         self,
         tools: Sequence[Tool],
         prompt: str | Callable[[], str],
-        emit: Callable[[Event], None],
+        emit: Callable[[ChatEvent], None],
     ) -> None:
         self._tools = tools
         self._prompt = prompt
         self._emit = emit
-        self._context = Context()
+        self._context = ContextWindow()
         self._specs: list[ToolSpec] | None = None
 
-    async def read(self, model: Model, growing: Growing, messages: Sequence[Message]) -> None:
+    async def read(self, model: Model, growing: StreamedReply, messages: Sequence[Message]) -> None:
         if self._specs is None:
             # What the tools have to say about this machine is found out by trying.
             self._specs = await asyncio.to_thread(_describe, self._tools)
@@ -146,9 +155,9 @@ class Replies:
                     raise
         if growing.usage is not None:
             self._context.learn(growing.usage.prompt)
-            self._emit(Spent(growing.usage.prompt, growing.usage.reply, length))
+            self._emit(TokensUsed(growing.usage.prompt, growing.usage.reply, length))
 
-    def spent(self, reply: Growing, messages: Sequence[Message]) -> int:
+    def spent(self, reply: StreamedReply, messages: Sequence[Message]) -> int:
         """Tokens: as the server counted them, else about."""
         if reply.usage is not None:
             return reply.usage.prompt + reply.usage.reply

@@ -17,7 +17,7 @@ from ..permission.rule_store import RuleStore
 from ..project.changes.change import Mode
 from ..project.manager import ProjectManager
 from ..sandbox.profile import file
-from .conversation import STANDARD, Limits
+from .conversation import STANDARD_LIMITS, TurnLimits
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
 from .providers.connections_file import TOUR, Connection
@@ -27,18 +27,18 @@ from .storage.stored import StoredSession
 if TYPE_CHECKING:
     from ..tools.context import ToolContext
     from .conversation import Conversation
-    from .storage.writer import Book
+    from .storage.writer import SessionWriter
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenModel:
     """A model, and where it comes from."""
 
     connection: Connection
     model: Model
 
 
-class Desk:
+class SessionFactory:
     """For one person at one front; several sessions may be open."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Desk:
         self._asker = asker
         self.rules = RuleStore(paths)
 
-    async def choose(self, connection: str = "", model_name: str = "") -> Chosen | None:
+    async def choose(self, connection: str = "", model_name: str = "") -> ChosenModel | None:
         """By name, else what the person uses; None if there is nothing to use."""
         found = self.connections.find(connection) if connection else self.connections.default()
         if found is None:
@@ -73,7 +73,7 @@ class Desk:
                     server=found.name,
                 )
             name = models[0].name
-        return Chosen(found, server.model(name))
+        return ChosenModel(found, server.model(name))
 
     async def open(
         self,
@@ -86,7 +86,7 @@ class Desk:
         profile_name: str = file.DEFAULT,
         ask_every_command: bool = False,
         allow_private: bool = False,
-        limits: Limits = STANDARD,
+        limits: TurnLimits = STANDARD_LIMITS,
         with_model: bool = True,
     ) -> Conversation:
         """A new session, or one that is stored: with its project, and its model unless another one
@@ -95,9 +95,9 @@ class Desk:
         await asyncio.to_thread(_load)
         from ..permission.provider import Provider
         from ..tools.context import ToolContext
-        from .storage.writer import Book
+        from .storage.writer import SessionWriter
 
-        book = await asyncio.to_thread(Book, self.history, id_)
+        book = await asyncio.to_thread(SessionWriter, self.history, id_)
         try:
             stored = None
             if session_id is not None:
@@ -132,10 +132,10 @@ class Desk:
 
     def _conversation(
         self,
-        book: Book,
-        chosen: Chosen | None,
+        book: SessionWriter,
+        chosen: ChosenModel | None,
         stored: StoredSession | None,
-        limits: Limits,
+        limits: TurnLimits,
         tool_context: ToolContext,
     ) -> Conversation:
         from ..permission.provider import Provider

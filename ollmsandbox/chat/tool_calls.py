@@ -22,21 +22,21 @@ from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
 from ..tools.base import Outcome, RequestBase, Stream, Tool
 from .events import (
-    Answered,
-    Asking,
     CallBegan,
     CallEnded,
-    Event,
+    CallSettled,
+    ChatEvent,
+    CommandOutput,
+    CommandStarted,
+    ConversationState,
     FilesChanged,
-    Output,
-    Settled,
-    Started,
-    State,
+    PermissionAnswered,
+    PermissionAsked,
     report,
 )
 from .messages import Message, Role, ToolCall
-from .storage.stored import CallRecord, Entry
-from .storage.writer import Book
+from .storage.stored import CallRecord, StoredMessage
+from .storage.writer import SessionWriter
 
 # The same call may fail so often, one time after the other, before it is refused.
 _PATIENCE = 3
@@ -45,7 +45,7 @@ SAME_ID = N_("Two calls of this reply had the same id. Give each call an id of i
 
 
 @dataclass
-class Doing:
+class ActiveCall:
     """A call that is being carried out, or was."""
 
     call: ToolCall
@@ -63,15 +63,15 @@ class Doing:
     task: asyncio.Task[Outcome] | None = None
 
 
-class Caller:
+class CallRunner:
     """For one conversation."""
 
     def __init__(
         self,
         tools: Sequence[Tool],
-        emit: Callable[[Event], None],
-        enter: Callable[[State], None],
-        ended: Callable[[Doing], None],
+        emit: Callable[[ChatEvent], None],
+        enter: Callable[[ConversationState], None],
+        ended: Callable[[ActiveCall], None],
     ) -> None:
         """`ended` hears of each call that has its outcome."""
         self._tools = {tool.name: tool for tool in tools}
@@ -82,7 +82,7 @@ class Caller:
         self._last_failed = ""
         self._times = 0
 
-    async def carry_out(self, doings: Sequence[Doing]) -> None:
+    async def carry_out(self, doings: Sequence[ActiveCall]) -> None:
         """One after the other; those that do not touch each other side by side."""
         waiting = list(doings)
         while waiting:
@@ -103,13 +103,13 @@ class Caller:
         """The person has said something: what failed before may be tried again."""
         self._last_failed, self._times = "", 0
 
-    def give_up(self, doing: Doing, outcome: Outcome) -> None:
+    def give_up(self, doing: ActiveCall, outcome: Outcome) -> None:
         """It has this outcome now, whatever is still going on."""
         if doing.task is None:
             self._began(doing)
         self._end(doing, outcome)
 
-    def _read(self, doing: Doing) -> RequestBase | None:
+    def _read(self, doing: ActiveCall) -> RequestBase | None:
         """None if it is not sound; then that is its outcome."""
         try:
             request = self._sound(doing)
@@ -121,7 +121,7 @@ class Caller:
         doing.request = request
         return request
 
-    def _beside(self, doing: Doing) -> RequestBase | None:
+    def _beside(self, doing: ActiveCall) -> RequestBase | None:
         """None if it has to wait for its turn."""
         try:
             request = self._sound(doing)
@@ -133,7 +133,7 @@ class Caller:
         doing.request = request
         return request
 
-    def _sound(self, doing: Doing) -> RequestBase:
+    def _sound(self, doing: ActiveCall) -> RequestBase:
         call = doing.call
         if doing.repeated:
             raise OllmSandboxError(SAME_ID)
@@ -160,15 +160,15 @@ class Caller:
             report(error)
             raise OllmSandboxError(N_("The call cannot be read: {why}"), why=str(error)) from error
 
-    async def _side_by_side(self, batch: Sequence[tuple[Doing, RequestBase]]) -> None:
-        self._enter(State.RUNNING)
+    async def _side_by_side(self, batch: Sequence[tuple[ActiveCall, RequestBase]]) -> None:
+        self._enter(ConversationState.RUNNING)
         for doing, request in batch:
             self._began(doing)
             doing.task = asyncio.ensure_future(self._perform(doing, request))
             doing.task.add_done_callback(partial(self._finished, doing))
         await asyncio.wait([doing.task for doing, _ in batch if doing.task is not None])
 
-    async def _perform(self, doing: Doing, request: RequestBase) -> Outcome:
+    async def _perform(self, doing: ActiveCall, request: RequestBase) -> Outcome:
         try:
             return await request.execute(_Watch(self, doing))
         except OllmSandboxError as error:
@@ -180,15 +180,15 @@ class Caller:
         finally:
             self.answered(doing)
 
-    def _finished(self, doing: Doing, task: asyncio.Task[Outcome]) -> None:
+    def _finished(self, doing: ActiveCall, task: asyncio.Task[Outcome]) -> None:
         if doing.outcome is None and not task.cancelled():
             self._end(doing, task.result())
 
-    def _began(self, doing: Doing) -> None:
+    def _began(self, doing: ActiveCall) -> None:
         doing.description = doing.description or _in_one_line(doing.call)
         self._emit(CallBegan(doing.call, doing.description, doing.own))
 
-    def _end(self, doing: Doing, outcome: Outcome) -> None:
+    def _end(self, doing: ActiveCall, outcome: Outcome) -> None:
         doing.outcome = outcome
         key = _key(doing.call)
         if outcome.ok:
@@ -200,43 +200,43 @@ class Caller:
 
     # --- what the watchers tell ----------------------------------------------------------------
 
-    def watched(self, doing: Doing, event: Event) -> None:
+    def watched(self, doing: ActiveCall, event: ChatEvent) -> None:
         if doing.outcome is None:
             self._emit(event)
 
-    def asked(self, doing: Doing) -> None:
+    def asked(self, doing: ActiveCall) -> None:
         self._asking.add(doing.call.id)
-        self._enter(State.ASKING)
+        self._enter(ConversationState.ASKING)
 
-    def answered(self, doing: Doing) -> None:
+    def answered(self, doing: ActiveCall) -> None:
         if doing.call.id in self._asking:
             self._asking.remove(doing.call.id)
             if not self._asking and doing.outcome is None:
-                self._enter(State.RUNNING)
+                self._enter(ConversationState.RUNNING)
 
 
 class _Watch:
     """Looks on while one call is carried out."""
 
-    def __init__(self, caller: Caller, doing: Doing) -> None:
+    def __init__(self, caller: CallRunner, doing: ActiveCall) -> None:
         self._caller = caller
         self._doing = doing
         self._id = doing.call.id
 
     def asking(self, request: PermissionRequest) -> None:
         self._caller.asked(self._doing)
-        self._caller.watched(self._doing, Asking(self._id, request))
+        self._caller.watched(self._doing, PermissionAsked(self._id, request))
 
     def answered(self, verdict: Verdict) -> None:
         self._doing.verdict = verdict
         self._caller.answered(self._doing)
-        self._caller.watched(self._doing, Answered(self._id, verdict))
+        self._caller.watched(self._doing, PermissionAnswered(self._id, verdict))
 
     def started(self, pid: int, plan: Plan | None) -> None:
-        self._caller.watched(self._doing, Started(self._id, pid, plan))
+        self._caller.watched(self._doing, CommandStarted(self._id, pid, plan))
 
     def output(self, stream: Stream, data: bytes) -> None:
-        self._caller.watched(self._doing, Output(self._id, stream, data))
+        self._caller.watched(self._doing, CommandOutput(self._id, stream, data))
 
     def changed(self, event: FileEvent) -> None:
         self._caller.watched(self._doing, FilesChanged(self._id, event))
@@ -271,21 +271,21 @@ OUT_OF_TIME = "Stopped: the time limit of this turn was reached."
 _NO_MORE = "ERROR: Not carried out: the limit of tokens was reached."
 
 
-class Answers:
+class ToolCalls:
     def __init__(
         self,
         tools: Sequence[Tool],
-        book: Book | None,
-        emit: Callable[[Event], None],
-        enter: Callable[[State], None],
+        book: SessionWriter | None,
+        emit: Callable[[ChatEvent], None],
+        enter: Callable[[ConversationState], None],
         why_stopped: Callable[[], str] = lambda: STOPPED,
     ) -> None:
         self._why_stopped = why_stopped
         self._book = book
         self._emit = emit
         self._enter = enter
-        self._caller = Caller(tools, emit, enter, self._ended)
-        self._doings: Sequence[Doing] = ()
+        self._caller = CallRunner(tools, emit, enter, self._ended)
+        self._doings: Sequence[ActiveCall] = ()
         # Calls that were stopped and still put in order what they had changed.
         self._lingering: set[asyncio.Task[None]] = set()
 
@@ -297,7 +297,7 @@ class Answers:
         self, calls: Sequence[ToolCall], repeated: Collection[str], messages: list[Message]
     ) -> None:
         """Adds an answer to each, in the order of the calls, however it ends."""
-        doings = [Doing(call, self._number(), repeated=call.id in repeated) for call in calls]
+        doings = [ActiveCall(call, self._number(), repeated=call.id in repeated) for call in calls]
         try:
             await self._carry_out(doings)
         finally:
@@ -305,13 +305,13 @@ class Answers:
 
     def refuse(self, calls: Sequence[ToolCall], messages: list[Message]) -> None:
         for call in calls:
-            doing = Doing(call, self._number())
+            doing = ActiveCall(call, self._number())
             self._caller.give_up(doing, Outcome(_NO_MORE, ok=False))
             messages.append(_answer(doing))
 
     async def give_own(self, command: str, call: ToolCall, messages: list[Message]) -> Outcome:
         """The person's own command."""
-        doing = Doing(call, self._number(), own=True, description=command)
+        doing = ActiveCall(call, self._number(), own=True, description=command)
         try:
             await self._carry_out([doing])
         except asyncio.CancelledError:
@@ -334,11 +334,11 @@ class Answers:
         if self._lingering:
             await asyncio.wait(self._lingering)
 
-    async def _carry_out(self, doings: Sequence[Doing]) -> None:
+    async def _carry_out(self, doings: Sequence[ActiveCall]) -> None:
         self._doings = doings
         try:
             if self._lingering:
-                self._enter(State.RUNNING)
+                self._enter(ConversationState.RUNNING)
                 await self.settled()
             await self._caller.carry_out(doings)
         except asyncio.CancelledError:
@@ -347,7 +347,7 @@ class Answers:
         finally:
             self._doings = ()
 
-    async def _stop(self, doings: Sequence[Doing]) -> None:
+    async def _stop(self, doings: Sequence[ActiveCall]) -> None:
         tasks = [doing.task for doing in doings if doing.task and not doing.task.done()]
         for doing in doings:
             # One that was stopped by itself puts in order what it changed.
@@ -366,32 +366,34 @@ class Answers:
                 self._lingering.add(lingering)
                 lingering.add_done_callback(self._lingering.discard)
 
-    def _stopped_one(self, doing: Doing, _task: asyncio.Task[Outcome]) -> None:
+    def _stopped_one(self, doing: ActiveCall, _task: asyncio.Task[Outcome]) -> None:
         if doing.outcome is None:
             self._caller.give_up(doing, _stopped(doing))
 
-    async def _linger(self, doing: Doing, task: asyncio.Task[Outcome]) -> None:
+    async def _linger(self, doing: ActiveCall, task: asyncio.Task[Outcome]) -> None:
         await asyncio.wait({task})
         doing.outcome = _stopped(doing)
         self._write(doing)
         if doing.outcome.report is not None:
-            self._emit(Settled(doing.call.id, doing.outcome.report))
+            self._emit(CallSettled(doing.call.id, doing.outcome.report))
 
     def _number(self) -> int:
         return self._book.take_number() if self._book else 0
 
-    def _ended(self, doing: Doing) -> None:
+    def _ended(self, doing: ActiveCall) -> None:
         assert doing.outcome is not None
         self._emit(CallEnded(doing.call, doing.outcome))
         self._write(doing)
 
-    def _write(self, doing: Doing) -> None:
+    def _write(self, doing: ActiveCall) -> None:
         if self._book is not None and doing.outcome is not None:
             record = CallRecord.of(doing.outcome, doing.description, own=doing.own)
-            self._book.write(Entry(doing.number, _answer(doing), record.asked(doing.verdict)))
+            self._book.write(
+                StoredMessage(doing.number, _answer(doing), record.asked(doing.verdict))
+            )
 
 
-def _stopped(doing: Doing) -> Outcome:
+def _stopped(doing: ActiveCall) -> Outcome:
     """With what it had changed by then, as far as that is known."""
     partial = doing.request.partial if doing.request else None
     if partial is None:
@@ -399,7 +401,7 @@ def _stopped(doing: Doing) -> Outcome:
     return replace(partial, text=f"{doing.stopped}\n{partial.text}".rstrip(), ok=False)
 
 
-def _answer(doing: Doing) -> Message:
+def _answer(doing: ActiveCall) -> Message:
     text = doing.outcome.text if doing.outcome else STOPPED
     if doing.own:
         said = f"I ran this command in the sandbox myself:\n$ {doing.description}\n{text}"

@@ -11,7 +11,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
-from ..chat.sessions import Desk
+from ..chat.sessions import SessionFactory
 from ..errors import OllmSandboxError
 from ..loop import run_application
 from ..paths import Paths
@@ -81,7 +81,7 @@ class Application(Adw.Application):
         )
         _find_icons(display)
         self.settings = Settings(self._paths)
-        self.desk = Desk(self._paths, self._environ, self.asker, _)
+        self.desk = SessionFactory(self._paths, self._environ, self.asker, _)
         self.choice = ModelChoice(self.desk.connections)
         self.sessions = Sessions(self.desk, self.choice, self.settings)
         quit_ = Gio.SimpleAction.new("quit", None)

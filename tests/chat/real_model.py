@@ -21,8 +21,8 @@ from support.provider import TOOL, ask, gather, said
 
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.providers.base import Finished, Model, ProviderError, TooLongError, Usage
-from ollmsandbox.chat.providers.discover import Usual, find_servers
+from ollmsandbox.chat.providers.base import FinishPiece, Model, ProviderError, TooLongError, Usage
+from ollmsandbox.chat.providers.discover import KnownServer, find_servers
 from ollmsandbox.chat.providers.openai import OpenAIServer
 
 ROOM = 2048
@@ -87,7 +87,7 @@ def llama() -> Iterator[Llama]:
 
 def test_it_is_found_and_says_how_much_it_takes(llama: Llama) -> None:
     port = int(llama.address.rpartition(":")[2].rstrip("/"))
-    (found,) = loop.run(find_servers([Usual(port, "llama.cpp")], patience=20))
+    (found,) = loop.run(find_servers([KnownServer(port, "llama.cpp")], patience=20))
     assert found.models
     assert loop.run(llama.model().context_length()) == ROOM
 
@@ -97,7 +97,7 @@ def test_it_answers_in_pieces(llama: Llama) -> None:
     pieces = ask(llama.model(), [question], ())
     # The model is too small to know it, but it talks.
     assert said(pieces).strip()
-    assert isinstance(pieces[-1], Finished)
+    assert isinstance(pieces[-1], FinishPiece)
     assert isinstance(pieces[-2], Usage)
     assert pieces[-2].prompt > 10
     assert len(pieces) > 4
@@ -111,7 +111,7 @@ def test_it_takes_tools_and_their_results(llama: Llama) -> None:
         Message(Role.ASSISTANT, "", calls=(call,)),
         Message(Role.TOOL, "a.txt\nb.txt", call_id=call.id),
     ]
-    assert isinstance(ask(llama.model(), conversation, (TOOL,))[-1], Finished)
+    assert isinstance(ask(llama.model(), conversation, (TOOL,))[-1], FinishPiece)
 
 
 def test_it_can_be_stopped_and_asked_again(llama: Llama) -> None:

@@ -10,37 +10,52 @@ import pytest
 from support.scripted import FakeTool, Listening, ScriptedModel, call
 from support.turn import echo, roles, run, talk
 
-from ollmsandbox.chat.conversation import Conversation, Limits
-from ollmsandbox.chat.events import CallBegan, End, Notice, Said, Spent, TurnEnded, Withdrawn
+from ollmsandbox.chat.conversation import Conversation, TurnLimits
+from ollmsandbox.chat.events import (
+    CallBegan,
+    MessageAdded,
+    Notice,
+    ReplyWithdrawn,
+    TokensUsed,
+    TurnEnd,
+    TurnEnded,
+)
 from ollmsandbox.chat.messages import Message, Role, ToolSpec
-from ollmsandbox.chat.providers.base import Finished, Piece, ProviderError, Text, Thinking, Usage
+from ollmsandbox.chat.providers.base import (
+    FinishPiece,
+    Piece,
+    ProviderError,
+    TextPiece,
+    ThinkingPiece,
+    Usage,
+)
 
 pytestmark = pytest.mark.anybody
 
 
 def test_an_empty_reply_is_asked_for_once_more() -> None:
-    conversation, listening, ended = talk(ScriptedModel([Thinking("hm")], ["There."]))
-    assert ended.end is End.DONE
-    assert len(listening.of(Withdrawn)) == 1
+    conversation, listening, ended = talk(ScriptedModel([ThinkingPiece("hm")], ["There."]))
+    assert ended.end is TurnEnd.DONE
+    assert len(listening.of(ReplyWithdrawn)) == 1
     assert [message.text for message in conversation.messages] == ["Hello", "There."]
 
 
 def test_two_empty_replies_end_the_turn_with_a_sentence() -> None:
     conversation, _, ended = talk(ScriptedModel([], ["  "]))
-    assert ended.end is End.EMPTY
+    assert ended.end is TurnEnd.EMPTY
     assert ended.why
     assert roles(conversation) == [Role.USER]
     conversation.model = ScriptedModel(["Back."])
-    assert run(conversation.say("Again")).end is End.DONE
+    assert run(conversation.say("Again")).end is TurnEnd.DONE
 
 
 def test_a_disconnect_keeps_what_was_said() -> None:
     error = ProviderError("The connection broke off.", "Try again.")
     conversation, listening, ended = talk(ScriptedModel(["Half a sen", error]))
-    assert ended == TurnEnded(End.FAILED, "The connection broke off.\nTry again.")
+    assert ended == TurnEnded(TurnEnd.FAILED, "The connection broke off.\nTry again.")
     assert conversation.messages[-1].text == "Half a sen"
     assert conversation.messages[-1].partial
-    assert listening.of(Said)[-1].message.partial
+    assert listening.of(MessageAdded)[-1].message.partial
 
 
 def test_calls_of_an_answer_that_broke_off_are_not_carried_out() -> None:
@@ -49,14 +64,14 @@ def test_calls_of_an_answer_that_broke_off_are_not_carried_out() -> None:
     conversation, _, ended = talk(
         ScriptedModel(["Now I", call("echo"), ProviderError("Gone.")]), tool
     )
-    assert ended.end is End.FAILED
+    assert ended.end is TurnEnd.FAILED
     assert not done
     assert not conversation.messages[-1].calls
 
 
 def test_after_a_failure_the_session_goes_on() -> None:
     conversation, _, _ = talk(ScriptedModel([ProviderError("Gone.")], ["Back."]))
-    assert run(conversation.say("Still there?")).end is End.DONE
+    assert run(conversation.say("Still there?")).end is TurnEnd.DONE
     assert conversation.messages[-1].text == "Back."
 
 
@@ -73,9 +88,9 @@ def test_a_mistake_in_a_provider_is_said_and_the_session_goes_on() -> None:
         return first, await conversation.say("Hello")
 
     first, second = run(main())
-    assert first.end is End.FAILED
+    assert first.end is TurnEnd.FAILED
     assert "oops" in first.why
-    assert second.end is End.DONE
+    assert second.end is TurnEnd.DONE
 
 
 def test_a_mistake_in_the_middle_of_an_answer_keeps_what_was_said() -> None:
@@ -83,13 +98,13 @@ def test_a_mistake_in_the_middle_of_an_answer_keeps_what_was_said() -> None:
         async def reply(
             self, messages: Sequence[Message], tools: Sequence[ToolSpec]
         ) -> AsyncIterator[Piece]:
-            yield Text("Half a sen")
+            yield TextPiece("Half a sen")
             raise ZeroDivisionError("oops")
 
     async def main() -> Message:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         conversation = Conversation(model=Broken())
-        assert (await conversation.say("Hello")).end is End.FAILED
+        assert (await conversation.say("Hello")).end is TurnEnd.FAILED
         return conversation.messages[-1]
 
     last = run(main())
@@ -111,20 +126,20 @@ def test_each_command_of_the_person_has_an_id_of_its_own() -> None:
 
 def test_an_answer_without_end_is_cut_off() -> None:
     _, _, ended = talk(ScriptedModel(["x" * 1_000_000] * 5))
-    assert ended.end is End.FAILED
+    assert ended.end is TurnEnd.FAILED
     assert "does not end" in ended.why
 
 
 def test_an_answer_that_the_server_cut_off_is_said_to_be() -> None:
-    _, listening, ended = talk(ScriptedModel(["Half", Finished(cut_off=True)]))
-    assert ended.end is End.DONE
+    _, listening, ended = talk(ScriptedModel(["Half", FinishPiece(cut_off=True)]))
+    assert ended.end is TurnEnd.DONE
     assert [notice for notice in listening.of(Notice) if "cut off" in notice.text]
 
 
 def test_the_limit_of_turns() -> None:
     model = ScriptedModel(*[[call("echo", str(n), n=n)] for n in range(10)])
-    _, _, ended = talk(model, FakeTool("echo", echo), limits=Limits(turns=4))
-    assert ended.end is End.TURNS
+    _, _, ended = talk(model, FakeTool("echo", echo), limits=TurnLimits(turns=4))
+    assert ended.end is TurnEnd.TURNS
     assert len(model.seen) == 4
 
 
@@ -132,14 +147,14 @@ def test_the_limit_of_tokens_is_reached_before_more_is_done() -> None:
     done: list[int] = []
     tool = FakeTool("echo", lambda *_: done.append(1))
     model = ScriptedModel(*[(call("echo", str(n), n=n), Usage(60, 20)) for n in range(9)])
-    _, listening, ended = talk(model, tool, limits=Limits(tokens=200))
-    assert ended.end is End.TOKENS
+    _, listening, ended = talk(model, tool, limits=TurnLimits(tokens=200))
+    assert ended.end is TurnEnd.TOKENS
     assert len(done) == 2
-    assert listening.of(Spent)[0] == Spent(60, 20, None)
+    assert listening.of(TokensUsed)[0] == TokensUsed(60, 20, None)
 
 
 def test_tokens_that_the_server_does_not_count_are_estimated() -> None:
     model = ScriptedModel(*[("word " * 400, call("echo", str(n), n=n)) for n in range(9)])
-    _, _, ended = talk(model, FakeTool("echo", echo), limits=Limits(tokens=1500))
-    assert ended.end is End.TOKENS
+    _, _, ended = talk(model, FakeTool("echo", echo), limits=TurnLimits(tokens=1500))
+    assert ended.end is TurnEnd.TOKENS
     assert len(model.seen) < 5

@@ -7,9 +7,9 @@ import pytest
 from support.scripted import FakeTool, Listening, ScriptedModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.context import EARLIER, FIRST_STEPS, Context
+from ollmsandbox.chat.context import EARLIER, FIRST_STEPS, ContextWindow
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import End, Notice
+from ollmsandbox.chat.events import Notice, TurnEnd
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import TooLongError
 
@@ -50,19 +50,19 @@ def check(kept: tuple[Message, ...], messages: list[Message]) -> None:
 
 def test_what_fits_is_sent_as_it_is() -> None:
     messages = [*turn(1), said("and now?")]
-    fitted = Context().fit(PROMPT, messages, (), 100_000)
+    fitted = ContextWindow().fit(PROMPT, messages, (), 100_000)
     assert fitted.messages == (PROMPT, *messages)
     assert not fitted.notice
 
 
 def test_without_a_known_length_nothing_is_left_out() -> None:
     messages = [*turn(1, "x" * 10_000_000), said("and now?")]
-    assert len(Context().fit(PROMPT, messages, (), None).messages) == 1 + len(messages)
+    assert len(ContextWindow().fit(PROMPT, messages, (), None).messages) == 1 + len(messages)
 
 
 def test_old_output_is_shortened_first_and_says_so() -> None:
     messages = [*turn(1), *turn(2), *turn(3), said("and now?")]
-    fitted = Context().fit(PROMPT, messages, (), 7000)
+    fitted = ContextWindow().fit(PROMPT, messages, (), 7000)
     check(fitted.messages, messages)
     texts = [message.text for message in fitted.messages]
     assert all(f"question {n}" in texts for n in (1, 2, 3))
@@ -75,7 +75,7 @@ def test_old_output_is_shortened_first_and_says_so() -> None:
 
 def test_then_the_oldest_turns_go_whole() -> None:
     messages = [m for n in range(40) for m in turn(n, "short output " * 40)] + [said("and now?")]
-    fitted = Context().fit(PROMPT, messages, (), 3000)
+    fitted = ContextWindow().fit(PROMPT, messages, (), 3000)
     check(fitted.messages, messages)
     assert fitted.messages[1].role is Role.USER
     assert fitted.messages[1].text.startswith(EARLIER)
@@ -85,7 +85,7 @@ def test_then_the_oldest_turns_go_whole() -> None:
 
 def test_the_newest_output_is_shortened_only_if_nothing_else_helps() -> None:
     messages = [said("go"), *step("a", "y" * 40_000)]
-    fitted = Context().fit(PROMPT, messages, (), 4000)
+    fitted = ContextWindow().fit(PROMPT, messages, (), 4000)
     check(fitted.messages, messages)
     assert "left out to make room" in fitted.messages[-1].text
 
@@ -94,7 +94,7 @@ def test_a_turn_that_became_very_long_loses_its_first_steps_in_pairs() -> None:
     messages = [said("go")]
     for number in range(100):
         messages += step(f"call-{number}", "some output " * 60, "Now the next. " * 10)
-    context = Context()
+    context = ContextWindow()
     fitted = context.fit(PROMPT, messages, (), 4000)
     check(fitted.messages, messages)
     assert fitted.messages[-1] == messages[-1]
@@ -105,7 +105,7 @@ def test_a_turn_that_became_very_long_loses_its_first_steps_in_pairs() -> None:
 def test_what_was_left_out_stays_left_out() -> None:
     """A context whose front changes each time has to be read anew by the model each time."""
     messages = [*turn(1), *turn(2), *turn(3), said("and now?")]
-    context = Context()
+    context = ContextWindow()
     first = context.fit(PROMPT, messages, (), 7000)
     longer = [*messages, Message(Role.ASSISTANT, "Well."), said("go on")]
     second = context.fit(PROMPT, longer, (), 7000)
@@ -115,7 +115,7 @@ def test_what_was_left_out_stays_left_out() -> None:
 
 def test_the_servers_own_count_corrects_the_estimate() -> None:
     messages = [said("word " * 400)]
-    context = Context()
+    context = ContextWindow()
     context.fit(PROMPT, messages, (), None)
     before = context.estimate(messages)
     context.learn(3 * before)
@@ -131,7 +131,7 @@ def test_a_model_is_sent_less_and_the_person_is_told() -> None:
     conversation = Conversation(model=model, tools=[tool], prompt="Be kind.")
     listening = Listening()
     conversation.listen(listening)
-    assert loop.run(conversation.say("go")).end is End.DONE
+    assert loop.run(conversation.say("go")).end is TurnEnd.DONE
     assert listening.of(Notice)
     assert max(len(m.text) for m in conversation.messages) == 9000
     assert sum(len(m.text) for m in model.seen[-1]) < 8000 * 4
@@ -146,7 +146,7 @@ def test_a_server_that_says_it_is_too_long_is_sent_less() -> None:
     )
     conversation = Conversation(model=model, prompt="Be kind.", messages=turn(1, "x" * 50_000))
     loop.run(conversation.say("one"))
-    assert loop.run(conversation.say("two")).end is End.DONE
+    assert loop.run(conversation.say("two")).end is TurnEnd.DONE
     sizes = [sum(len(m.text) for m in seen) for seen in model.seen]
     assert sizes[-1] < sizes[0]
     assert conversation.messages[-1].text == "Now it fits."
@@ -156,5 +156,5 @@ def test_a_server_that_never_takes_it_ends_the_turn_with_its_sentence() -> None:
     model = ScriptedModel(*[[TooLongError("Too long.")]] * 50)
     conversation = Conversation(model=model, prompt="Be kind.")
     ended = loop.run(conversation.say("hello"))
-    assert ended.end is End.FAILED
+    assert ended.end is TurnEnd.FAILED
     assert ended.why == "Too long."

@@ -15,17 +15,17 @@ from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import (
     CallBegan,
     CallEnded,
-    End,
-    Event,
-    Said,
-    State,
+    ChatEvent,
+    ConversationState,
+    MessageAdded,
     StateChanged,
     TextGrew,
     ThinkingGrew,
+    TurnEnd,
     TurnEnded,
 )
 from ollmsandbox.chat.messages import Role, ToolCall
-from ollmsandbox.chat.providers.base import Called, Text, Thinking
+from ollmsandbox.chat.providers.base import CallPiece, TextPiece, ThinkingPiece
 from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Outcome, Watcher
@@ -34,23 +34,30 @@ pytestmark = pytest.mark.anybody
 
 
 def test_an_answer_comes_in_pieces_and_ends_the_turn() -> None:
-    model = ScriptedModel([Thinking("hm"), "Good ", "day"])
+    model = ScriptedModel([ThinkingPiece("hm"), "Good ", "day"])
     conversation, listening, ended = talk(model)
-    assert ended == TurnEnded(End.DONE)
+    assert ended == TurnEnded(TurnEnd.DONE)
     assert [event.text for event in listening.of(TextGrew)] == ["Good ", "day"]
     assert [event.text for event in listening.of(ThinkingGrew)] == ["hm"]
     assert conversation.messages[-1].text == "Good day"
     assert conversation.messages[-1].thinking == "hm"
-    assert [event.message.role for event in listening.of(Said)] == [Role.USER, Role.ASSISTANT]
+    assert [event.message.role for event in listening.of(MessageAdded)] == [
+        Role.USER,
+        Role.ASSISTANT,
+    ]
     assert [message.role for message in model.seen[0]] == [Role.SYSTEM, Role.USER]
     states = [event.state for event in listening.of(StateChanged)]
-    assert states == [State.WAITING, State.STREAMING, State.IDLE]
+    assert states == [
+        ConversationState.WAITING,
+        ConversationState.STREAMING,
+        ConversationState.IDLE,
+    ]
 
 
 def test_a_call_is_carried_out_and_its_answer_goes_to_the_model() -> None:
     model = ScriptedModel([call("echo", text="a")])
     conversation, listening, ended = talk(model, FakeTool("echo", echo))
-    assert ended.end is End.DONE
+    assert ended.end is TurnEnd.DONE
     assert roles(conversation) == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
     assert model.seen[1][-1].text == "echo: a"
     assert listening.of(CallBegan)[0].description == "echo {'text': 'a'}"
@@ -100,17 +107,17 @@ def test_a_call_waits_for_those_before_it_if_it_depends_on_them() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        Called(ToolCall("1", "nonsense", {})),
-        Called(ToolCall("1", "echo", '{"text": ')),
-        Called(ToolCall("1", "", "")),
-        Called(ToolCall("", "nonsense", {})),
+        CallPiece(ToolCall("1", "nonsense", {})),
+        CallPiece(ToolCall("1", "echo", '{"text": ')),
+        CallPiece(ToolCall("1", "", "")),
+        CallPiece(ToolCall("", "nonsense", {})),
     ],
     ids=["unknown tool", "broken arguments", "no name", "no id"],
 )
-def test_what_cannot_be_carried_out_is_an_error_to_the_model(bad: Called) -> None:
+def test_what_cannot_be_carried_out_is_an_error_to_the_model(bad: CallPiece) -> None:
     model = ScriptedModel([bad])
     _, listening, ended = talk(model, FakeTool("echo", echo))
-    assert ended.end is End.DONE
+    assert ended.end is TurnEnd.DONE
     assert model.seen[1][-1].role is Role.TOOL
     assert model.seen[1][-1].text.startswith("ERROR: ")
     assert not listening.of(CallEnded)[0].outcome.ok
@@ -151,7 +158,7 @@ def test_a_tool_that_breaks_is_an_error_to_the_model_and_not_the_end() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, found: problems.append(found))
         return await Conversation(model=model, tools=[FakeTool("broken", broken)]).say("Hello")
 
-    assert run(main()).end is End.DONE
+    assert run(main()).end is TurnEnd.DONE
     assert "in the tool" in model.seen[1][-1].text
     assert isinstance(problems[0]["exception"], ZeroDivisionError)
 
@@ -166,7 +173,7 @@ def test_the_same_failing_call_over_and_over_is_refused() -> None:
     replies = [[call("failing", str(n), text="same")] for n in range(6)]
     model = ScriptedModel(*replies)
     _, _, ended = talk(model, FakeTool("failing", failing))
-    assert ended.end is End.DONE
+    assert ended.end is TurnEnd.DONE
     assert len(times) == 3
     assert "failed" in model.seen[-1][-1].text
 
@@ -199,9 +206,9 @@ def test_a_failing_call_with_others_in_between_is_not_refused() -> None:
 
 def test_a_listener_that_fails_breaks_nothing() -> None:
     problems: list[object] = []
-    heard: list[Event] = []
+    heard: list[ChatEvent] = []
 
-    def broken(_event: Event) -> None:
+    def broken(_event: ChatEvent) -> None:
         raise KeyError("front")
 
     async def main() -> TurnEnded:
@@ -211,13 +218,13 @@ def test_a_listener_that_fails_breaks_nothing() -> None:
         conversation.listen(heard.append)
         return await conversation.say("Hello")
 
-    assert run(main()).end is End.DONE
+    assert run(main()).end is TurnEnd.DONE
     assert problems
-    assert TurnEnded(End.DONE) in heard
+    assert TurnEnded(TurnEnd.DONE) in heard
 
 
 def test_who_stops_listening_hears_no_more() -> None:
-    heard: list[Event] = []
+    heard: list[ChatEvent] = []
     conversation = Conversation(model=ScriptedModel())
     silence = conversation.listen(heard.append)
     silence()
@@ -243,7 +250,7 @@ def test_a_turn_while_another_goes_on_is_refused() -> None:
         with pytest.raises(OllmSandboxError, match="not over"):
             await conversation.say("Again")
         await conversation.stop()
-        assert (await turn).end is End.STOPPED
+        assert (await turn).end is TurnEnd.STOPPED
 
     run(main())
 
@@ -256,7 +263,7 @@ def test_what_was_said_after_a_stop_is_sent_as_one() -> None:
         turn = asyncio.ensure_future(conversation.say("First"))
         await asyncio.sleep(0)
         await conversation.stop()
-        assert (await turn).end is End.STOPPED
+        assert (await turn).end is TurnEnd.STOPPED
         model = ScriptedModel()
         conversation.use_model(model)
         await conversation.say("Second")
@@ -281,7 +288,7 @@ def test_the_calls_that_never_ran_are_answered_too_when_a_turn_is_stopped() -> N
         turn = asyncio.ensure_future(conversation.say("Hello"))
         await listening.until(lambda: tool.running)
         await conversation.stop()
-        assert (await turn).end is End.STOPPED
+        assert (await turn).end is TurnEnd.STOPPED
         assert tool.running == 0
         assert [event.call.id for event in listening.of(CallEnded)] == ["a", "b"]
         assert [event.call.id for event in listening.of(CallBegan)] == ["a", "b"]
@@ -303,7 +310,7 @@ def test_cancelling_who_waits_for_a_turn_stops_it() -> None:
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
-        assert conversation.state is State.IDLE
+        assert conversation.state is ConversationState.IDLE
         assert model.open == 0
 
     run(main())
@@ -326,9 +333,9 @@ def test_a_model_that_does_not_let_go_holds_up_no_stop() -> None:
         turn = asyncio.ensure_future(conversation.say("Hello"))
         await asyncio.sleep(0.01)
         await conversation.stop()
-        assert (await turn).end is End.STOPPED
+        assert (await turn).end is TurnEnd.STOPPED
         conversation.use_model(ScriptedModel(["Yes."]))
-        assert (await conversation.say("Still there?")).end is End.DONE
+        assert (await conversation.say("Still there?")).end is TurnEnd.DONE
         gate.set()
         await asyncio.sleep(0.01)
         assert [message.text for message in conversation.messages] == [
@@ -341,6 +348,6 @@ def test_a_model_that_does_not_let_go_holds_up_no_stop() -> None:
 
 
 def test_nothing_is_left_out_of_a_message_made_of_pieces() -> None:
-    pieces = [Text(character) for character in "ä€😀 done"]
+    pieces = [TextPiece(character) for character in "ä€😀 done"]
     conversation, _, _ = talk(ScriptedModel(pieces))
     assert conversation.messages[-1].text == "ä€😀 done"

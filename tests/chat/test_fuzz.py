@@ -13,9 +13,16 @@ from support.scripted import FakeTool, Part, ScriptedModel
 from support.turn import check_pairs
 
 from ollmsandbox import loop
-from ollmsandbox.chat.conversation import Conversation, Limits
+from ollmsandbox.chat.conversation import Conversation, TurnLimits
 from ollmsandbox.chat.messages import ToolCall
-from ollmsandbox.chat.providers.base import Called, Finished, ProviderError, Text, Thinking, Usage
+from ollmsandbox.chat.providers.base import (
+    CallPiece,
+    FinishPiece,
+    ProviderError,
+    TextPiece,
+    ThinkingPiece,
+    Usage,
+)
 from ollmsandbox.tools.base import Outcome, Watcher
 
 pytestmark = pytest.mark.anybody
@@ -32,11 +39,11 @@ calls = st.builds(
     st.dictionaries(st.text(max_size=5), values, max_size=3) | st.text(max_size=10),
 )
 parts: st.SearchStrategy[Part] = st.one_of(
-    st.builds(Text, st.text(max_size=20)),
-    st.builds(Thinking, st.text(max_size=20)),
-    st.builds(Called, calls),
+    st.builds(TextPiece, st.text(max_size=20)),
+    st.builds(ThinkingPiece, st.text(max_size=20)),
+    st.builds(CallPiece, calls),
     st.builds(Usage, st.integers(-5, 10**9), st.integers(-5, 10**9)),
-    st.builds(Finished, st.booleans()),
+    st.builds(FinishPiece, st.booleans()),
     st.builds(ProviderError, st.just("Gone.")),
 )
 
@@ -62,7 +69,7 @@ def test_whatever_a_model_sends(replies: list[list[Part]], length: int | None) -
             FakeTool("broken", broken),
         ]
         model = ScriptedModel(*replies, length=length)
-        conversation = Conversation(model=model, tools=tools, limits=Limits(turns=8))
+        conversation = Conversation(model=model, tools=tools, limits=TurnLimits(turns=8))
         async with asyncio.timeout(60):
             for text in ("first", "second"):
                 ended = await conversation.say(text)

@@ -9,12 +9,19 @@ from support.person import Person
 from support.scripted import ScriptedModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.events import Answered, Asking, CallEnded, End, Output, Started
+from ollmsandbox.chat.events import (
+    CallEnded,
+    CommandOutput,
+    CommandStarted,
+    PermissionAnswered,
+    PermissionAsked,
+    TurnEnd,
+)
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.chat.providers.base import ProviderError
-from ollmsandbox.chat.providers.connections_file import Connection, Kind
-from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
+from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.rule_store import RuleStore
@@ -28,10 +35,10 @@ def test_a_command_runs_is_recorded_and_belongs_to_its_call(person: Person) -> N
     async def main() -> None:
         model = ScriptedModel([call(id="c1", command="echo hello > new.txt; echo out")])
         async with opened(person, model) as scene:
-            assert (await scene.conversation.say("go")).end is End.DONE
+            assert (await scene.conversation.say("go")).end is TurnEnd.DONE
             listening = scene.listening
-            assert b"".join(event.data for event in listening.of(Output)) == b"out\n"
-            assert listening.of(Started)[0].plan is not None
+            assert b"".join(event.data for event in listening.of(CommandOutput)) == b"out\n"
+            assert listening.of(CommandStarted)[0].plan is not None
             [ended] = listening.of(CallEnded)
             assert ended.outcome.ok
             assert "new.txt" in model.seen[1][-1].text
@@ -46,7 +53,7 @@ def test_commands_of_one_reply_each_have_their_own_changes(person: Person) -> No
     async def main() -> None:
         calls = [call(id=str(n), command=f"echo {n} > {n}.txt") for n in range(4)]
         async with opened(person, ScriptedModel(calls)) as scene:
-            assert (await scene.conversation.say("go")).end is End.DONE
+            assert (await scene.conversation.say("go")).end is TurnEnd.DONE
             reports = [event.outcome.report for event in scene.listening.of(CallEnded)]
             changed = {item.change.path for r in reports if r for item in r.changes}
             assert changed == {f"{n}.txt" for n in range(4)}
@@ -79,12 +86,12 @@ def test_each_answer_to_a_question_about_a_command(person: Person, answer: Answe
         replies = [[call(id=str(n), command="touch made.txt")] for n in range(2)]
         model = ScriptedModel(*replies)
         async with opened(person, model, lambda _request: answer, ask_every_command=True) as scene:
-            assert (await scene.conversation.say("go")).end is End.DONE
+            assert (await scene.conversation.say("go")).end is TurnEnd.DONE
             lasts = answer not in (Answer.ALLOW, Answer.DENY)
             assert len(scene.asker.asked) == (1 if lasts else 2)
             outcomes = [event.outcome for event in scene.listening.of(CallEnded)]
             assert [outcome.ok for outcome in outcomes] == [answer.allows] * 2
-            sources = [event.verdict.source for event in scene.listening.of(Answered)]
+            sources = [event.verdict.source for event in scene.listening.of(PermissionAnswered)]
             later = Source.SESSION if answer is Answer.ALLOW_SESSION else Source.SAVED
             assert sources == [Source.PERSON, later if lasts else Source.PERSON]
             await scene.conversation.close()
@@ -139,10 +146,10 @@ def test_a_denied_network_runs_nothing_and_is_an_error_to_the_model(person: Pers
     async def main() -> None:
         model = ScriptedModel([call(command="touch ran.txt", network=True)])
         async with opened(person, model, lambda _request: Answer.DENY) as scene:
-            assert (await scene.conversation.say("go")).end is End.DONE
+            assert (await scene.conversation.say("go")).end is TurnEnd.DONE
             assert scene.asker.asked[0].one_time_only
             assert scene.asker.asked[0].network
-            assert not scene.listening.of(Started)
+            assert not scene.listening.of(CommandStarted)
             assert model.seen[1][-1].text.startswith("ERROR: ")
 
     loop.run(main())
@@ -175,8 +182,8 @@ def test_two_questions_at_once_each_get_their_answer(person: Person) -> None:
             return Answer.ALLOW if "a.txt" in request.subject else Answer.DENY
 
         async with opened(person, ScriptedModel(calls), says) as scene:
-            assert (await scene.conversation.say("go")).end is End.DONE
-            assert {event.call_id for event in scene.listening.of(Asking)} == {"a", "b"}
+            assert (await scene.conversation.say("go")).end is TurnEnd.DONE
+            assert {event.call_id for event in scene.listening.of(PermissionAsked)} == {"a", "b"}
 
     loop.run(main())
     assert (person.project / "a.txt").exists()
@@ -185,11 +192,11 @@ def test_two_questions_at_once_each_get_their_answer(person: Person) -> None:
 
 def test_where_nobody_can_be_asked_it_is_denied(person: Person) -> None:
     async def main() -> None:
-        desk = Desk(person.paths, person.environ, NobodyAsks())
+        desk = SessionFactory(person.paths, person.environ, NobodyAsks())
         conversation = await desk.open(str(person.project), with_model=False)
         model = ScriptedModel([call(command="touch ran.txt", network=True)])
         conversation.use_model(model)
-        assert (await conversation.say("go")).end is End.DONE
+        assert (await conversation.say("go")).end is TurnEnd.DONE
         assert "nobody was there" in model.seen[1][-1].text
         await conversation.close()
         [question] = desk.history.questions(conversation.session_id)
@@ -202,7 +209,7 @@ def test_where_nobody_can_be_asked_it_is_denied(person: Person) -> None:
 
 def test_without_a_connection_there_is_no_model_and_commands_still_run(person: Person) -> None:
     async def main() -> None:
-        desk = Desk(person.paths, person.environ, NobodyAsks())
+        desk = SessionFactory(person.paths, person.environ, NobodyAsks())
         conversation = await desk.open(str(person.project))
         assert conversation.model is None
         assert (await conversation.run("true")).ok
@@ -214,9 +221,9 @@ def test_without_a_connection_there_is_no_model_and_commands_still_run(person: P
 
 def test_the_chosen_connection_and_its_model_are_used(person: Person) -> None:
     async def main() -> None:
-        desk = Desk(person.paths, person.environ, NobodyAsks())
+        desk = SessionFactory(person.paths, person.environ, NobodyAsks())
         store = desk.connections
-        await store.put(Connection("one", Kind.OLLAMA, "http://127.0.0.1:9", model="small"))
+        await store.put(Connection("one", ServerKind.OLLAMA, "http://127.0.0.1:9", model="small"))
         chosen = await desk.choose()
         assert chosen is not None
         assert (chosen.connection.name, chosen.model.name) == ("one", "small")
@@ -235,10 +242,10 @@ def test_the_chosen_connection_and_its_model_are_used(person: Person) -> None:
 
 def test_a_stored_session_has_its_connection_again(person: Person) -> None:
     async def main() -> None:
-        desk = Desk(person.paths, person.environ, NobodyAsks())
+        desk = SessionFactory(person.paths, person.environ, NobodyAsks())
         conversation = await desk.open(str(person.project), connection="tour")
         # Not its own project, so it only says that.
-        assert (await conversation.say("Hello")).end is End.DONE
+        assert (await conversation.say("Hello")).end is TurnEnd.DONE
         await conversation.close()
         again = await desk.open(None, session_id=conversation.session_id)
         assert again.model is not None

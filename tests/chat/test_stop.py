@@ -17,17 +17,17 @@ from support.person import Person
 from support.scripted import ScriptedModel, SlowModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.conversation import Limits
+from ollmsandbox.chat.conversation import TurnLimits
 from ollmsandbox.chat.events import (
-    Asking,
     CallEnded,
-    End,
+    CallSettled,
+    CommandOutput,
+    ConversationState,
     FilesChanged,
-    Output,
-    Settled,
-    State,
+    PermissionAsked,
     StateChanged,
     TextGrew,
+    TurnEnd,
 )
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.tool_calls import OUT_OF_TIME, STOPPED
@@ -49,8 +49,8 @@ async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go
     await scene.conversation.stop()
     took = time.monotonic() - began
     assert turn.done()
-    assert turn.result().end is End.STOPPED
-    assert scene.conversation.state is State.IDLE
+    assert turn.result().end is TurnEnd.STOPPED
+    assert scene.conversation.state is ConversationState.IDLE
     assert took < CEILING
     return took
 
@@ -58,7 +58,7 @@ async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go
 async def goes_on(scene: Scene) -> None:
     model = ScriptedModel(["Here I am."])
     scene.conversation.use_model(model)
-    assert (await scene.conversation.say("Still there?")).end is End.DONE
+    assert (await scene.conversation.say("Still there?")).end is TurnEnd.DONE
     asked = {c.id for m in model.seen[0] for c in m.calls}
     assert asked == {m.call_id for m in model.seen[0] if m.role is Role.TOOL}
 
@@ -101,7 +101,9 @@ def test_while_it_asks(person: Person) -> None:
         mark = f"touch {uuid.uuid4().hex}"
         model = ScriptedModel([call(command=mark, network=True)])
         async with opened(person, model) as scene:
-            await stop_when(scene, lambda: scene.listening.of(Asking) and scene.asker.asked)
+            await stop_when(
+                scene, lambda: scene.listening.of(PermissionAsked) and scene.asker.asked
+            )
             assert not with_words(mark)
             assert not list(person.project.iterdir())
             await goes_on(scene)
@@ -127,7 +129,7 @@ def test_while_a_command_runs(person: Person) -> None:
         async with opened(person, model) as scene:
 
             def is_running() -> object:
-                said = b"".join(event.data for event in scene.listening.of(Output))
+                said = b"".join(event.data for event in scene.listening.of(CommandOutput))
                 return b"ready" in said and len(with_words("sleep", seconds)) >= 2
 
             await stop_when(scene, is_running)
@@ -174,15 +176,15 @@ def test_one_command_alone_and_the_turn_goes_on(person: Person) -> None:
         ]
         async with opened(person, model := ScriptedModel(calls)) as scene:
             turn = asyncio.ensure_future(scene.conversation.say("go"))
-            await scene.listening.until(lambda: len(scene.listening.of(Output)) >= 2)
+            await scene.listening.until(lambda: len(scene.listening.of(CommandOutput)) >= 2)
             # Not twice, nor one that is unknown.
             for call_id in ("1", "1", "9"):
                 scene.conversation.stop_call(call_id)
             await scene.listening.until(lambda: scene.listening.of(CallEnded))
-            assert scene.conversation.state is State.RUNNING
+            assert scene.conversation.state is ConversationState.RUNNING
             await scene.listening.until(lambda: not with_words("sleep", seconds))
             (person.playground / "go").touch()
-            assert (await turn).end is End.DONE
+            assert (await turn).end is TurnEnd.DONE
             answers = [m.text for m in model.seen[1] if m.role is Role.TOOL]
             assert answers[0].startswith(STOPPED)
             assert "a.txt" in answers[0]
@@ -198,10 +200,10 @@ def test_the_turn_while_one_command_is_being_stopped(person: Person) -> None:
         calls = [call(id="1", command="echo a > a.txt; echo ready; sleep 95431")]
         async with opened(person, ScriptedModel(calls)) as scene:
             turn = asyncio.ensure_future(scene.conversation.say("go"))
-            await scene.listening.until(lambda: scene.listening.of(Output))
+            await scene.listening.until(lambda: scene.listening.of(CommandOutput))
             scene.conversation.stop_call("1")
             await scene.conversation.stop()
-            assert (await turn).end is End.STOPPED
+            assert (await turn).end is TurnEnd.STOPPED
             assert len(scene.listening.of(CallEnded)) == 1
             await goes_on(scene)
             await scene.conversation.close()
@@ -218,7 +220,7 @@ def test_the_persons_own_command(person: Person) -> None:
             run = asyncio.ensure_future(
                 scene.conversation.run(f"echo a > a.txt; echo ready; sleep {seconds}")
             )
-            await scene.listening.until(lambda: scene.listening.of(Output))
+            await scene.listening.until(lambda: scene.listening.of(CommandOutput))
             await scene.conversation.stop()
             outcome = await run
             await goes_on(scene)
@@ -280,12 +282,12 @@ def test_a_locked_database_holds_up_no_stop_of_a_command(person: Person) -> None
             with locked(person):
                 await stop_when(
                     scene,
-                    lambda: scene.listening.of(Output) and scene.listening.of(FilesChanged),
+                    lambda: scene.listening.of(CommandOutput) and scene.listening.of(FilesChanged),
                 )
                 assert scene.conversation.messages[-1].text.startswith(STOPPED)
             # Only now can the change be recorded; nobody waited for it.
-            await scene.listening.until(lambda: scene.listening.of(Settled))
-            [settled] = scene.listening.of(Settled)
+            await scene.listening.until(lambda: scene.listening.of(CallSettled))
+            [settled] = scene.listening.of(CallSettled)
             assert [item.change.path for item in settled.report.changes] == ["a.txt"]
             assert (person.project / "a.txt").exists()
 
@@ -298,7 +300,7 @@ def test_again_and_again(person: Person) -> None:
             for _ in range(3):
                 scene.listening.heard.clear()
                 scene.conversation.use_model(ScriptedModel([call(command="echo a; sleep 1000")]))
-                await stop_when(scene, lambda: scene.listening.of(Output))
+                await stop_when(scene, lambda: scene.listening.of(CommandOutput))
             await goes_on(scene)
 
     loop.run(main())
@@ -308,9 +310,9 @@ def test_the_time_limit_ends_an_answer_and_what_was_said_stays(person: Person) -
     async def main() -> None:
         for seconds in LIMITS:
             model = SlowModel("Well, ")
-            async with opened(person, model, limits=Limits(seconds=seconds)) as scene:
+            async with opened(person, model, limits=TurnLimits(seconds=seconds)) as scene:
                 ended = await scene.conversation.say("go")
-                assert ended.end is End.TIME
+                assert ended.end is TurnEnd.TIME
                 if scene.listening.of(TextGrew):
                     assert scene.conversation.messages[-1].text == "Well, "
                     return
@@ -325,10 +327,10 @@ def test_a_call_that_the_time_limit_ends_is_not_said_to_be_stopped_by_the_person
     async def main() -> None:
         for seconds in LIMITS:
             model = ScriptedModel([call(command="echo begun; touch new; sleep 600")])
-            async with opened(person, model, limits=Limits(seconds=seconds)) as scene:
+            async with opened(person, model, limits=TurnLimits(seconds=seconds)) as scene:
                 ended = await scene.conversation.say("go")
-                assert ended.end is End.TIME
-                if not scene.listening.of(Output):
+                assert ended.end is TurnEnd.TIME
+                if not scene.listening.of(CommandOutput):
                     continue
                 told = scene.conversation.messages[-1]
                 assert told.role is Role.TOOL

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.person import Person
 
-from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import SessionInfo
 from ollmsandbox.engine import move
@@ -45,7 +45,7 @@ class _Nobody:
 
 @pytest.fixture
 def sessions(person: Person) -> Iterator[Sessions]:
-    desk = Desk(person.paths, person.environ, _Nobody())
+    desk = SessionFactory(person.paths, person.environ, _Nobody())
     yield Sessions(desk, ModelChoice(desk.connections), Settings(person.paths))
     desk.manager.close()
 

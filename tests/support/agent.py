@@ -17,7 +17,7 @@ from support.person import Person
 from support.scripted import Listening, ScriptedModel
 
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.request import Answer, PermissionRequest
 
 
@@ -39,7 +39,7 @@ class PlayedPerson:
 
 @dataclass
 class Scene:
-    desk: Desk
+    desk: SessionFactory
     conversation: Conversation
     listening: Listening
     asker: PlayedPerson
@@ -54,7 +54,7 @@ async def opened(
 ) -> AsyncIterator[Scene]:
     asker = PlayedPerson(says)
     person._tell_machine()
-    desk = Desk(person.paths, person.environ, asker)
+    desk = SessionFactory(person.paths, person.environ, asker)
     try:
         conversation = await desk.open(str(person.project), with_model=False, **options)
         listening = Listening()

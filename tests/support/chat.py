@@ -12,15 +12,15 @@ from support.screen import Screen, draw_frames, spin_until
 
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import (
-    Answered,
-    Asking,
     CallBegan,
     CallEnded,
-    Event,
-    Output,
-    Said,
-    Started,
-    State,
+    ChatEvent,
+    CommandOutput,
+    CommandStarted,
+    ConversationState,
+    MessageAdded,
+    PermissionAnswered,
+    PermissionAsked,
     StateChanged,
 )
 from ollmsandbox.chat.messages import Message, Role, ToolCall
@@ -44,13 +44,13 @@ class Talk(Conversation):
 
     def __init__(self, tool_context: ToolContext | None) -> None:
         super().__init__(model=None, tool_context=tool_context)
-        self._heard: list[Callable[[Event], None]] = []
+        self._heard: list[Callable[[ChatEvent], None]] = []
 
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[ChatEvent], None]) -> Callable[[], None]:
         self._heard.append(listener)
         return lambda: self._heard.remove(listener)
 
-    def tell(self, *events: Event) -> None:
+    def tell(self, *events: ChatEvent) -> None:
         for event in events:
             if isinstance(event, StateChanged):
                 self.state = event.state
@@ -67,11 +67,11 @@ class Chat:
         self._calls = 0
 
     def person(self, text: str) -> None:
-        self.talk.tell(Said(Message(Role.USER, text, at=time.time())))
+        self.talk.tell(MessageAdded(Message(Role.USER, text, at=time.time())))
 
     def agent(self, text: str, **options: object) -> None:
         message = Message(Role.ASSISTANT, text, model="qwen3:14b", at=time.time())
-        self.talk.tell(Said(replace(message, **options)))  # type: ignore[arg-type]
+        self.talk.tell(MessageAdded(replace(message, **options)))  # type: ignore[arg-type]
 
     def call(
         self, command: str = "make test", tool: str = "run_command", *, own: bool = False
@@ -86,26 +86,32 @@ class Chat:
     def ask(self, entry: CallEntry, **options: object) -> PermissionRequest:
         request = asked(entry.description, id=f"ask-{entry.call.id}", call_id=entry.call.id)
         request = replace(request, **options)  # type: ignore[arg-type]
-        self.talk.tell(StateChanged(State.ASKING), Asking(entry.call.id, request))
+        self.talk.tell(
+            StateChanged(ConversationState.ASKING), PermissionAsked(entry.call.id, request)
+        )
         return request
 
     def answer(self, entry: CallEntry, answer: Answer, source: Source = Source.PERSON) -> Verdict:
         assert entry.request is not None
         verdict = Verdict(entry.request, answer, source, time.time())
-        self.talk.tell(Answered(entry.call.id, verdict), StateChanged(State.RUNNING))
+        self.talk.tell(
+            PermissionAnswered(entry.call.id, verdict), StateChanged(ConversationState.RUNNING)
+        )
         return verdict
 
     def start(self, entry: CallEntry, pid: int = 0) -> None:
-        self.talk.tell(StateChanged(State.RUNNING), Started(entry.call.id, pid, None))
+        self.talk.tell(
+            StateChanged(ConversationState.RUNNING), CommandStarted(entry.call.id, pid, None)
+        )
 
     def output(self, entry: CallEntry, data: bytes) -> None:
-        self.talk.tell(Output(entry.call.id, Stream.STDOUT, data))
+        self.talk.tell(CommandOutput(entry.call.id, Stream.STDOUT, data))
 
     def end(self, entry: CallEntry, outcome: Outcome) -> None:
         self.talk.tell(CallEnded(entry.call, outcome))
 
     def idle(self) -> None:
-        self.talk.tell(StateChanged(State.IDLE))
+        self.talk.tell(StateChanged(ConversationState.IDLE))
 
 
 def asked(subject: str, **options: object) -> PermissionRequest:

@@ -15,12 +15,12 @@ import pytest
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import (
-    Called,
+    CallPiece,
     Model,
     Piece,
     ProviderError,
-    Text,
-    Thinking,
+    TextPiece,
+    ThinkingPiece,
     Timeouts,
 )
 from ollmsandbox.chat.providers.ollama import OllamaServer
@@ -64,15 +64,15 @@ def fails(model: Model) -> ProviderError:
 
 
 def said(pieces: Sequence[Piece]) -> str:
-    return "".join(piece.text for piece in pieces if isinstance(piece, Text))
+    return "".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
 
 
 def thought(pieces: Sequence[Piece]) -> str:
-    return "".join(piece.text for piece in pieces if isinstance(piece, Thinking))
+    return "".join(piece.text for piece in pieces if isinstance(piece, ThinkingPiece))
 
 
 def called(pieces: Sequence[Piece]) -> list[ToolCall]:
-    return [piece.call for piece in pieces if isinstance(piece, Called)]
+    return [piece.call for piece in pieces if isinstance(piece, CallPiece)]
 
 
 def messages_sent(body: dict[str, object]) -> list[dict[str, object]]:

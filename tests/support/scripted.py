@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ollmsandbox.chat.events import Event
+from ollmsandbox.chat.events import ChatEvent
 from ollmsandbox.chat.messages import Message, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import (
-    Called,
-    Finished,
+    CallPiece,
+    FinishPiece,
     Piece,
     ProviderError,
-    Text,
-    Thinking,
+    TextPiece,
+    ThinkingPiece,
     Usage,
 )
 from ollmsandbox.tools.base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
@@ -32,8 +32,8 @@ Reply = Sequence[Part]
 FOREVER = 3600.0
 
 
-def call(name: str = "run_command", id: str = "1", **arguments: object) -> Called:
-    return Called(ToolCall(id, name, arguments))
+def call(name: str = "run_command", id: str = "1", **arguments: object) -> CallPiece:
+    return CallPiece(ToolCall(id, name, arguments))
 
 
 class ScriptedModel:
@@ -66,10 +66,10 @@ class ScriptedModel:
                 elif isinstance(part, ProviderError):
                     raise part
                 elif isinstance(part, str):
-                    yield Text(part)
+                    yield TextPiece(part)
                 else:
                     yield part
-            yield Finished()
+            yield FinishPiece()
         finally:
             self.open -= 1
 
@@ -85,10 +85,10 @@ class SlowModel(ScriptedModel):
 class Listening:
     """Keeps what it hears, and waits for what it wants to hear."""
 
-    heard: list[Event] = field(default_factory=list)
+    heard: list[ChatEvent] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ChatEvent) -> None:
         self.heard.append(event)
         self._news.set()
 
@@ -163,15 +163,15 @@ class FakeRequest(RequestBase):
 
 __all__ = [
     "FOREVER",
-    "Called",
+    "CallPiece",
     "FakeTool",
-    "Finished",
+    "FinishPiece",
     "Listening",
     "Reply",
     "ScriptedModel",
     "SlowModel",
-    "Text",
-    "Thinking",
+    "TextPiece",
+    "ThinkingPiece",
     "Usage",
     "call",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 from support.scripted import FakeTool, Listening, ScriptedModel
 
 from ollmsandbox import loop
-from ollmsandbox.chat.conversation import STANDARD, Conversation, Limits
+from ollmsandbox.chat.conversation import STANDARD_LIMITS, Conversation, TurnLimits
 from ollmsandbox.chat.events import TurnEnded
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.tools.base import Watcher
@@ -24,7 +24,7 @@ def echo(arguments: Mapping[str, object], _watcher: Watcher) -> str:
 
 
 def talk(
-    model: ScriptedModel, *tools: FakeTool, limits: Limits = STANDARD
+    model: ScriptedModel, *tools: FakeTool, limits: TurnLimits = STANDARD_LIMITS
 ) -> tuple[Conversation, Listening, TurnEnded]:
     """One turn."""
     listening = Listening()

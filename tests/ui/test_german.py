@@ -14,12 +14,12 @@ from support.person import ROOT, Person
 from support.screen import Screen
 from support.window import card_that, finish, press, program, says, wait_until, window_of
 
-from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.ui.chat.entries import Stage
 from ollmsandbox.ui.i18n import DOMAIN
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 
-NOBODY = Connection("mine", Kind.OLLAMA, "http://127.0.0.1:9")
+NOBODY = Connection("mine", ServerKind.OLLAMA, "http://127.0.0.1:9")
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from support.person import Person
 from support.screen import Screen
 from support.window import finish, running_loop, wait_until
 
-from ollmsandbox.chat.providers.connections_file import Connection, Kind
-from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
+from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
@@ -25,9 +25,9 @@ from ollmsandbox.ui.window.welcome import Welcome
 
 
 @pytest.fixture
-def desk(screen: Screen, person: Person) -> Iterator[Desk]:
+def desk(screen: Screen, person: Person) -> Iterator[SessionFactory]:
     with running_loop():
-        made = Desk(person.paths, person.environ, WindowAsker())
+        made = SessionFactory(person.paths, person.environ, WindowAsker())
         yield made
         made.close()
 
@@ -42,11 +42,11 @@ def used(make: Callable[[], Gtk.Widget]) -> Callable[[], bool]:
     return watch_freeing(widget)
 
 
-def test_the_first_page_is_freed(desk: Desk) -> None:
+def test_the_first_page_is_freed(desk: SessionFactory) -> None:
     wait_until(used(Welcome))
 
 
-def test_the_side_pane_is_freed(desk: Desk) -> None:
+def test_the_side_pane_is_freed(desk: SessionFactory) -> None:
     def make() -> Gtk.Widget:
         sidebar = Sidebar()
         sidebar.show([ProjectItem("/src", "src", sessions=(SessionItem("1", "one"),))])
@@ -55,7 +55,7 @@ def test_the_side_pane_is_freed(desk: Desk) -> None:
     wait_until(used(make))
 
 
-def test_the_changes_and_the_page_of_one_are_freed(desk: Desk, person: Person) -> None:
+def test_the_changes_and_the_page_of_one_are_freed(desk: SessionFactory, person: Person) -> None:
     assert finish(person.bubble().exec("echo 1 > new.txt")).exit_code == 0
 
     def use() -> Callable[[], bool]:
@@ -76,12 +76,12 @@ def test_the_changes_and_the_page_of_one_are_freed(desk: Desk, person: Person) -
     wait_until(use())
 
 
-def test_the_dialog_of_a_connection_is_freed(desk: Desk) -> None:
+def test_the_dialog_of_a_connection_is_freed(desk: SessionFactory) -> None:
     parent = Adw.Window()
     parent.present()
 
     def use() -> Callable[[], bool]:
-        dialog = ConnectionDialog(parent, desk.connections, Connection("", Kind.OLLAMA, ""))
+        dialog = ConnectionDialog(parent, desk.connections, Connection("", ServerKind.OLLAMA, ""))
         dialog.present()
         wait_until(dialog.get_mapped)
         dialog.close()
@@ -91,7 +91,7 @@ def test_the_dialog_of_a_connection_is_freed(desk: Desk) -> None:
     parent.destroy()
 
 
-def test_the_preferences_are_freed(desk: Desk, person: Person) -> None:
+def test_the_preferences_are_freed(desk: SessionFactory, person: Person) -> None:
     parent = Adw.Window()
     parent.present()
     settings = Settings(person.paths)

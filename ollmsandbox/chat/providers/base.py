@@ -58,21 +58,21 @@ class NoToolsError(ProviderError):
 
 
 @dataclass(frozen=True)
-class Text:
+class TextPiece:
     """A piece of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Thinking:
+class ThinkingPiece:
     """A piece of what the model thinks before it answers."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Called:
+class CallPiece:
     """A whole tool call."""
 
     call: ToolCall
@@ -87,13 +87,13 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishPiece:
     """The end of an answer; `cut_off` if the server had no room for more."""
 
     cut_off: bool = False
 
 
-Piece = Text | Thinking | Called | Usage | Finished
+Piece = TextPiece | ThinkingPiece | CallPiece | Usage | FinishPiece
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Server(Protocol):
 
 # Ollama gives a model 4096 tokens or fewer unless asked, and forgets the rest without a word; all
 # that a model could take may be more than the machine's memory.
-ROOM = 32768
+DEFAULT_CONTEXT = 32768
 
 
 @dataclass(frozen=True)

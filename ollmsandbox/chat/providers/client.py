@@ -16,7 +16,7 @@ from ...errors import NetError
 from ...net.http import Exchange, Request
 from .base import Piece, ProviderError, RefusedError, Timeouts
 from .errors import from_status, from_words, not_a_model_server, server_words
-from .wire import Mask, read_json
+from .wire import KeyMask, read_json
 
 # It lives in a keyring, which may ask for a password each time.
 KeySource = Callable[[], Awaitable[str]]
@@ -35,7 +35,7 @@ class Client:
         self._find_key = key
         self._key: str | None = None
         self._timeouts = timeouts or Timeouts()
-        self.mask = Mask()
+        self.mask = KeyMask()
 
     @asynccontextmanager
     async def stream(
@@ -99,7 +99,7 @@ class Client:
                 N_("The API key has characters that no key has."),
                 N_("Store it again, on one line."),
             )
-        self.mask = Mask(key)
+        self.mask = KeyMask(key)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         data = None
         if body is not None:

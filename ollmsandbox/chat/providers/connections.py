@@ -21,18 +21,18 @@ from .base import ProviderError, Server, Timeouts
 from .connections_file import (
     TOUR,
     Connection,
-    FileError,
-    Kind,
-    Listing,
+    ConnectionList,
+    ConnectionsFileError,
+    ServerKind,
     check_name,
     normal_address,
     read,
     write,
 )
-from .keys import Keys, Place
+from .keys import KeyStorage, KeyStore
 from .tour.model import TourServer
 
-__all__ = ["TOUR", "Connection", "ConnectionStore", "Kind", "Listing"]
+__all__ = ["TOUR", "Connection", "ConnectionList", "ConnectionStore", "ServerKind"]
 
 _MOST = 1 << 20
 
@@ -44,13 +44,13 @@ class ConnectionStore:
         self,
         paths: Paths,
         environ: Mapping[str, str] | None = None,
-        keys: Keys | None = None,
+        keys: KeyStore | None = None,
         say: Callable[[str], str] = str,
     ) -> None:
         """`say`: how the tour speaks."""
         self._say = say
         self._file = paths.config / "connections.yaml"
-        self._keys = keys or Keys(paths, os.environ if environ is None else environ)
+        self._keys = keys or KeyStore(paths, os.environ if environ is None else environ)
         # What the person should know.
         self.notices: list[str] = []
         self._under_way: set[object] = set()
@@ -110,13 +110,13 @@ class ConnectionStore:
         check_name(name)
         address = normal_address(connection.kind, connection.address)
         old = next((c for c in self.all() if c.name == before), None)
-        old_place = place = old.key if old else Place.NONE
+        old_place = place = old.key if old else KeyStorage.NONE
         is_renamed = old is not None and before != name
-        if key is None and is_renamed and place is not Place.NONE:
+        if key is None and is_renamed and place is not KeyStorage.NONE:
             # A key is found by the name.
             key = await self._keys.get(before, place)
         if key is not None:
-            place = await self._keys.put(name, key) if key else Place.NONE
+            place = await self._keys.put(name, key) if key else KeyStorage.NONE
         connection = replace(connection, address=address, key=place)
         # Another program may have the file for a while, and disks take their time.
         await asyncio.to_thread(self._put_down, before, connection)
@@ -138,9 +138,9 @@ class ConnectionStore:
                 others = (*listing.connections, connection)
             # The only one was what the person began with; it stays so beside a second one.
             default = listing.default or (names[0] if len(names) == 1 else "")
-            self._write(Listing(others, name if default and default == before else default))
+            self._write(ConnectionList(others, name if default and default == before else default))
 
-    def _check_free(self, before: str, name: str, listing: Listing) -> None:
+    def _check_free(self, before: str, name: str, listing: ConnectionList) -> None:
         if name != before and name in [c.name for c in listing.connections]:
             raise ProviderError(
                 N_("There is a connection {name} already."), N_("Choose another name."), name=name
@@ -148,7 +148,7 @@ class ConnectionStore:
 
     async def remove(self, name: str) -> None:
         connection = self.find(name)
-        if connection.kind is Kind.TOUR:
+        if connection.kind is ServerKind.TOUR:
             raise ProviderError(N_("The tour cannot be removed."))
 
         async def remove() -> None:
@@ -161,7 +161,7 @@ class ConnectionStore:
         with self._changing() as listing:
             rest = tuple(c for c in listing.connections if c.name != name)
             default = "" if listing.default == name else listing.default
-            self._write(Listing(rest, default))
+            self._write(ConnectionList(rest, default))
 
     def use(self, name: str, model: str | None = None) -> None:
         """To begin with, from now on; with this model of it."""
@@ -171,11 +171,11 @@ class ConnectionStore:
                 replace(c, model=model) if c.name == name and model is not None else c
                 for c in listing.connections
             )
-            self._write(Listing(connections, name))
+            self._write(ConnectionList(connections, name))
 
     def server(self, connection: Connection, key: str | None = None) -> Server:
         """With a key it is this one, and not the stored one."""
-        if connection.kind is Kind.TOUR:
+        if connection.kind is ServerKind.TOUR:
             return TourServer(self._say)
 
         async def find_key() -> str:
@@ -187,13 +187,13 @@ class ConnectionStore:
         from .ollama import OllamaServer
         from .openai import OpenAIServer
 
-        source = find_key if key is not None or connection.key is not Place.NONE else None
+        source = find_key if key is not None or connection.key is not KeyStorage.NONE else None
         timeouts = Timeouts(idle=connection.idle)
-        if connection.kind is Kind.OPENAI:
+        if connection.kind is ServerKind.OPENAI:
             return OpenAIServer(connection.address, key=source, timeouts=timeouts)
         return OllamaServer(connection.address, key=source, timeouts=timeouts, room=connection.room)
 
-    async def _forget(self, name: str, place: Place) -> None:
+    async def _forget(self, name: str, place: KeyStorage) -> None:
         try:
             await self._keys.remove(name, place)
         except ProviderError as error:
@@ -201,33 +201,33 @@ class ConnectionStore:
             self.notices.append(Sentence(notice, name=name, why=error.message))
 
     @contextmanager
-    def _changing(self) -> Iterator[Listing]:
+    def _changing(self) -> Iterator[ConnectionList]:
         """Nobody else changes the file meanwhile."""
         with locked(self._file):
             yield self._read()
 
-    def _read(self) -> Listing:
+    def _read(self) -> ConnectionList:
         try:
             with open(self._file, encoding="utf-8") as file:
                 return read(file.read(_MOST))
         except FileNotFoundError:
-            return Listing()
+            return ConnectionList()
         except UnicodeDecodeError:
             return self._set_aside(Sentence(N_("it is not text.")))
-        except FileError as error:
+        except ConnectionsFileError as error:
             return self._set_aside(error.message)
         except OSError as error:
             raise OllmSandboxError(
                 N_("{file} cannot be read: {why}."), file=self._file, why=error.strerror
             ) from error
 
-    def _set_aside(self, why: str) -> Listing:
+    def _set_aside(self, why: str) -> ConnectionList:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         aside = self._file.with_name(f"{self._file.name}.broken-{stamp}-{os.getpid()}")
         try:
             os.rename(self._file, aside)
         except FileNotFoundError:
-            return Listing()  # another program was faster
+            return ConnectionList()  # another program was faster
         except OSError as error:
             raise OllmSandboxError(
                 N_("{file}: {why} Mend it."), file=self._file, why=why
@@ -236,9 +236,9 @@ class ConnectionStore:
             "{file}: {why} It is kept as {aside}; mend it and give it its old name to have it back."
         )
         self.notices.append(Sentence(notice, file=self._file, why=why, aside=aside.name))
-        return Listing()
+        return ConnectionList()
 
-    def _write(self, listing: Listing) -> None:
+    def _write(self, listing: ConnectionList) -> None:
         try:
             write_atomically(self._file, write(listing), durably=True)
         except OSError as error:

@@ -16,22 +16,24 @@ import yaml
 
 from ... import N_
 from ...errors import sentence
-from .base import ROOM, ProviderError, Timeouts, ollama_root, openai_root
-from .keys import Place
+from .base import DEFAULT_CONTEXT, ProviderError, Timeouts, ollama_root, openai_root
+from .keys import KeyStorage
 from .tour.model import NAME
 
 
-def read_yaml(text: str) -> Listing:
+def read_yaml(text: str) -> ConnectionList:
     """Raises FileError."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise FileError(N_("line {line}: {problem}."), line=line, problem=error.problem) from error
+        raise ConnectionsFileError(
+            N_("line {line}: {problem}."), line=line, problem=error.problem
+        ) from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise FileError(N_("it is not YAML.")) from error
+        raise ConnectionsFileError(N_("it is not YAML.")) from error
     if root is None or root.tag.endswith(":null"):
-        return Listing()
+        return ConnectionList()
     return _Reader().listing(root)
 
 
@@ -41,7 +43,7 @@ class _Reader:
 
     where: str = field(default="")
 
-    def listing(self, node: yaml.Node) -> Listing:
+    def listing(self, node: yaml.Node) -> ConnectionList:
         default = ""
         connections: list[Connection] = []
         for key, value in self._mapping(node, "").items():
@@ -53,10 +55,10 @@ class _Reader:
             else:
                 raise self._wrong(value, key, N_("there is no such key."))
         if default and default not in (TOUR.name, *(c.name for c in connections)):
-            raise FileError(
+            raise ConnectionsFileError(
                 N_("key default: there is no connection {default}."), default=repr(default)
             )
-        return Listing(tuple(connections), default)
+        return ConnectionList(tuple(connections), default)
 
     def _connection(self, name: str, node: yaml.Node) -> Connection:
         where = f"connections.{name}"
@@ -74,18 +76,18 @@ class _Reader:
             if key not in given:
                 raise self._wrong(node, where, N_("{name} is missing."), name=repr(key))
 
-        def fail(key: str, why: str) -> FileError:
+        def fail(key: str, why: str) -> ConnectionsFileError:
             return self._wrong(entries[key], f"{where}.{key}", why)
 
         if given["kind"] not in ("ollama", "openai"):
             raise fail("kind", N_("expected ollama or openai."))
-        if given.get("key", "none") not in [place.value for place in Place]:
+        if given.get("key", "none") not in [place.value for place in KeyStorage]:
             raise fail("key", N_("expected none, keyring or file."))
         if not _is_number(given.get("room", "1024"), 1024, 1 << 24):
             raise fail("room", N_("expected a number of tokens, at least 1024."))
         if not _is_number(given.get("idle", "1"), 1, 86400):
             raise fail("idle", N_("expected a number of seconds, at most 86400."))
-        kind = Kind(given["kind"])
+        kind = ServerKind(given["kind"])
         try:
             address = normal_address(kind, given["address"])
         except ProviderError as error:
@@ -95,8 +97,8 @@ class _Reader:
             kind,
             address,
             given.get("model", ""),
-            Place(given.get("key", "none")),
-            int(given.get("room", ROOM)),
+            KeyStorage(given.get("key", "none")),
+            int(given.get("room", DEFAULT_CONTEXT)),
             float(given.get("idle", Timeouts.idle)),
         )
 
@@ -116,9 +118,11 @@ class _Reader:
             raise self._wrong(node, where, N_("expected a text."))
         return str(node.value)
 
-    def _wrong(self, node: yaml.Node | None, where: str, why: str, **fields: object) -> FileError:
+    def _wrong(
+        self, node: yaml.Node | None, where: str, why: str, **fields: object
+    ) -> ConnectionsFileError:
         line = node.start_mark.line + 1 if node is not None else 1
-        return FileError(
+        return ConnectionsFileError(
             N_("line {line}, key {key}: {why}") if where else N_("line {line}: {why}"),
             line=line,
             key=where,
@@ -139,7 +143,7 @@ _HEADER = """\
 """
 
 
-class Kind(Enum):
+class ServerKind(Enum):
     OLLAMA = "ollama"
     OPENAI = "openai"
     TOUR = "tour"
@@ -148,38 +152,38 @@ class Kind(Enum):
 @dataclass(frozen=True)
 class Connection:
     name: str
-    kind: Kind
+    kind: ServerKind
     address: str
     # The one to begin with.
     model: str = ""
-    key: Place = Place.NONE
+    key: KeyStorage = KeyStorage.NONE
     # How many tokens a model of Ollama is given at most.
-    room: int = ROOM
+    room: int = DEFAULT_CONTEXT
     # Seconds of silence until it counts as lost.
     idle: float = Timeouts.idle
 
 
 @dataclass(frozen=True)
-class Listing:
+class ConnectionList:
     connections: tuple[Connection, ...] = ()
     default: str = ""
 
 
-TOUR = Connection("tour", Kind.TOUR, "", NAME)
+TOUR = Connection("tour", ServerKind.TOUR, "", NAME)
 
 
-class FileError(ProviderError):
+class ConnectionsFileError(ProviderError):
     """The file has a mistake."""
 
 
-def read(text: str) -> Listing:
+def read(text: str) -> ConnectionList:
     """Raises FileError."""
     # Here, because YAML takes long to load, and at first there is no such file.
 
     return read_yaml(text)
 
 
-def write(listing: Listing) -> str:
+def write(listing: ConnectionList) -> str:
     import yaml
 
     document: dict[str, object] = {"default": listing.default} if listing.default else {}
@@ -191,9 +195,9 @@ def _entry(connection: Connection) -> dict[str, object]:
     entry: dict[str, object] = {"kind": connection.kind.value, "address": connection.address}
     if connection.model:
         entry["model"] = connection.model
-    if connection.key is not Place.NONE:
+    if connection.key is not KeyStorage.NONE:
         entry["key"] = connection.key.value
-    if connection.room != ROOM:
+    if connection.room != DEFAULT_CONTEXT:
         entry["room"] = connection.room
     if connection.idle != Timeouts.idle:
         entry["idle"] = connection.idle
@@ -209,5 +213,5 @@ def check_name(name: str) -> None:
         )
 
 
-def normal_address(kind: Kind, address: str) -> str:
-    return openai_root(address) if kind is Kind.OPENAI else ollama_root(address)
+def normal_address(kind: ServerKind, address: str) -> str:
+    return openai_root(address) if kind is ServerKind.OPENAI else ollama_root(address)

@@ -9,45 +9,47 @@ from dataclasses import dataclass
 
 from .base import ModelInfo, ProviderError, Timeouts
 from .client import Client
-from .connections_file import Kind
+from .connections_file import ServerKind
 from .openai import OpenAIServer
 from .wire import a_list, a_text, inside
 
 
 @dataclass(frozen=True)
-class Usual:
+class KnownServer:
     port: int
     name: str
 
 
 USUAL = (
-    Usual(11434, "Ollama"),
-    Usual(8080, "llama.cpp"),
-    Usual(8000, "vLLM"),
-    Usual(1234, "LM Studio"),
-    Usual(1337, "Jan"),
-    Usual(5000, "text-generation-webui"),
-    Usual(5001, "KoboldCpp"),
-    Usual(30000, "SGLang"),
+    KnownServer(11434, "Ollama"),
+    KnownServer(8080, "llama.cpp"),
+    KnownServer(8000, "vLLM"),
+    KnownServer(1234, "LM Studio"),
+    KnownServer(1337, "Jan"),
+    KnownServer(5000, "text-generation-webui"),
+    KnownServer(5001, "KoboldCpp"),
+    KnownServer(30000, "SGLang"),
 )
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundServer:
     name: str
-    kind: Kind
+    kind: ServerKind
     address: str
     models: tuple[ModelInfo, ...]
 
 
-async def find_servers(usual: Sequence[Usual] = USUAL, *, patience: float = 2.0) -> list[Found]:
+async def find_servers(
+    usual: Sequence[KnownServer] = USUAL, *, patience: float = 2.0
+) -> list[FoundServer]:
     """All at once. What does not answer soon, or is something else, is not there."""
     timeouts = Timeouts(connect=patience, idle=patience)
     found = await asyncio.gather(*(_look(one, timeouts, patience) for one in usual))
     return [one for one in found if one is not None]
 
 
-async def _look(usual: Usual, timeouts: Timeouts, patience: float) -> Found | None:
+async def _look(usual: KnownServer, timeouts: Timeouts, patience: float) -> FoundServer | None:
     address = f"http://127.0.0.1:{usual.port}"
     try:
         # Also where a server drips.
@@ -59,7 +61,7 @@ async def _look(usual: Usual, timeouts: Timeouts, patience: float) -> Found | No
         return None
 
 
-async def _ollama(usual: Usual, address: str, timeouts: Timeouts) -> Found | None:
+async def _ollama(usual: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
     try:
         found = await Client(address, timeouts=timeouts).ask("/api/tags")
     except ProviderError:
@@ -69,9 +71,9 @@ async def _ollama(usual: Usual, address: str, timeouts: Timeouts) -> Found | Non
         return None
     names = [a_text(inside(entry, "name")) for entry in a_list(entries)]
     models = tuple(ModelInfo(name) for name in names if name)
-    return Found(usual.name, Kind.OLLAMA, address, models)
+    return FoundServer(usual.name, ServerKind.OLLAMA, address, models)
 
 
-async def _openai(usual: Usual, address: str, timeouts: Timeouts) -> Found | None:
+async def _openai(usual: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
     server = OpenAIServer(address, timeouts=timeouts)
-    return Found(usual.name, Kind.OPENAI, server.address, tuple(await server.models()))
+    return FoundServer(usual.name, ServerKind.OPENAI, server.address, tuple(await server.models()))

@@ -27,7 +27,7 @@ T = TypeVar("T")
 _ONE_AT_A_TIME = threading.Lock()
 
 
-class Place(Enum):
+class KeyStorage(Enum):
     """Where a key is."""
 
     NONE = "none"
@@ -35,7 +35,7 @@ class Place(Enum):
     FILE = "file"
 
 
-class Keys:
+class KeyStore:
     """`patience`: the person may have to unlock the keyring first."""
 
     def __init__(self, paths: Paths, environ: Mapping[str, str], *, patience: float = 60.0) -> None:
@@ -46,8 +46,8 @@ class Keys:
     def __repr__(self) -> str:
         return "Keys()"
 
-    async def get(self, name: str, place: Place) -> str:
-        if place is Place.KEYRING:
+    async def get(self, name: str, place: KeyStorage) -> str:
+        if place is KeyStorage.KEYRING:
             found = await self._ask_keyring(lambda cancel: _look_up(name, cancel))
             if not found:
                 raise ProviderError(
@@ -56,22 +56,22 @@ class Keys:
                     name=repr(name),
                 )
             return found
-        return self._read().get(name, "") if place is Place.FILE else ""
+        return self._read().get(name, "") if place is KeyStorage.FILE else ""
 
-    async def put(self, name: str, key: str) -> Place:
+    async def put(self, name: str, key: str) -> KeyStorage:
         try:
             await self._ask_keyring(lambda cancel: _store(name, key, cancel))
         except ProviderError:
             with self._changing() as kept:
                 kept[name] = key
-            return Place.FILE
+            return KeyStorage.FILE
         self._forget(name)
-        return Place.KEYRING
+        return KeyStorage.KEYRING
 
-    async def remove(self, name: str, place: Place) -> None:
-        if place is Place.KEYRING:
+    async def remove(self, name: str, place: KeyStorage) -> None:
+        if place is KeyStorage.KEYRING:
             await self._ask_keyring(lambda cancel: _clear(name, cancel))
-        elif place is Place.FILE:
+        elif place is KeyStorage.FILE:
             self._forget(name)
 
     def _forget(self, name: str) -> None:

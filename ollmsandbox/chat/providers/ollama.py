@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from ..messages import Message, Role, ToolSpec
 from .base import (
-    ROOM,
-    Called,
-    Finished,
+    DEFAULT_CONTEXT,
+    CallPiece,
+    FinishPiece,
     ModelInfo,
     Piece,
     ProviderError,
@@ -22,15 +22,15 @@ from .base import (
 from .client import Client, KeySource, LineReader, retried
 from .errors import answer_lost, not_a_model_server
 from .wire import (
-    CallMaker,
-    Words,
+    CallBuilder,
+    TextSplitter,
     a_list,
     a_number,
     a_text,
-    answered,
     arguments_object,
     inside,
     names_of_calls,
+    pair_calls,
     read_object,
     tool_list,
 )
@@ -45,7 +45,7 @@ class OllamaServer:
         *,
         key: KeySource | None = None,
         timeouts: Timeouts | None = None,
-        room: int = ROOM,
+        room: int = DEFAULT_CONTEXT,
     ) -> None:
         self._client = Client(ollama_root(address), key=key, timeouts=timeouts)
         self._room = room
@@ -139,8 +139,8 @@ class OllamaModel:
             body["tools"] = tool_list(tools)
         async with self._client.stream("/api/chat", body, self._name) as exchange:
             mask = self._client.mask
-            words = Words(mask)
-            maker = CallMaker((call.id for m in messages for call in m.calls), mask)
+            words = TextSplitter(mask)
+            maker = CallBuilder((call.id for m in messages for call in m.calls), mask)
             lines = LineReader(exchange.read)
             understood = False
             while (line := await lines.next()) is not None:
@@ -156,7 +156,7 @@ class OllamaModel:
                 for given in a_list(inside(message, "tool_calls")):
                     if name := a_text(inside(given, "function", "name")):
                         arguments = inside(given, "function", "arguments")
-                        yield Called(maker.make(a_text(inside(given, "id")), name, arguments))
+                        yield CallPiece(maker.make(a_text(inside(given, "id")), name, arguments))
                 if found.get("done") is True:
                     for piece in words.end():
                         yield piece
@@ -165,7 +165,7 @@ class OllamaModel:
                     )
                     if prompt is not None or said is not None:
                         yield Usage(prompt or 0, said or 0)
-                    yield Finished(cut_off=found.get("done_reason") == "length")
+                    yield FinishPiece(cut_off=found.get("done_reason") == "length")
                     return
         for piece in words.end():
             yield piece
@@ -177,7 +177,7 @@ class OllamaModel:
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
     names = names_of_calls(messages)
     sent: list[dict[str, object]] = []
-    for message in answered(messages):
+    for message in pair_calls(messages):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.calls:
             entry["tool_calls"] = [

@@ -14,19 +14,28 @@ from dataclasses import dataclass
 
 from ...net.http import Exchange
 from ..messages import Message, Role, ToolSpec
-from .base import Called, Finished, ModelInfo, Piece, ProviderError, Timeouts, Usage, openai_root
+from .base import (
+    CallPiece,
+    FinishPiece,
+    ModelInfo,
+    Piece,
+    ProviderError,
+    Timeouts,
+    Usage,
+    openai_root,
+)
 from .client import Client, EventReader, KeySource, LineReader, retried
 from .errors import answer_lost, not_a_model_server
 from .wire import (
-    CallMaker,
-    Mask,
-    Words,
+    CallBuilder,
+    KeyMask,
+    TextSplitter,
     a_list,
     a_number,
     a_text,
-    answered,
     arguments_object,
     inside,
+    pair_calls,
     read_json,
     tool_list,
 )
@@ -46,10 +55,10 @@ class _Call:
     whole: Mapping[str, object] | None = None
 
 
-class Answer:
-    def __init__(self, used_ids: Iterable[str], mask: Mask) -> None:
-        self._words = Words(mask)
-        self._maker = CallMaker(used_ids, mask)
+class OpenAIStream:
+    def __init__(self, used_ids: Iterable[str], mask: KeyMask) -> None:
+        self._words = TextSplitter(mask)
+        self._maker = CallBuilder(used_ids, mask)
         self._calls: list[_Call] = []
         self._finish = ""
         # All was said, whether or not the server hangs up.
@@ -87,7 +96,7 @@ class Answer:
             for call in self._calls:
                 if call.name:
                     given = call.text if call.whole is None else call.whole
-                    pieces.append(Called(self._maker.make(call.id, call.name, given)))
+                    pieces.append(CallPiece(self._maker.make(call.id, call.name, given)))
         return pieces
 
     def _take(self, found: object) -> list[Piece]:
@@ -248,7 +257,9 @@ class OpenAIModel:
             body["stream_options"] = {"include_usage": True}
         try:
             async with self._client.stream("/chat/completions", body, self._name) as exchange:
-                answer = Answer((call.id for m in messages for call in m.calls), self._client.mask)
+                answer = OpenAIStream(
+                    (call.id for m in messages for call in m.calls), self._client.mask
+                )
                 if "application/json" in exchange.headers.get("content-type", ""):
                     events = await self._whole(exchange)
                     for text in events:
@@ -271,13 +282,13 @@ class OpenAIModel:
             raise answer_lost(self._client.root) if known else not_a_model_server(self._client.root)
         if answer.usage is not None:
             yield answer.usage
-        yield Finished(cut_off=answer.cut_off)
+        yield FinishPiece(cut_off=answer.cut_off)
 
     async def _whole(self, exchange: Exchange) -> list[str]:
         """A server that does not stream."""
         return [(await exchange.read_all(_MOST_OF_A_WHOLE)).decode("utf-8", "replace")]
 
-    def _read(self, answer: Answer, event: str) -> list[Piece]:
+    def _read(self, answer: OpenAIStream, event: str) -> list[Piece]:
         pieces = answer.read(event)
         if answer.error is not None:
             raise self._client.failed(answer.error, self._name)
@@ -291,7 +302,7 @@ def _least(one: int | None, two: int | None) -> int | None:
 
 def to_openai(messages: Sequence[Message]) -> list[dict[str, object]]:
     sent: list[dict[str, object]] = []
-    for message in answered(messages):
+    for message in pair_calls(messages):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.calls:
             entry["tool_calls"] = [

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..messages import Message, Role, ToolCall, ToolSpec
-from .base import Piece, Text, Thinking
+from .base import Piece, TextPiece, ThinkingPiece
 
 INSTEAD = "[key]"
 # Shorter ones are words such as "EMPTY" that servers without keys want; they are no secret, and
@@ -25,7 +25,7 @@ INSTEAD = "[key]"
 _SHORTEST = 8
 
 
-class Mask:
+class KeyMask:
     def __init__(self, key: str = "") -> None:
         self._key = key if len(key) >= _SHORTEST else ""
 
@@ -64,7 +64,7 @@ class MaskedStream:
         return rest
 
 
-def answered(messages: Sequence[Message]) -> list[Message]:
+def pair_calls(messages: Sequence[Message]) -> list[Message]:
     """Without calls that were never carried out, answers to none of them, and empty words: a
     session may have been stopped or cut off anywhere, and servers refuse all of these."""
     results = {message.call_id for message in messages if message.role is Role.TOOL}
@@ -188,11 +188,11 @@ def read_arguments(given: object) -> Mapping[str, object] | str:
     return given if isinstance(given, Mapping) else str(given)
 
 
-class CallMaker:
+class CallBuilder:
     """Gives every call an id of its own: servers leave it out, or use the same one in each reply.
     Nine letters and digits, as some models' templates demand."""
 
-    def __init__(self, used: Iterable[str], mask: Mask) -> None:
+    def __init__(self, used: Iterable[str], mask: KeyMask) -> None:
         self._used = set(used)
         self._mask = mask
 
@@ -205,10 +205,10 @@ class CallMaker:
         return ToolCall(id_, self._mask.whole(name), found)
 
 
-class Words:
+class TextSplitter:
     """The text of an answer, in which thoughts may stand in tags at the very beginning."""
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: KeyMask) -> None:
         self._text: MaskedStream = mask.stream()
         self._thinking: MaskedStream = mask.stream()
         # None until it is known whether the answer begins with thoughts.
@@ -225,7 +225,7 @@ class Words:
 
     def thinking(self, piece: str) -> list[Piece]:
         masked = self._thinking.feed(clean(piece))
-        return [Thinking(masked)] if masked else []
+        return [ThinkingPiece(masked)] if masked else []
 
     def end(self) -> list[Piece]:
         held, self._held = self._held, ""
@@ -233,9 +233,9 @@ class Words:
         if held:
             pieces += self.thinking(held) if self._in_thoughts else self._say(held)
         if rest := self._thinking.end():
-            pieces.append(Thinking(rest))
+            pieces.append(ThinkingPiece(rest))
         if rest := self._text.end():
-            pieces.append(Text(rest))
+            pieces.append(TextPiece(rest))
         return pieces
 
     def _first(self, text: str) -> list[Piece]:
@@ -264,4 +264,4 @@ class Words:
             text = text.lstrip("\r\n")
             self._strip = not text
         masked = self._text.feed(clean(text))
-        return [Text(masked)] if masked else []
+        return [TextPiece(masked)] if masked else []

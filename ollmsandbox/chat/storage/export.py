@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ...project.changes.change import Recorded
 from ..messages import Role, ToolCall
 from .history import History
-from .stored import CallRecord, Entry, StoredSession
+from .stored import CallRecord, StoredMessage, StoredSession
 
 _TICKS = re.compile(r"`+")
 
@@ -49,7 +49,7 @@ def as_markdown(history: History, session_id: str) -> str:
     return "\n\n".join(_markdown(history, history.load(session_id))) + "\n"
 
 
-def _message(history: History, entry: Entry) -> dict[str, object]:
+def _message(history: History, entry: StoredMessage) -> dict[str, object]:
     message, record = entry.message, entry.record
     document: dict[str, object] = {
         "number": entry.number,
@@ -121,7 +121,7 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
             yield f"**{_escape(call.name)}**\n\n{_fenced(_arguments(call))}"
 
 
-def _call_result(history: History, entry: Entry) -> Iterator[str]:
+def _call_result(history: History, entry: StoredMessage) -> Iterator[str]:
     record = entry.record
     if record is not None and record.own:
         yield f"## Your command\n\n{_fenced(record.description)}"

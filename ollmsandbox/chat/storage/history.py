@@ -18,14 +18,14 @@ from ...project.database.runs import read_changes
 from ...project.manager import ProjectManager
 from ..messages import Message, Role
 from .stored import (
-    Entry,
     SessionInfo,
+    StoredMessage,
     StoredSession,
     calls_from_json,
     calls_to_json,
     record_from_json,
     record_to_json,
-    repaired,
+    repair,
 )
 
 _TITLE = 60
@@ -123,7 +123,7 @@ class History:
                 .where(ChatMessage.session == session_id)
                 .order_by(ChatMessage.number)
             )
-            return StoredSession(_info(row), tuple(repaired(map(_entry, messages))), row.draft)
+            return StoredSession(_info(row), tuple(repair(map(_entry, messages))), row.draft)
 
     def rename(self, session_id: str, title: str) -> None:
         shown = title_from(title)
@@ -169,7 +169,7 @@ class History:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def write(self, session_id: str, entry: Entry) -> None:
+    def write(self, session_id: str, entry: StoredMessage) -> None:
         """In the place of what has this number."""
         message = entry.message
         with self.manager.store.transaction():
@@ -284,7 +284,7 @@ def _info(row: ChatSession) -> SessionInfo:
     )
 
 
-def _entry(row: ChatMessage) -> Entry:
+def _entry(row: ChatMessage) -> StoredMessage:
     message = Message(
         role=Role(row.role),
         text=row.text,
@@ -295,7 +295,7 @@ def _entry(row: ChatMessage) -> Entry:
         at=row.at,
         partial=row.state != "done",
     )
-    return Entry(row.number, message, record_from_json(row.outcome))
+    return StoredMessage(row.number, message, record_from_json(row.outcome))
 
 
 def _question(request: PermissionRequest, at: float) -> dict[str, object]:

@@ -54,7 +54,7 @@ class CallRecord:
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredMessage:
     """A message, and what came of the call if it is the answer to one."""
 
     number: int
@@ -77,7 +77,7 @@ class SessionInfo:
 @dataclass(frozen=True)
 class StoredSession:
     info: SessionInfo
-    entries: tuple[Entry, ...]
+    entries: tuple[StoredMessage, ...]
     draft: str = ""
 
     @property
@@ -137,16 +137,16 @@ def record_from_json(text: str) -> CallRecord | None:
         return None
 
 
-def repaired(entries: Iterable[Entry]) -> list[Entry]:
+def repair(entries: Iterable[StoredMessage]) -> list[StoredMessage]:
     """With an answer to each call, as servers demand it: the program may have been ended between
     the two, and an answer without a call may be left of a session written by two."""
-    found: list[Entry] = []
+    found: list[StoredMessage] = []
     open_calls: dict[str, ToolCall] = {}
 
     def close() -> None:
         for call in open_calls.values():
             answer = Message(Role.TOOL, INTERRUPTED, call_id=call.id, at=found[-1].message.at)
-            found.append(Entry(found[-1].number, answer, CallRecord(ok=False)))
+            found.append(StoredMessage(found[-1].number, answer, CallRecord(ok=False)))
         open_calls.clear()
 
     for entry in entries:

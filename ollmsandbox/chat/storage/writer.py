@@ -22,12 +22,12 @@ from ...errors import OllmSandboxError, Sentence
 from ...files.locks import SessionLock
 from ...permission.request import PermissionRequest, Verdict
 from .history import History, title_from
-from .stored import Entry, SessionInfo, StoredSession
+from .stored import SessionInfo, StoredMessage, StoredSession
 
 Job = Callable[[], None]
 
 
-class Clerk:
+class WriterThread:
     """A thread of its own. What cannot be written (the database is locked, the disk is full) is
     kept and tried again with the next thing, in its order."""
 
@@ -125,10 +125,10 @@ class Clerk:
                 self._jobs.popleft()
 
 
-class Trail:
+class AuditLog:
     """An Audit for whom nobody waits."""
 
-    def __init__(self, history: History, clerk: Clerk) -> None:
+    def __init__(self, history: History, clerk: WriterThread) -> None:
         self._history = history
         self._clerk = clerk
 
@@ -144,7 +144,7 @@ _PATIENCE = 5.0
 LOST = N_("The end of this session could not be written.")
 
 
-class Book:
+class SessionWriter:
     """Numbers the messages and hands them to a clerk. The session is made with its first one."""
 
     def __init__(self, history: History, session_id: str) -> None:
@@ -162,8 +162,8 @@ class Book:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Why nothing can be written, before there was a loop to say it on.
         self._untold = ""
-        self._clerk = Clerk(self._failed, self._thread_ends)
-        self.trail = Trail(history, self._clerk)
+        self._clerk = WriterThread(self._failed, self._thread_ends)
+        self.trail = AuditLog(history, self._clerk)
 
     def place(self, project: str, connection: str, stored: StoredSession | None) -> None:
         """Where it belongs, and what is in it already."""
@@ -201,7 +201,7 @@ class Book:
             self._note_loop()
             self._clerk.put(lambda: self.history.note_model(self.session_id, model, connection))
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: StoredMessage) -> None:
         self._clerk.put(lambda: self.history.write(self.session_id, entry))
 
     def remove(self, number: int) -> None:

@@ -9,8 +9,8 @@ import os
 import sys
 from dataclasses import dataclass
 
-from ...chat.conversation import Limits
-from ...chat.sessions import Desk
+from ...chat.conversation import TurnLimits
+from ...chat.sessions import SessionFactory
 from ...engine.run import finish_interrupted_runs
 from ...errors import OllmSandboxError
 from ...loop import new_loop
@@ -169,7 +169,7 @@ def _talk(
     asker: Asker = NobodyAsks()
     if manner.asks and isinstance(printer, Printer):
         asker = TerminalAsker(printer.write, printer.hold, printer.go_on)
-    desk = Desk(paths, os.environ, asker)
+    desk = SessionFactory(paths, os.environ, asker)
     try:
         session_id = _session(desk, given, project)
         opening = desk.open(
@@ -181,7 +181,7 @@ def _talk(
             profile_name=given.profile or file.DEFAULT,
             ask_every_command=given.ask_every_command,
             allow_private=given.allow_private,
-            limits=Limits(
+            limits=TurnLimits(
                 given.max_turns,
                 given.max_tokens,
                 None if given.max_minutes is None else given.max_minutes * 60,
@@ -208,7 +208,7 @@ def _talk(
         desk.close()
 
 
-def _session(desk: Desk, given: argparse.Namespace, project: str) -> str | None:
+def _session(desk: SessionFactory, given: argparse.Namespace, project: str) -> str | None:
     if given.session is not None:
         return desk.history.find(given.session).id
     if given.go_on:

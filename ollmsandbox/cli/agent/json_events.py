@@ -8,7 +8,7 @@ import json
 import sys
 
 from ...chat import events
-from ...chat.events import Event
+from ...chat.events import ChatEvent
 from ...chat.messages import ToolCall
 from ...permission.request import PermissionRequest, Verdict
 from ...tools.base import Outcome, Stream
@@ -23,7 +23,7 @@ class JsonPrinter:
         # A character may come in two pieces.
         self._decoders: dict[tuple[str, Stream], codecs.IncrementalDecoder] = {}
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: ChatEvent) -> None:
         document = self.document(event)
         if document is not None:
             self.write(document)
@@ -32,11 +32,11 @@ class JsonPrinter:
         sys.stdout.write(f"{json.dumps(document)}\n")
         sys.stdout.flush()
 
-    def document(self, event: Event) -> dict[str, object] | None:
+    def document(self, event: ChatEvent) -> dict[str, object] | None:
         match event:
             case events.StateChanged(state):
                 return {"event": "state", "state": state.value}
-            case events.Said(message):
+            case events.MessageAdded(message):
                 return {
                     "event": "message",
                     "role": message.role.value,
@@ -48,18 +48,18 @@ class JsonPrinter:
                 return {"event": "text", "text": text}
             case events.ThinkingGrew(text):
                 return {"event": "thinking", "text": text}
-            case events.Withdrawn():
+            case events.ReplyWithdrawn():
                 return {"event": "withdrawn"}
             case events.Notice(text):
                 return {"event": "notice", "text": text}
-            case events.Spent(prompt, reply, room):
+            case events.TokensUsed(prompt, reply, room):
                 return {"event": "spent", "prompt": prompt, "reply": reply, "room": room}
             case events.TurnEnded(end, why):
                 return {"event": "end", "end": end.name.lower(), "why": why or end.value}
             case _:
                 return self._of_call(event)
 
-    def _of_call(self, event: Event) -> dict[str, object] | None:
+    def _of_call(self, event: ChatEvent) -> dict[str, object] | None:
         match event:
             case events.CallBegan(call, description, own):
                 return {
@@ -68,13 +68,13 @@ class JsonPrinter:
                     "description": description,
                     "own": own,
                 }
-            case events.Asking(call_id, request):
+            case events.PermissionAsked(call_id, request):
                 return {"event": "asking", "call_id": call_id, **_request(request)}
-            case events.Answered(call_id, verdict):
+            case events.PermissionAnswered(call_id, verdict):
                 return {"event": "answered", "call_id": call_id, **_verdict(verdict)}
-            case events.Started(call_id, _, plan):
+            case events.CommandStarted(call_id, _, plan):
                 return {"event": "started", "call_id": call_id, "sandboxed": plan is not None}
-            case events.Output(call_id, stream, data):
+            case events.CommandOutput(call_id, stream, data):
                 decoder = self._decoders.setdefault((call_id, stream), _DECODER("replace"))
                 text = decoder.decode(data)
                 return {
@@ -92,7 +92,7 @@ class JsonPrinter:
                 }
             case events.CallEnded(call, outcome):
                 return {"event": "result", "call_id": call.id, **self._outcome(outcome)}
-            case events.Settled(call_id, report):
+            case events.CallSettled(call_id, report):
                 return {
                     "event": "settled",
                     "call_id": call_id,

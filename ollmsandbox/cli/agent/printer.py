@@ -7,7 +7,7 @@ import sys
 from typing import TextIO
 
 from ...chat import events
-from ...chat.events import Event
+from ...chat.events import ChatEvent
 from ...permission.request import Source, Verdict
 from ...project.changes.change import Report
 from ...text.ansi import Live, safe
@@ -35,15 +35,15 @@ class Printer:
         self._shown = ""
         self._reports: list[Report] = []
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: ChatEvent) -> None:
         match event:
             case events.TextGrew(text):
                 self._grow(text, thinking=False)
             case events.ThinkingGrew(text):
                 self._grow(text, thinking=True)
-            case events.Withdrawn():
+            case events.ReplyWithdrawn():
                 self._tell("(an empty answer; asked once more)")
-            case events.Said(message) if message.partial:
+            case events.MessageAdded(message) if message.partial:
                 self._tell("(broken off)")
             case events.Notice(text):
                 self._tell(safe(text))
@@ -52,21 +52,21 @@ class Printer:
             case _:
                 self._hear_of_call(event)
 
-    def _hear_of_call(self, event: Event) -> None:
+    def _hear_of_call(self, event: ChatEvent) -> None:
         match event:
             case events.CallBegan(call, description):
                 name = _short(visible_line(f"{call.name}: {description}"))
                 self._tell(name, bold=True)
                 self._live[call.id] = Live(name, colour=self._colour)
                 self._shown = call.id
-            case events.Answered(_, verdict):
+            case events.PermissionAnswered(_, verdict):
                 if text := _said(verdict):
                     self._tell(text)
-            case events.Output(call_id, _, data):
+            case events.CommandOutput(call_id, _, data):
                 self._output(call_id, data)
             case events.CallEnded(call, outcome):
                 self._ended(call.id, outcome)
-            case events.Settled(_, report):
+            case events.CallSettled(_, report):
                 self._tell_changes([report])
 
     def hold(self) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from ...chat.sessions import Desk
+from ...chat.sessions import SessionFactory
 from ...errors import OllmSandboxError
 from ...paths import make_folder
 from ...text.visible import visible_line
@@ -31,7 +31,9 @@ _HELP = """\
 
 
 class Loop:
-    def __init__(self, desk: Desk, turns: Turns, printer: Printer, *, no_model: str) -> None:
+    def __init__(
+        self, desk: SessionFactory, turns: Turns, printer: Printer, *, no_model: str
+    ) -> None:
         self._desk = desk
         self._turns = turns
         self._conversation = turns.conversation

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TypeVar
 
 from ...chat.conversation import Conversation
-from ...chat.events import End, Event, Listener
+from ...chat.events import ChatEvent, Listener, TurnEnd
 from ...errors import OllmSandboxError
 from ..streams import give_up
 
@@ -45,7 +45,7 @@ class Turns:
     def listen(self, listener: Listener) -> None:
         """To the conversation, until what it prints cannot be written: then the turn is stopped."""
 
-        def hear(event: Event) -> None:
+        def hear(event: ChatEvent) -> None:
             try:
                 listener(event)
             except OSError as error:
@@ -61,7 +61,7 @@ class Turns:
         ended = self.run(lambda: self.conversation.say(text))
         if self.leave:
             return self.leave
-        return 0 if ended.end is End.DONE else 1
+        return 0 if ended.end is TurnEnd.DONE else 1
 
     def run_command(self, command: str) -> None:
         self.run(lambda: self.conversation.run(command))

@@ -18,7 +18,7 @@ from ..arguments import readable
 if TYPE_CHECKING:
     from ...chat.providers.base import ModelInfo
     from ...chat.providers.connections import ConnectionStore
-    from ...chat.providers.connections_file import Connection, Kind
+    from ...chat.providers.connections_file import Connection, ServerKind
 
 _MOST_MODELS = 20
 
@@ -113,10 +113,10 @@ def _list(store: ConnectionStore, *, as_json: bool) -> None:
 
 
 async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
-    from ...chat.providers.connections_file import Connection, Kind
+    from ...chat.providers.connections_file import Connection, ServerKind
 
     key = _read_key() if given.key_from_stdin else None
-    kind = Kind(given.kind) if given.kind else await _guess(given.address, key)
+    kind = ServerKind(given.kind) if given.kind else await _guess(given.address, key)
     before = next((c for c in store.all() if c.name == given.name), None)
     wanted = replace(
         before or Connection(given.name, kind, given.address), kind=kind, address=given.address
@@ -127,10 +127,10 @@ async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
     _say(given, _document(connection), f"{connection.name}: {kind.value}, {connection.address}")
 
 
-async def _guess(address: str, key: str | None) -> Kind:
+async def _guess(address: str, key: str | None) -> ServerKind:
     """Find the kind of a server by asking it; raise if it does not answer."""
     from ...chat.providers.base import ProviderError
-    from ...chat.providers.connections_file import Kind
+    from ...chat.providers.connections_file import ServerKind
     from ...chat.providers.ollama import OllamaServer
     from ...chat.providers.openai import OpenAIServer
 
@@ -139,7 +139,7 @@ async def _guess(address: str, key: str | None) -> Kind:
 
     try:
         await OllamaServer(address, key=source).models()
-        return Kind.OLLAMA
+        return ServerKind.OLLAMA
     except ProviderError:
         try:
             await OpenAIServer(address, key=source).models()
@@ -148,7 +148,7 @@ async def _guess(address: str, key: str | None) -> Kind:
                 f"Cannot find out what kind of server this is. {error.message}",
                 "Use --kind ollama or --kind openai.",
             ) from None
-        return Kind.OPENAI
+        return ServerKind.OPENAI
 
 
 async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:

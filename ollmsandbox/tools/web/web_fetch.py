@@ -52,7 +52,7 @@ _HTML = re.compile(r"text/html|application/xhtml", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Page:
+class FetchedPage:
     """A response, with the first part of its body if that is text."""
 
     status: int
@@ -66,7 +66,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Given:
+class FetchParameters:
     url: str = parameter("The address of the page: http or https.", longest=8192)
     offset: int = parameter(
         "How many characters of the text to leave out at the beginning, to read on in a long page.",
@@ -85,7 +85,7 @@ class WebFetch(Tool):
     def __init__(self, context: ToolContext, resolver: Resolver = resolve) -> None:
         self._context = context
         self._resolver = resolver
-        self._parameters = Parameters(NAME, Given)
+        self._parameters = Parameters(NAME, FetchParameters)
 
     @property
     def parameters(self) -> Mapping[str, object]:
@@ -179,7 +179,7 @@ class FetchRequest(RequestBase):
             raise ToolError(questions.denial(self._verdict, f"Fetching from {address.target}"))
         self._allowed.add(address.target)
 
-    async def _fetch(self, address: Address) -> Page:
+    async def _fetch(self, address: Address) -> FetchedPage:
         bench = self.context
         proxy = proxy_for(address, bench.environ)
         request = Request(
@@ -213,11 +213,11 @@ class FetchRequest(RequestBase):
                     )
                 body = await answer.read_all(_MOST + 1)
             is_cut = len(body) > _MOST
-            return Page(
+            return FetchedPage(
                 answer.status, answer.reason, kind, location, body[:_MOST], is_cut=is_cut, size=size
             )
 
-    async def _answer(self, address: Address, page: Page) -> str:
+    async def _answer(self, address: Address, page: FetchedPage) -> str:
         text = await asyncio.to_thread(_as_text, page, address)
         part = text[self.offset : self.offset + _SHOWN]
         lines = [escape_line(address.text)]
@@ -241,7 +241,7 @@ def _is_text(kind: str) -> bool:
     return not start or _TEXT.match(start) is not None
 
 
-def _as_text(page: Page, address: Address) -> str:
+def _as_text(page: FetchedPage, address: Address) -> str:
     body = page.body
     is_wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not _is_text(page.kind) or (b"\0" in body and not is_wide):
@@ -267,7 +267,7 @@ def _as_text(page: Page, address: Address) -> str:
     return harmless(text.removeprefix("\ufeff"))
 
 
-def _charset(page: Page) -> str:
+def _charset(page: FetchedPage) -> str:
     if page.body.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     head = page.body[:2048].decode("latin-1")

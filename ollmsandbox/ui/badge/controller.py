@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ...chat.sessions import Desk
+from ...chat.sessions import SessionFactory
 from ...sandbox.probe.probe import Capabilities
 from ..preferences.settings import Settings
 from ..widgets.tasks import Tasks
@@ -22,7 +22,9 @@ _REST = 0.4
 
 
 class BadgeController:
-    def __init__(self, badge: SandboxBadge, desk: Desk, settings: Settings, tasks: Tasks) -> None:
+    def __init__(
+        self, badge: SandboxBadge, desk: SessionFactory, settings: Settings, tasks: Tasks
+    ) -> None:
         self._badge = badge
         self._desk = desk
         self._settings = settings

@@ -9,7 +9,7 @@ from gettext import gettext as _
 from gi.repository import Adw, GLib, Gtk
 
 from ...chat.providers.connections import ConnectionStore
-from ...chat.providers.connections_file import Connection, Kind
+from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
 from ..i18n import spoken
 from ..widgets.signals import signals
@@ -72,7 +72,7 @@ class DefaultModelRow(Adw.ComboRow):
         connection, selected = self._connection, self.get_selected()
         if self._is_filling or connection is None or selected >= len(self._names):
             return
-        model = None if connection.kind is Kind.TOUR else self._names[selected]
+        model = None if connection.kind is ServerKind.TOUR else self._names[selected]
 
         async def use() -> None:
             await asyncio.to_thread(self._store.use, connection.name, model)

@@ -11,7 +11,7 @@ from gettext import ngettext
 from gi.repository import Adw, GLib, Gtk
 
 from ...chat.providers.connections import ConnectionStore
-from ...chat.providers.connections_file import Connection, Kind
+from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
 from ..resources import template
 from ..widgets.labels import name_buttons
@@ -19,10 +19,13 @@ from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 
-_KINDS = (Kind.OLLAMA, Kind.OPENAI)
-_USUAL = {Kind.OLLAMA: "http://localhost:11434", Kind.OPENAI: "http://localhost:8080/v1"}
+_KINDS = (ServerKind.OLLAMA, ServerKind.OPENAI)
+_USUAL = {
+    ServerKind.OLLAMA: "http://localhost:11434",
+    ServerKind.OPENAI: "http://localhost:8080/v1",
+}
 
-_NAMES = {Kind.OLLAMA: "Ollama", Kind.OPENAI: "llama.cpp"}
+_NAMES = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: "llama.cpp"}
 
 
 @Gtk.Template(filename=template("preferences/connection_dialog"))

@@ -9,8 +9,8 @@ from gettext import gettext as _
 from gi.repository import Adw, GObject, Gtk
 
 from ...chat.providers.connections import ConnectionStore
-from ...chat.providers.connections_file import Connection, Kind
-from ...chat.providers.discover import Found, find_servers
+from ...chat.providers.connections_file import Connection, ServerKind
+from ...chat.providers.discover import FoundServer, find_servers
 from ..models.row import DefaultModelRow
 from ..widgets.dialogs import Choice, choose
 from ..widgets.signals import signals
@@ -19,7 +19,7 @@ from ..widgets.weak import weakly, weakly_with
 from . import rows
 from .connection_dialog import ConnectionDialog
 
-_KINDS = {Kind.OLLAMA: "Ollama", Kind.OPENAI: "OpenAI"}
+_KINDS = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: "OpenAI"}
 
 
 class ConnectionsPage(Adw.PreferencesPage):
@@ -133,7 +133,7 @@ class ConnectionsPage(Adw.PreferencesPage):
         for row in found:
             self._found.add(row)
 
-    def _found_row(self, found: Found) -> Adw.ActionRow:
+    def _found_row(self, found: FoundServer) -> Adw.ActionRow:
         row = rows.action(found.name, found.address)
         connection = Connection(found.name, found.kind, found.address)
         row.add_suffix(
@@ -146,7 +146,7 @@ class ConnectionsPage(Adw.PreferencesPage):
         return row
 
     def _add(self) -> None:
-        self._connect(Connection("", Kind.OLLAMA, ""))
+        self._connect(Connection("", ServerKind.OLLAMA, ""))
 
     def _connect(self, connection: Connection) -> None:
         self._open(connection, is_new=True)

@@ -7,7 +7,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gdk, Gtk
 
-from ...chat.sessions import Desk
+from ...chat.sessions import SessionFactory
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -28,7 +28,7 @@ class Preferences(Adw.PreferencesWindow):
         {"connections-changed": (), "connection-renamed": (str, str), "system-changed": ()}
     )
 
-    def __init__(self, parent: Gtk.Window, desk: Desk, settings: Settings) -> None:
+    def __init__(self, parent: Gtk.Window, desk: SessionFactory, settings: Settings) -> None:
         super().__init__(transient_for=parent, modal=True, search_enabled=False)
         # Wide enough for the names of all pages beside each other.
         self.set_default_size(700, 640)

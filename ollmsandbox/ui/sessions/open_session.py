@@ -14,7 +14,7 @@ from gi.repository import Gio, GObject
 
 from ...chat import events
 from ...chat.conversation import Conversation
-from ...chat.events import End, Event, State
+from ...chat.events import ChatEvent, ConversationState, TurnEnd
 from ...chat.messages import Message, Role
 from ...chat.storage.writer import LOST
 from ...errors import OllmSandboxError
@@ -63,12 +63,12 @@ class OpenSession(GObject.Object):
         return self.conversation.session_id
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConversationState:
         return self.conversation.state
 
     @property
     def is_busy(self) -> bool:
-        return self.state is not State.IDLE
+        return self.state is not ConversationState.IDLE
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._listed)
@@ -117,17 +117,17 @@ class OpenSession(GObject.Object):
         if not is_written:
             raise OllmSandboxError(LOST)
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: ChatEvent) -> None:
         match event:
             case events.StateChanged():
                 self.emit("state-changed")
-            case events.Said(message):
+            case events.MessageAdded(message):
                 self._said(message)
             case events.TextGrew(text):
                 self._grow().add_text(text)
             case events.ThinkingGrew(text):
                 self._grow().add_thinking(text)
-            case events.Withdrawn():
+            case events.ReplyWithdrawn():
                 self._withdraw()
             case events.CallBegan(call, description, own):
                 entry = CallEntry(call, description, own=own)
@@ -137,29 +137,29 @@ class OpenSession(GObject.Object):
                 self._append(entry)
             case events.Notice(text):
                 self._append(NoticeEntry(spoken(text)))
-            case events.Spent():
+            case events.TokensUsed():
                 self.emit("spent", event)
             case events.TurnEnded(end, why):
                 self._turn_ended(end, why)
             case _:
                 self._hear_of_call(event)
 
-    def _hear_of_call(self, event: Event) -> None:
+    def _hear_of_call(self, event: ChatEvent) -> None:
         match event:
             case events.CallEnded(call, outcome):
                 self._calls[call.id].end(outcome)
                 self.emit("files-changed")
-            case events.Asking(call_id, request):
+            case events.PermissionAsked(call_id, request):
                 self._calls[call_id].ask(request)
-            case events.Answered(call_id, verdict):
+            case events.PermissionAnswered(call_id, verdict):
                 self._calls[call_id].answer(verdict)
-            case events.Started(call_id, pid, plan):
+            case events.CommandStarted(call_id, pid, plan):
                 self._calls[call_id].start(pid, plan)
                 if self.has_network:
                     self.emit("state-changed")
-            case events.Output(call_id, stream, data):
+            case events.CommandOutput(call_id, stream, data):
                 self._calls[call_id].add_output(stream, data)
-            case events.Settled(call_id, report):
+            case events.CallSettled(call_id, report):
                 self._calls[call_id].settle(report)
                 self.emit("files-changed")
             case events.FilesChanged(call_id, change):
@@ -193,13 +193,13 @@ class OpenSession(GObject.Object):
             self._remove(self._growing)
             self._growing = None
 
-    def _turn_ended(self, end: End, why: str) -> None:
+    def _turn_ended(self, end: TurnEnd, why: str) -> None:
         self._growing = None
         text = spoken(why) or (_(end.value) if end.value else "")
-        if end is End.STOPPED and self._says_stopped():
+        if end is TurnEnd.STOPPED and self._says_stopped():
             text = ""
         if text:
-            self._append(NoticeEntry(text, is_error=end is End.FAILED))
+            self._append(NoticeEntry(text, is_error=end is TurnEnd.FAILED))
         self.emit("state-changed")
 
     def _says_stopped(self) -> bool:

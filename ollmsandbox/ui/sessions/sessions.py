@@ -13,7 +13,7 @@ from gi.repository import GObject
 
 from ... import N_
 from ...chat.providers.connections_file import TOUR
-from ...chat.sessions import Desk
+from ...chat.sessions import SessionFactory
 from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError, ProjectError
 from ...paths import real_path
@@ -42,7 +42,7 @@ class Sessions(GObject.Object):
     # Something that the side pane shows is other than before.
     __gsignals__ = signals({"changed": ()})
 
-    def __init__(self, desk: Desk, choice: ModelChoice, settings: Settings) -> None:
+    def __init__(self, desk: SessionFactory, choice: ModelChoice, settings: Settings) -> None:
         super().__init__()
         self._desk = desk
         self._choice = choice

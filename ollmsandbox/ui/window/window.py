@@ -24,7 +24,7 @@ from gettext import gettext as _
 
 from gi.repository import Adw, Gio, GObject, Gsk, Gtk
 
-from ...chat.sessions import Desk
+from ...chat.sessions import SessionFactory
 from ...permission.request import PermissionRequest
 from ...sandbox.probe.probe import probe
 from ...text.visible import visible_line
@@ -96,7 +96,7 @@ class Window(Adw.ApplicationWindow):
     def __init__(
         self,
         application: Adw.Application,
-        desk: Desk,
+        desk: SessionFactory,
         sessions: Sessions,
         choice: ModelChoice,
         asker: WindowAsker,

@@ -13,12 +13,12 @@ from support.servers.http import Replay, delta, finish, sse
 from ollmsandbox import loop
 from ollmsandbox.chat.providers.base import ProviderError
 from ollmsandbox.chat.providers.connections import ConnectionStore
-from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 
 pytestmark = pytest.mark.anybody
 
-HOME = Connection("home", Kind.OLLAMA, "http://localhost:11434", "qwen3:8b")
-WORK = Connection("work", Kind.OPENAI, "https://ai.example/v1")
+HOME = Connection("home", ServerKind.OLLAMA, "http://localhost:11434", "qwen3:8b")
+WORK = Connection("work", ServerKind.OPENAI, "https://ai.example/v1")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def store(person: Person) -> ConnectionStore:
 
 @pytest.mark.parametrize("before", ["", "home"])
 def test_a_name_that_is_taken_is_refused(store: ConnectionStore, before: str) -> None:
-    other = Connection("work", Kind.OPENAI, "https://elsewhere.example/v1")
+    other = Connection("work", ServerKind.OPENAI, "https://elsewhere.example/v1")
     with pytest.raises(ProviderError, match="There is a connection work already"):
         loop.run(store.change(before, other))
     assert [c.name for c in store.all()] == ["home", "work"]

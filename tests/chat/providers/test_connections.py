@@ -17,17 +17,17 @@ from support.servers.http import Replay, Stall, delta, document, finish, sse, st
 from ollmsandbox import loop
 from ollmsandbox.chat.providers.base import ModelInfo, ProviderError, ollama_root, openai_root
 from ollmsandbox.chat.providers.connections import ConnectionStore
-from ollmsandbox.chat.providers.connections_file import TOUR, Connection, Kind
-from ollmsandbox.chat.providers.discover import Found, Usual, find_servers
-from ollmsandbox.chat.providers.keys import Place
+from ollmsandbox.chat.providers.connections_file import TOUR, Connection, ServerKind
+from ollmsandbox.chat.providers.discover import FoundServer, KnownServer, find_servers
+from ollmsandbox.chat.providers.keys import KeyStorage
 from ollmsandbox.chat.providers.tour.model import NAME
 from ollmsandbox.files.locks import locked
 from ollmsandbox.net.addresses import is_loopback
 
 pytestmark = pytest.mark.anybody
 
-HOME = Connection("home", Kind.OLLAMA, "localhost:11434", "qwen3:8b")
-WORK = Connection("Work EU", Kind.OPENAI, "https://ai.example")
+HOME = Connection("home", ServerKind.OLLAMA, "localhost:11434", "qwen3:8b")
+WORK = Connection("Work EU", ServerKind.OPENAI, "https://ai.example")
 
 
 def store_of(person: Person) -> ConnectionStore:
@@ -91,7 +91,7 @@ def test_the_files_are_for_their_owner_and_the_key_is_not_among_the_settings(
 ) -> None:
     store = store_of(person)
     found = put(store, WORK, KEY)
-    assert found.key is Place.FILE
+    assert found.key is KeyStorage.FILE
     for file in person.paths.config.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0 or file.stat().st_size == 0
     settings = (person.paths.config / "connections.yaml").read_text()
@@ -104,7 +104,7 @@ def test_the_key_goes_with_every_request_until_it_is_removed(person: Person) -> 
     fine = sse(delta(content="ok"), finish())
     with Replay({"/v1/chat/completions": fine}) as server:
         store = store_of(person)
-        found = put(store, Connection("w", Kind.OPENAI, server.address), KEY)
+        found = put(store, Connection("w", ServerKind.OPENAI, server.address), KEY)
         assert said(ask(store.server(found).model("m"))) == "ok"
         # Without one given, it stays.
         found = put(store, replace(found, model="other"))
@@ -162,7 +162,7 @@ def test_a_keyring_that_is_gone_does_not_stand_in_the_way(person: Person) -> Non
     store = store_of(person)
     with pytest.raises(ProviderError, match="keyring does not answer"):
         ask(store.server(store.find("w")).model("m"))
-    assert put(store, store.find("w"), KEY).key is Place.FILE
+    assert put(store, store.find("w"), KEY).key is KeyStorage.FILE
     still, unencrypted = store.take_notices()
     assert "The key of w is still where it was" in still
     assert "unencrypted" in unencrypted
@@ -236,12 +236,12 @@ def test_a_file_by_hand(person: Person) -> None:
         "    model: 4\n    idle: 30\n"
     )
     box = store_of(person).default()
-    assert box == Connection("box", Kind.OLLAMA, "http://box:11434", "4", idle=30)
+    assert box == Connection("box", ServerKind.OLLAMA, "http://box:11434", "4", idle=30)
 
 
 def test_two_programs_that_add_at_once_both_succeed(person: Person) -> None:
     def add(number: int) -> None:
-        connection = Connection(f"c{number}", Kind.OPENAI, "x")
+        connection = Connection(f"c{number}", ServerKind.OPENAI, "x")
         asyncio.run(store_of(person).put(connection))
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(12)]
@@ -300,17 +300,22 @@ def test_servers_are_found_at_the_ports_named_and_nowhere_else() -> None:
         Replay({"/v1/models": listed}) as two,
         Replay({"*": document([])}) as web,
     ):
-        ports = [Usual(one.port, "A"), Usual(two.port, "B"), Usual(web.port, "C"), Usual(1, "D")]
+        ports = [
+            KnownServer(one.port, "A"),
+            KnownServer(two.port, "B"),
+            KnownServer(web.port, "C"),
+            KnownServer(1, "D"),
+        ]
         found = loop.run(find_servers(ports, patience=20))
     assert found == [
-        Found("A", Kind.OLLAMA, one.address, (ModelInfo("qwen3:8b"),)),
-        Found("B", Kind.OPENAI, f"{two.address}/v1", (ModelInfo("m", 99),)),
+        FoundServer("A", ServerKind.OLLAMA, one.address, (ModelInfo("qwen3:8b"),)),
+        FoundServer("B", ServerKind.OPENAI, f"{two.address}/v1", (ModelInfo("m", 99),)),
     ]
 
 
 def test_one_that_stalls_is_left_alone() -> None:
     with Replay({"*": stream([b"{", Stall()])}) as stuck:
-        assert loop.run(find_servers([Usual(stuck.port, "A")], patience=0.3)) == []
+        assert loop.run(find_servers([KnownServer(stuck.port, "A")], patience=0.3)) == []
 
 
 @pytest.mark.parametrize("what", ["put", "remove"])

@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 from support.provider import ask, ollama, openai
 from support.servers.http import Replay, Reply, Seen, document, in_pieces
 
-from ollmsandbox.chat.providers.base import Called, Piece, ProviderError, Text, Thinking
+from ollmsandbox.chat.providers.base import (
+    CallPiece,
+    Piece,
+    ProviderError,
+    TextPiece,
+    ThinkingPiece,
+)
 from ollmsandbox.chat.providers.client import EventReader, LineReader
-from ollmsandbox.chat.providers.openai import Answer
-from ollmsandbox.chat.providers.wire import INSTEAD, Mask, Words, read_arguments
+from ollmsandbox.chat.providers.openai import OpenAIStream
+from ollmsandbox.chat.providers.wire import INSTEAD, KeyMask, TextSplitter, read_arguments
 
 pytestmark = pytest.mark.anybody
 
@@ -70,10 +76,10 @@ def bodies(draw: st.DrawFn) -> list[bytes]:
 
 def is_sound(pieces: list[Piece]) -> None:
     for piece in pieces:
-        if isinstance(piece, Text | Thinking):
+        if isinstance(piece, TextPiece | ThinkingPiece):
             assert piece.text
             piece.text.encode("utf-8")
-        if isinstance(piece, Called):
+        if isinstance(piece, CallPiece):
             assert piece.call.id
             assert piece.call.name
             json.dumps(piece.call.arguments).encode("utf-8")
@@ -143,7 +149,7 @@ def test_lines_are_the_same_however_they_were_cut(parts: list[bytes]) -> None:
 def test_events_of_any_kind_are_read(parts: list[bytes]) -> None:
     async def read() -> list[Piece]:
         events = EventReader(LineReader(reader(parts)))
-        answer = Answer((), Mask())
+        answer = OpenAIStream((), KeyMask())
         pieces: list[Piece] = []
         while (event := await events.next()) is not None:
             pieces += answer.read(event)
@@ -163,10 +169,10 @@ def test_arguments_of_any_kind_are_read(given_: object) -> None:
 @given(st.lists(st.text("ab<think>/ \n", max_size=9), max_size=9))
 def test_words_are_neither_lost_nor_doubled(texts: list[str]) -> None:
     def all_of(texts: list[str]) -> tuple[str, str]:
-        words = Words(Mask())
+        words = TextSplitter(KeyMask())
         pieces = [piece for text in texts for piece in words.text(text)] + words.end()
-        thoughts = "".join(p.text for p in pieces if isinstance(p, Thinking))
-        return thoughts, "".join(p.text for p in pieces if isinstance(p, Text))
+        thoughts = "".join(p.text for p in pieces if isinstance(p, ThinkingPiece))
+        return thoughts, "".join(p.text for p in pieces if isinstance(p, TextPiece))
 
     whole = "".join(texts)
     found = all_of(texts)
@@ -179,7 +185,7 @@ def test_words_are_neither_lost_nor_doubled(texts: list[str]) -> None:
 @given(st.lists(st.text("abc", max_size=6), max_size=20), st.text("abc", min_size=8, max_size=10))
 def test_a_key_in_pieces_is_hidden_as_one_in_whole(texts: list[str], key: str) -> None:
     texts = [*texts, key[:4], key[4:], *texts]
-    stream = Mask(key).stream()
+    stream = KeyMask(key).stream()
     found = "".join(map(stream.feed, texts)) + stream.end()
     assert key not in found
     assert INSTEAD in found

@@ -17,7 +17,7 @@ import pytest
 from support.person import ROOT, Person
 from support.provider import KEY
 
-from ollmsandbox.chat.providers.keys import Keys, Place
+from ollmsandbox.chat.providers.keys import KeyStorage, KeyStore
 
 pytestmark = pytest.mark.anybody
 
@@ -27,7 +27,7 @@ import asyncio, os, sys
 sys.path.insert(0, sys.argv[1])
 from ollmsandbox import loop
 from ollmsandbox.chat.providers.base import ProviderError
-from ollmsandbox.chat.providers.keys import Keys, Place
+from ollmsandbox.chat.providers.keys import KeyStorage, KeyStore
 from ollmsandbox.paths import Paths
 
 paths = Paths.from_environ(os.environ)
@@ -99,9 +99,9 @@ def test_a_key_is_kept_in_the_keyring_and_in_no_file(person: Person, tmp_path: P
     with bus(str(kept)) as address:
         code = """
 async def main():
-    keys = Keys(paths, os.environ)
+    keys = KeyStore(paths, os.environ)
     print((await keys.put("work", sys.argv[2])).value)
-    print(await keys.get("work", Place.KEYRING) == sys.argv[2])
+    print(await keys.get("work", KeyStorage.KEYRING) == sys.argv[2])
 loop.run(main())
 """
         assert run(person, address, code) == ["keyring", "True"]
@@ -109,13 +109,13 @@ loop.run(main())
         assert not (person.paths.config / "keys.yaml").exists()
         code = """
 async def main():
-    keys = Keys(paths, os.environ)
+    keys = KeyStore(paths, os.environ)
     # Many at once: they stand in a row.
-    found = await asyncio.gather(*(keys.get("work", Place.KEYRING) for _ in range(20)))
+    found = await asyncio.gather(*(keys.get("work", KeyStorage.KEYRING) for _ in range(20)))
     print(set(found) == {sys.argv[2]})
-    await keys.remove("work", Place.KEYRING)
+    await keys.remove("work", KeyStorage.KEYRING)
     try:
-        await keys.get("work", Place.KEYRING)
+        await keys.get("work", KeyStorage.KEYRING)
     except ProviderError as error:
         print(error.message.split()[-1])
 loop.run(main())
@@ -128,11 +128,11 @@ loop.run(main())
 def test_where_no_keyring_answers_a_file_is_used(person: Person, service: list[str]) -> None:
     code = """
 async def main():
-    keys = Keys(paths, os.environ, patience=0.5)
+    keys = KeyStore(paths, os.environ, patience=0.5)
     place = await keys.put("work", sys.argv[2])
     print(place.value, await keys.get("work", place) == sys.argv[2])
     try:
-        await keys.get("work", Place.KEYRING)
+        await keys.get("work", KeyStorage.KEYRING)
     except ProviderError as error:
         print(error.message)
 loop.run(main())
@@ -149,9 +149,9 @@ def test_programs_that_store_keys_at_once_lose_none(person: Person) -> None:
     names = [f"key {number}" for number in range(40)]
 
     def store(name: str) -> None:
-        asyncio.run(Keys(person.paths, environ).put(name, KEY))
+        asyncio.run(KeyStore(person.paths, environ).put(name, KEY))
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(store, names))
-    keys = Keys(person.paths, environ)
-    assert [asyncio.run(keys.get(name, Place.FILE)) for name in names] == [KEY] * 40
+    keys = KeyStore(person.paths, environ)
+    assert [asyncio.run(keys.get(name, KeyStorage.FILE)) for name in names] == [KEY] * 40

@@ -12,7 +12,13 @@ from support.servers.http import Answer, Replay, Reply, Reset, document, in_piec
 
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.providers.base import Finished, ModelInfo, NoToolsError, ProviderError, Usage
+from ollmsandbox.chat.providers.base import (
+    FinishPiece,
+    ModelInfo,
+    NoToolsError,
+    ProviderError,
+    Usage,
+)
 from ollmsandbox.chat.providers.ollama import OllamaServer
 
 pytestmark = pytest.mark.anybody
@@ -56,7 +62,7 @@ def test_an_answer_with_thoughts_and_tokens() -> None:
         pieces = ask(ollama(server.address))
     assert thought(pieces) == "The person greets."
     assert said(pieces) == "Hallo"
-    assert pieces[-2:] == [Usage(169, 15), Finished()]
+    assert pieces[-2:] == [Usage(169, 15), FinishPiece()]
 
 
 @pytest.mark.parametrize("size", [1, 5, 33])
@@ -179,14 +185,14 @@ def test_an_answer_that_breaks_off_is_said_and_not_begun_again(how: str) -> None
 
 def test_no_room_for_more_is_cut_off() -> None:
     with replies({**LAST, "done_reason": "length"}) as server:
-        assert ask(ollama(server.address))[-1] == Finished(cut_off=True)
+        assert ask(ollama(server.address))[-1] == FinishPiece(cut_off=True)
 
 
 def test_missing_and_wrong_fields_are_passed_over() -> None:
     odd: list[object] = [{}, [], None, 3, {"message": 4}, {"message": {"content": None}}]
     odd += [{"message": {"tool_calls": {}}}, {"done": "maybe"}, {"done": True}]
     with replies(*odd) as server:
-        assert ask(ollama(server.address)) == [Finished()]
+        assert ask(ollama(server.address)) == [FinishPiece()]
 
 
 def test_what_is_not_ollama_is_said() -> None:

@@ -22,7 +22,7 @@ from support.servers.http import (
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import (
-    Finished,
+    FinishPiece,
     NoToolsError,
     Piece,
     ProviderError,
@@ -57,7 +57,7 @@ def test_an_answer_comes_in_pieces_with_its_tokens() -> None:
     with Replay({CHAT: sse(*LLAMA_CPP)}) as server:
         pieces = ask(openai(server.address))
     assert said(pieces) == WORDS
-    assert pieces[-2:] == [Usage(12, 4), Finished()]
+    assert pieces[-2:] == [Usage(12, 4), FinishPiece()]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
@@ -242,12 +242,12 @@ def test_an_answer_that_only_looks_like_thoughts_is_whole() -> None:
 
 def test_an_answer_that_found_no_more_room_says_so() -> None:
     with Replay({CHAT: sse(delta(content="x"), finish("length"))}) as server:
-        assert ask(openai(server.address))[-1] == Finished(cut_off=True)
+        assert ask(openai(server.address))[-1] == FinishPiece(cut_off=True)
 
 
 def test_an_empty_answer_is_an_answer() -> None:
     with Replay({CHAT: sse(finish())}) as server:
-        assert ask(openai(server.address)) == [Finished()]
+        assert ask(openai(server.address)) == [FinishPiece()]
 
 
 def test_missing_and_wrong_fields_are_passed_over() -> None:
@@ -265,7 +265,7 @@ def test_missing_and_wrong_fields_are_passed_over() -> None:
         {"choices": [], "usage": {"prompt_tokens": "x", "completion_tokens": -4}},
     ]
     with Replay({CHAT: sse(*odd, finish())}) as server:
-        assert ask(openai(server.address))[-1] == Finished()
+        assert ask(openai(server.address))[-1] == FinishPiece()
 
 
 @pytest.mark.parametrize(

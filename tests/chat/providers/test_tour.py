@@ -12,7 +12,7 @@ from support.provider import TOOL, ask, called, said
 from support.tools import Agent
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
-from ollmsandbox.chat.providers.base import Finished, Text
+from ollmsandbox.chat.providers.base import FinishPiece, TextPiece
 from ollmsandbox.chat.providers.tour.model import NAME, TourModel
 from ollmsandbox.chat.providers.tour.sample import make_sample, unused_folder
 from ollmsandbox.errors import ProjectError
@@ -32,7 +32,7 @@ class Session:
 
     def step(self) -> tuple[ToolCall, ...]:
         pieces = ask(MODEL, self.messages, self._tools)
-        assert isinstance(pieces[-1], Finished)
+        assert isinstance(pieces[-1], FinishPiece)
         calls = tuple(called(pieces))
         self.messages.append(Message(Role.ASSISTANT, said(pieces), calls=calls))
         for call in calls:
@@ -195,7 +195,7 @@ def test_it_touches_no_project_but_its_own() -> None:
 @pytest.mark.anybody
 def test_it_says_what_it_is_in_small_pieces() -> None:
     assert MODEL.name == NAME == "Tour (scripted, no AI)"
-    pieces = [p for p in ask(MODEL) if isinstance(p, Text)]
+    pieces = [p for p in ask(MODEL) if isinstance(p, TextPiece)]
     assert len(pieces) > 20
     assert "a script, not an AI" in said(pieces)
 

@@ -14,7 +14,7 @@ from support.person import Person
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.export import as_json, as_markdown
 from ollmsandbox.chat.storage.history import History, new_session_id, title_from
-from ollmsandbox.chat.storage.stored import INTERRUPTED, CallRecord, Entry, SessionInfo
+from ollmsandbox.chat.storage.stored import INTERRUPTED, CallRecord, SessionInfo, StoredMessage
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
@@ -40,7 +40,7 @@ def begin(
 
 def write(history: History, session_id: str, *messages: Message) -> None:
     for number, message in enumerate(messages):
-        history.write(session_id, Entry(number, message))
+        history.write(session_id, StoredMessage(number, message))
 
 
 def test_what_is_written_comes_back_as_it_was(history: History, person: Person) -> None:
@@ -56,11 +56,13 @@ def test_what_is_written_comes_back_as_it_was(history: History, person: Person) 
         source=Source.PERSON,
     )
     entries = (
-        Entry(0, Message(Role.USER, "Hello\n\U0001f600", at=1.0)),
-        Entry(1, Message(Role.ASSISTANT, "Hm", thinking="deep", calls=calls, model="m", at=2.0)),
-        Entry(2, Message(Role.TOOL, "output", call_id="1", at=3.0), record),
-        Entry(3, Message(Role.TOOL, "error", call_id="2", at=3.0), CallRecord(ok=False)),
-        Entry(4, Message(Role.ASSISTANT, "Half a", partial=True, at=4.0)),
+        StoredMessage(0, Message(Role.USER, "Hello\n\U0001f600", at=1.0)),
+        StoredMessage(
+            1, Message(Role.ASSISTANT, "Hm", thinking="deep", calls=calls, model="m", at=2.0)
+        ),
+        StoredMessage(2, Message(Role.TOOL, "output", call_id="1", at=3.0), record),
+        StoredMessage(3, Message(Role.TOOL, "error", call_id="2", at=3.0), CallRecord(ok=False)),
+        StoredMessage(4, Message(Role.ASSISTANT, "Half a", partial=True, at=4.0)),
     )
     for entry in entries:
         history.write(session_id, entry)
@@ -73,8 +75,10 @@ def test_what_is_written_comes_back_as_it_was(history: History, person: Person) 
 def test_a_message_that_grows_takes_its_own_place(history: History) -> None:
     session_id = begin(history)
     for text in ("Ha", "Half", "Half a"):
-        history.write(session_id, Entry(0, Message(Role.ASSISTANT, text, partial=True, at=1.0)))
-    history.write(session_id, Entry(0, Message(Role.ASSISTANT, "Half a day.", at=2.0)))
+        history.write(
+            session_id, StoredMessage(0, Message(Role.ASSISTANT, text, partial=True, at=1.0))
+        )
+    history.write(session_id, StoredMessage(0, Message(Role.ASSISTANT, "Half a day.", at=2.0)))
     assert [m.text for m in history.load(session_id).messages] == ["Half a day."]
     history.remove(session_id, 0)
     assert not history.load(session_id).entries
@@ -107,7 +111,7 @@ def test_sessions_are_listed_with_the_last_one_first(history: History, person: P
     assert [info.id for info in history.sessions()] == [new, old]
     assert [info.id for info in history.sessions(str(person.project))] == [new]
     assert [info.id for info in history.sessions(limit=1)] == [new]
-    history.write(old, Entry(0, Message(Role.USER, "again", at=3.0)))
+    history.write(old, StoredMessage(0, Message(Role.USER, "again", at=3.0)))
     assert [info.id for info in history.sessions()] == [old, new]
 
 
@@ -169,7 +173,7 @@ def test_a_deleted_session_can_be_brought_back(history: History) -> None:
     with pytest.raises(OllmSandboxError):
         history.load(session_id)
     # What is still on its way goes nowhere.
-    history.write(session_id, Entry(9, Message(Role.USER, "late", at=9.0)))
+    history.write(session_id, StoredMessage(9, Message(Role.USER, "late", at=9.0)))
     history.undelete(session_id)
     assert history.load(session_id).messages == messages
     assert history.load(session_id).draft == "unsent"
@@ -232,8 +236,8 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
     session_id = begin(history, "A *talk*", person.project)
     fence = "output\n```\nnot the end\n```"
     for entry in (
-        Entry(0, Message(Role.USER, "Please look", at=1.0)),
-        Entry(
+        StoredMessage(0, Message(Role.USER, "Please look", at=1.0)),
+        StoredMessage(
             1,
             Message(
                 Role.ASSISTANT,
@@ -244,17 +248,17 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
                 at=2.0,
             ),
         ),
-        Entry(
+        StoredMessage(
             2,
             Message(Role.TOOL, fence, call_id="1", at=3.0),
             CallRecord(ok=True, answer=Answer.ALLOW, source=Source.PERSON),
         ),
-        Entry(
+        StoredMessage(
             3,
             Message(Role.USER, "I ran this: make\nall", at=3.5),
             CallRecord(ok=True, description="make", own=True),
         ),
-        Entry(4, Message(Role.ASSISTANT, "Half", partial=True, at=4.0)),
+        StoredMessage(4, Message(Role.ASSISTANT, "Half", partial=True, at=4.0)),
     ):
         history.write(session_id, entry)
     history.write_question(_request(session_id), 2.5)

@@ -15,11 +15,11 @@ from support.person import ROOT, Person
 from support.scripted import ScriptedModel, SlowModel, call
 
 from ollmsandbox import loop
-from ollmsandbox.chat.events import CallEnded, End, Notice, TextGrew
+from ollmsandbox.chat.events import CallEnded, Notice, TextGrew, TurnEnd
 from ollmsandbox.chat.messages import Role
-from ollmsandbox.chat.providers.base import Thinking
+from ollmsandbox.chat.providers.base import ThinkingPiece
 from ollmsandbox.chat.storage.history import History
-from ollmsandbox.chat.storage.stored import INTERRUPTED, Entry, StoredSession
+from ollmsandbox.chat.storage.stored import INTERRUPTED, StoredMessage, StoredSession
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.manager import ProjectManager
 
@@ -87,7 +87,9 @@ def test_a_killed_program_leaves_what_was_said(person: Person, what: str) -> Non
 
 def test_a_session_goes_on_where_it_was(person: Person) -> None:
     async def first() -> str:
-        model = ScriptedModel([Thinking("hm"), "Let me see.", call(command="echo seen")], ["Yes."])
+        model = ScriptedModel(
+            [ThinkingPiece("hm"), "Let me see.", call(command="echo seen")], ["Yes."]
+        )
         async with opened(person, model) as scene:
             await scene.conversation.say("What is here?")
             return scene.conversation.session_id
@@ -95,7 +97,7 @@ def test_a_session_goes_on_where_it_was(person: Person) -> None:
     async def second(session_id: str) -> ScriptedModel:
         model = ScriptedModel([call(command="echo more")], ["And that."])
         async with opened(person, model, session_id=session_id) as scene:
-            assert (await scene.conversation.say("More?")).end is End.DONE
+            assert (await scene.conversation.say("More?")).end is TurnEnd.DONE
         return model
 
     session_id = loop.run(first())
@@ -172,8 +174,8 @@ def test_a_database_that_cannot_be_written_is_said_once_and_the_turn_goes_on(
                 raise OllmSandboxError("The disk is full.")
 
             monkeypatch.setattr(history, "write", refuse)
-            assert (await scene.conversation.say("first")).end is End.DONE
-            assert (await scene.conversation.say("second")).end is End.DONE
+            assert (await scene.conversation.say("first")).end is TurnEnd.DONE
+            assert (await scene.conversation.say("second")).end is TurnEnd.DONE
             await scene.listening.until(lambda: scene.listening.of(Notice))
             monkeypatch.undo()
             return scene.listening.of(Notice)
@@ -204,7 +206,7 @@ def test_a_database_that_cannot_be_written_is_said_from_the_first_thing_on(
         async with opened(person, session_id=session_id) as scene:
             scene.conversation.use_model(ScriptedModel(["Two."]))
             await scene.listening.until(lambda: scene.listening.of(Notice))
-            assert (await scene.conversation.say("second")).end is End.DONE
+            assert (await scene.conversation.say("second")).end is TurnEnd.DONE
             assert not await scene.conversation.is_written()
             monkeypatch.undo()
             return scene.listening.of(Notice)
@@ -223,7 +225,7 @@ def test_a_growing_answer_is_written_now_and_then_and_not_for_every_word(
         async with opened(person, model) as scene:
             write = scene.desk.history.write
 
-            def noting(session_id: str, entry: Entry) -> None:
+            def noting(session_id: str, entry: StoredMessage) -> None:
                 written.append(entry.message.text)
                 write(session_id, entry)
 

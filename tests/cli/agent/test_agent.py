@@ -11,7 +11,7 @@ from support.person import Person
 from support.servers.http import Stall
 from support.terminal import call_part, model_server, reply, run_command
 
-from ollmsandbox.chat.events import Output
+from ollmsandbox.chat.events import CommandOutput
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.cli.agent.json_events import JsonPrinter
 from ollmsandbox.project.manager import ProjectManager
@@ -94,7 +94,7 @@ def test_the_time_limit_ends_a_turn(person: Person) -> None:
 
 def test_a_character_in_two_pieces_is_one_in_json() -> None:
     printer = JsonPrinter("")
-    events = [Output("1", Stream.STDOUT, data) for data in (b"gr\xc3", b"\xbc\xc3\x9fe")]
+    events = [CommandOutput("1", Stream.STDOUT, data) for data in (b"gr\xc3", b"\xbc\xc3\x9fe")]
     assert [(printer.document(event) or {})["text"] for event in events] == ["gr", "üße"]
 
 

@@ -12,7 +12,7 @@ from support.person import Person
 
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import History
-from ollmsandbox.chat.storage.stored import Entry, SessionInfo
+from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.project.manager import ProjectManager
 
@@ -23,7 +23,7 @@ def begin(person: Person, session_id: str, title: str, text: str, project: str =
     manager = ProjectManager(person.paths)
     history = History(manager)
     history.create(SessionInfo(session_id, title, project, "model", "server", 1.0, 1.0))
-    history.write(session_id, Entry(0, Message(Role.USER, text, at=2.0)))
+    history.write(session_id, StoredMessage(0, Message(Role.USER, text, at=2.0)))
     manager.close()
 
 

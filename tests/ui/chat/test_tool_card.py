@@ -13,7 +13,7 @@ from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, spin_until, texts
 from support.window import running_loop, wait_until
 
-from ollmsandbox.chat.events import FilesChanged, Settled
+from ollmsandbox.chat.events import CallSettled, FilesChanged
 from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.changes.change import State as ChangeState
@@ -307,7 +307,7 @@ def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat)
     card = shown(screen, entry)
     chat.start(entry)
     chat.end(entry, Outcome(STOPPED, ok=False))
-    chat.talk.tell(Settled(entry.call.id, report("a.c", state=ChangeState.PENDING)))
+    chat.talk.tell(CallSettled(entry.call.id, report("a.c", state=ChangeState.PENDING)))
     assert card.changes.get_label() == "1 file changed; waiting for your review"
     assert not card.undo_button.get_visible()
     assert card.show_button.get_visible()

@@ -15,7 +15,7 @@ from support.chat import PROJECT, Chat, done, printed, shown
 from support.screen import Screen, spin_until
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.storage.stored import CallRecord, Entry, SessionInfo, StoredSession
+from ollmsandbox.chat.storage.stored import CallRecord, SessionInfo, StoredMessage, StoredSession
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.rule_store import RuleStore
@@ -186,9 +186,9 @@ def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> 
     session = StoredSession(
         SessionInfo("s", "t", PROJECT, "m", "c", 0, 0),
         (
-            Entry(1, Message(Role.ASSISTANT, "", calls=(call,))),
-            Entry(2, Message(Role.TOOL, told, call_id="c"), record),
-            Entry(
+            StoredMessage(1, Message(Role.ASSISTANT, "", calls=(call,))),
+            StoredMessage(2, Message(Role.TOOL, told, call_id="c"), record),
+            StoredMessage(
                 3,
                 Message(Role.USER, "I ran this command in the sandbox myself:\n$ ls\na\nb"),
                 CallRecord(ok=True, description="ls", exit_code=0, own=True),

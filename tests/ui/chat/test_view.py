@@ -14,14 +14,14 @@ from support.freed import watch_freeing
 from support.screen import Screen, all_of, descendants, one_of, spin_until, texts
 
 from ollmsandbox.chat.events import (
-    End,
+    ConversationState,
     Notice,
-    State,
+    ReplyWithdrawn,
     StateChanged,
     TextGrew,
     ThinkingGrew,
+    TurnEnd,
     TurnEnded,
-    Withdrawn,
 )
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.tool_calls import STOPPED
@@ -71,7 +71,7 @@ def test_messages_say_who_wrote_them(place: Place) -> None:
 
 def test_an_answer_grows(place: Place) -> None:
     tell = place.chat.talk.tell
-    tell(StateChanged(State.STREAMING), ThinkingGrew("Let me "), ThinkingGrew("see."))
+    tell(StateChanged(ConversationState.STREAMING), ThinkingGrew("Let me "), ThinkingGrew("see."))
     tell(TextGrew("First.\n\n"), TextGrew("Sec"))
     spin_until(lambda: "Sec" in texts(place.view))
     row = one_of(place.view, MessageRow)
@@ -92,12 +92,12 @@ def test_an_answer_that_broke_off_says_so(place: Place) -> None:
 
 def test_an_answer_that_is_taken_back_is_gone(place: Place) -> None:
     place.chat.person("Hello")
-    place.chat.talk.tell(TextGrew("Nonsense"), Withdrawn())
+    place.chat.talk.tell(TextGrew("Nonsense"), ReplyWithdrawn())
     spin_until(lambda: len(all_of(place.view, MessageRow)) == 1)
 
 
 def test_what_the_person_should_know_stands_between(place: Place) -> None:
-    failed = TurnEnded(End.FAILED, "The server is <gone>.\ncaf\udce9")
+    failed = TurnEnded(TurnEnd.FAILED, "The server is <gone>.\ncaf\udce9")
     place.chat.talk.tell(Notice("Old output was left out."), failed)
     spin_until(lambda: len(all_of(place.view, NoticeRow)) == 2)
     told = {"Old output was left out.", "The server is <gone>.\ncaf⟨byte E9⟩"}
@@ -133,7 +133,7 @@ def test_without_a_model_it_says_why_not(place: Place) -> None:
 
 
 def test_stop_is_there_while_something_goes_on(place: Place) -> None:
-    place.chat.talk.tell(StateChanged(State.WAITING))
+    place.chat.talk.tell(StateChanged(ConversationState.WAITING))
     assert place.view.composer.is_busy
     place.view.composer.stop_button.emit("clicked")
     assert place.heard == [("stop",)]
@@ -152,10 +152,10 @@ def test_the_stop_of_a_card_is_for_its_own_command(place: Place) -> None:
 def test_a_stop_is_said_once(place: Place) -> None:
     entry = place.ask()
     place.chat.end(entry, Outcome(STOPPED, ok=False))
-    place.chat.talk.tell(TurnEnded(End.STOPPED))
+    place.chat.talk.tell(TurnEnded(TurnEnd.STOPPED))
     assert not any(isinstance(one, NoticeEntry) for one in place.chat.session)
     place.chat.person("And now?")
-    place.chat.talk.tell(TurnEnded(End.STOPPED))
+    place.chat.talk.tell(TurnEnded(TurnEnd.STOPPED))
     last = list(place.chat.session)[-1]
     assert isinstance(last, NoticeEntry)
     assert last.text == "Stopped."
@@ -220,7 +220,7 @@ def test_a_model_is_named_once_in_a_turn(place: Place) -> None:
     chat.agent("first")
     chat.call()
     chat.agent("second")
-    chat.talk.tell(TextGrew(""), Withdrawn())
+    chat.talk.tell(TextGrew(""), ReplyWithdrawn())
     chat.person("again")
     chat.agent("third")
     chat.agent("other", model="llama3")

@@ -17,9 +17,9 @@ from support.servers.http import finish as finished
 from support.window import finish, press, running_loop, says, wait_until
 
 from ollmsandbox.chat.providers.connections import ConnectionStore
-from ollmsandbox.chat.providers.connections_file import Connection, Kind
-from ollmsandbox.chat.providers.keys import Keys, Place
-from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
+from ollmsandbox.chat.providers.keys import KeyStorage, KeyStore
+from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.ui.chat.view import ChatView
 from ollmsandbox.ui.models.choice import ModelChoice
@@ -44,7 +44,7 @@ TALK = {
 
 @dataclass
 class Room:
-    desk: Desk
+    desk: SessionFactory
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class Room:
 @pytest.fixture
 def room(screen: Screen, person: Person) -> Iterator[Room]:
     with running_loop():
-        desk = Desk(person.paths, person.environ, WindowAsker())
+        desk = SessionFactory(person.paths, person.environ, WindowAsker())
         made = Room(desk)
         yield made
         made.window.destroy()
@@ -98,7 +98,7 @@ def room(screen: Screen, person: Person) -> Iterator[Room]:
 
 def test_a_replaced_key_is_used(room: Room) -> None:
     with Replay(TALK) as server:
-        mine = Connection("mine", Kind.OPENAI, server.address)
+        mine = Connection("mine", ServerKind.OPENAI, server.address)
         room.put(mine, "sk-old")
         session = room.session("mine")
         finish(session.conversation.say("Hello"))
@@ -111,7 +111,7 @@ def test_a_replaced_key_is_used(room: Room) -> None:
 
 def test_open_sessions_talk_to_the_new_address(room: Room) -> None:
     with Replay(TALK) as old, Replay(TALK) as new:
-        mine = Connection("mine", Kind.OPENAI, old.address)
+        mine = Connection("mine", ServerKind.OPENAI, old.address)
         room.put(mine)
         session = room.session("mine")
         # Another one is shown.
@@ -125,7 +125,7 @@ def test_open_sessions_talk_to_the_new_address(room: Room) -> None:
 
 def test_of_a_connection_that_is_gone_no_model_is_left(room: Room) -> None:
     for name in ("mine", "other"):
-        room.put(Connection(name, Kind.OPENAI, "http://127.0.0.1:9/v1", "small"))
+        room.put(Connection(name, ServerKind.OPENAI, "http://127.0.0.1:9/v1", "small"))
     session = room.session("mine")
     assert _has_model(session)
     finish(room.store.remove("mine"))
@@ -144,7 +144,7 @@ def test_what_was_chosen_is_used_though_it_cannot_be_remembered(
         threads.append(threading.current_thread())
         raise OllmSandboxError("The file cannot be written.")
 
-    room.put(Connection("mine", Kind.OPENAI, "http://127.0.0.1:9/v1"))
+    room.put(Connection("mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1"))
     session = room.session("mine")
     monkeypatch.setattr(ConnectionStore, "use", use)
     room.chooser.emit("chosen", "mine", "big")
@@ -156,7 +156,7 @@ def test_what_was_chosen_is_used_though_it_cannot_be_remembered(
 
 
 def test_what_was_chosen_last_is_remembered(room: Room) -> None:
-    room.put(Connection("mine", Kind.OPENAI, "http://127.0.0.1:9/v1"))
+    room.put(Connection("mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1"))
     room.session("mine")
     for number in range(8):
         room.chooser.emit("chosen", "mine", f"model {number}")
@@ -165,8 +165,8 @@ def test_what_was_chosen_last_is_remembered(room: Room) -> None:
 
 
 def test_a_taken_name_is_refused_in_the_dialog(room: Room) -> None:
-    room.put(Connection("mine", Kind.OPENAI, "http://127.0.0.1:9/v1"), "sk-secret")
-    dialog = room.dialog(Connection("", Kind.OLLAMA, ""), is_new=True)
+    room.put(Connection("mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1"), "sk-secret")
+    dialog = room.dialog(Connection("", ServerKind.OLLAMA, ""), is_new=True)
     dialog.name.set_text("mine")
     press(dialog, "Save")
     wait_until(lambda: says(dialog, "There is a connection mine already."))
@@ -176,8 +176,10 @@ def test_a_taken_name_is_refused_in_the_dialog(room: Room) -> None:
 
 
 def test_a_second_one_is_offered_a_name_of_its_own(room: Room) -> None:
-    room.put(Connection("Ollama", Kind.OLLAMA, "http://127.0.0.1:9"))
-    dialog = room.dialog(Connection("Ollama", Kind.OLLAMA, "http://127.0.0.1:11434"), is_new=True)
+    room.put(Connection("Ollama", ServerKind.OLLAMA, "http://127.0.0.1:9"))
+    dialog = room.dialog(
+        Connection("Ollama", ServerKind.OLLAMA, "http://127.0.0.1:11434"), is_new=True
+    )
     assert dialog.name.get_text() == "Ollama 2"
     dialog.kind.set_selected(1)
     assert dialog.name.get_text() == "llama.cpp"
@@ -186,7 +188,7 @@ def test_a_second_one_is_offered_a_name_of_its_own(room: Room) -> None:
 
 def test_a_connection_with_a_new_name_is_tried_and_saved_with_its_key(room: Room) -> None:
     with Replay(TALK) as server:
-        room.put(Connection("mine", Kind.OPENAI, server.address), "sk-secret")
+        room.put(Connection("mine", ServerKind.OPENAI, server.address), "sk-secret")
         dialog = room.dialog(room.store.find("mine"))
         dialog.name.set_text("ours")
         press(dialog, "Test")
@@ -200,7 +202,7 @@ def test_a_connection_with_a_new_name_is_tried_and_saved_with_its_key(room: Room
 
 def test_sessions_follow_a_connection_to_its_new_name(room: Room, person: Person) -> None:
     with Replay(TALK) as server:
-        room.put(Connection("mine", Kind.OPENAI, server.address))
+        room.put(Connection("mine", ServerKind.OPENAI, server.address))
         session = room.session("mine")
         finish(session.conversation.say("Hello"))
         preferences = Preferences(room.window, room.desk, Settings(person.paths))
@@ -223,7 +225,7 @@ def test_sessions_follow_a_connection_to_its_new_name(room: Room, person: Person
 
 def test_the_model_for_new_sessions_is_chosen_in_the_preferences(room: Room) -> None:
     with Replay(TALK) as server:
-        room.put(Connection("mine", Kind.OPENAI, server.address))
+        room.put(Connection("mine", ServerKind.OPENAI, server.address))
         page = room.page()
         row = page.model_row
         wait_until(lambda: row.get_sensitive() and "small" in texts(row))
@@ -237,7 +239,7 @@ def test_the_model_for_new_sessions_is_chosen_in_the_preferences(room: Room) -> 
 
 
 def test_without_an_answer_the_model_that_was_chosen_is_shown(room: Room) -> None:
-    room.put(Connection("mine", Kind.OPENAI, "http://127.0.0.1:9/v1", "small"))
+    room.put(Connection("mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1", "small"))
     page = room.page()
     wait_until(lambda: room.tasks.is_idle)
     assert "small" in texts(page.model_row)
@@ -262,17 +264,17 @@ def test_a_refresh_asks_the_keyring_only_if_the_key_was_refused(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    get = Keys.get
+    get = KeyStore.get
 
-    async def counted(keys: Keys, name: str, place: Place) -> str:
+    async def counted(keys: KeyStore, name: str, place: KeyStorage) -> str:
         asked.append(name)
         return await get(keys, name, place)
 
-    monkeypatch.setattr(Keys, "get", counted)
+    monkeypatch.setattr(KeyStore, "get", counted)
     refused = Reply([b'{"error": {"message": "no"}}'], status=401)
     with Replay(TALK) as good, Replay({"/v1/models": refused}) as bad:
-        room.put(Connection("good", Kind.OPENAI, good.address), "sk-good")
-        room.put(Connection("bad", Kind.OPENAI, bad.address), "sk-bad")
+        room.put(Connection("good", ServerKind.OPENAI, good.address), "sk-good")
+        room.put(Connection("bad", ServerKind.OPENAI, bad.address), "sk-bad")
         session = room.session("good")
         room.look_again()
         assert sorted(asked) == ["bad", "good"]
@@ -288,7 +290,7 @@ def test_a_key_that_was_refused_in_a_turn_is_looked_for_in_the_next_one(room: Ro
     path = "/v1/chat/completions"
     refused = Reply([b'{"error": {"message": "no"}}'], status=401)
     with Replay({**TALK, path: [TALK[path], refused, TALK[path]]}) as server:
-        room.put(Connection("mine", Kind.OPENAI, server.address), "sk-old")
+        room.put(Connection("mine", ServerKind.OPENAI, server.address), "sk-old")
         session = room.session("mine")
         finish(session.conversation.say("Hello"))
         # Another program stores it: nothing here hears of that.

@@ -16,8 +16,8 @@ from support.screen import Screen, all_of, texts
 from support.servers.http import Replay, Reply
 from support.window import finish, press, running_loop, says, wait_until
 
-from ollmsandbox.chat.providers.connections_file import Connection, Kind
-from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
+from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
 from ollmsandbox.project.settings import KEEP_DAYS
@@ -31,7 +31,7 @@ from ollmsandbox.ui.preferences.window import Preferences
 
 @dataclass
 class Room:
-    desk: Desk
+    desk: SessionFactory
     settings: Settings
     window: Adw.Window
     person: Person
@@ -45,7 +45,7 @@ class Room:
 @pytest.fixture
 def room(screen: Screen, person: Person) -> Iterator[Room]:
     with running_loop():
-        desk = Desk(person.paths, person.environ, WindowAsker())
+        desk = SessionFactory(person.paths, person.environ, WindowAsker())
         window = Adw.Window()
         window.present()
         yield Room(desk, Settings(person.paths), window, person)
@@ -241,7 +241,7 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
     models = Reply([b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}'])
     with Replay({"/v1/models": models}) as server:
         dialog = ConnectionDialog(
-            room.window, room.desk.connections, Connection("", Kind.OPENAI, "")
+            room.window, room.desk.connections, Connection("", ServerKind.OPENAI, "")
         )
         dialog.present()
         dialog.name.set_text("mine")
@@ -261,7 +261,7 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_the_end_of_a_trial_takes_the_keyboard_from_nobody(room: Room, goes_on: bool) -> None:
     with Replay({"/v1/models": Reply([b'{"object": "list", "data": []}'])}) as server:
-        connection = Connection("mine", Kind.OPENAI, server.address)
+        connection = Connection("mine", ServerKind.OPENAI, server.address)
         dialog = ConnectionDialog(room.window, room.desk.connections, connection)
         dialog.present()
         dialog.test_button.grab_focus()
@@ -279,7 +279,9 @@ def test_the_end_of_a_trial_takes_the_keyboard_from_nobody(room: Room, goes_on: 
 
 
 def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
-    dialog = ConnectionDialog(room.window, room.desk.connections, Connection("", Kind.OLLAMA, ""))
+    dialog = ConnectionDialog(
+        room.window, room.desk.connections, Connection("", ServerKind.OLLAMA, "")
+    )
     dialog.present()
     dialog.address.set_text("http://127.0.0.1:9")
     press(dialog, "Test")
@@ -289,7 +291,7 @@ def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
 
 def test_what_a_trial_said_counts_for_that_address_and_key_only(room: Room) -> None:
     with Replay({"/v1/models": Reply([b'{"object": "list", "data": [{"id": "a"}]}'])}) as server:
-        connection = Connection("mine", Kind.OPENAI, server.address)
+        connection = Connection("mine", ServerKind.OPENAI, server.address)
         dialog = ConnectionDialog(room.window, room.desk.connections, connection)
         dialog.present()
         for change in (dialog.address, dialog.key):
@@ -304,7 +306,7 @@ def test_what_a_trial_said_counts_for_that_address_and_key_only(room: Room) -> N
 
 
 def test_connections_are_listed_and_removed(room: Room) -> None:
-    connection = Connection("Ollama", Kind.OLLAMA, "http://127.0.0.1:9")
+    connection = Connection("Ollama", ServerKind.OLLAMA, "http://127.0.0.1:9")
     finish(room.desk.connections.put(connection))
     preferences = room.preferences()
     preferences.show_connections()

@@ -14,9 +14,9 @@ from support.scripted import ScriptedModel
 
 from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.sessions import Desk
+from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.chat.storage.history import new_session_id
-from ollmsandbox.chat.storage.stored import Entry, SessionInfo, StoredSession, repaired
+from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage, StoredSession, repair
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest
@@ -37,14 +37,14 @@ class _Nobody:
 @dataclass
 class House:
     person: Person
-    desk: Desk
+    desk: SessionFactory
     sessions: Sessions
 
     def stored(self) -> str:
         """A session in which something was said."""
         id_, history = new_session_id(), self.desk.history
         history.create(SessionInfo(id_, "A talk", "", "model", "server", 1.0, 1.0))
-        history.write(id_, Entry(0, Message(Role.USER, "Hello", at=1.0)))
+        history.write(id_, StoredMessage(0, Message(Role.USER, "Hello", at=1.0)))
         return id_
 
     def is_free(self, session_id: str) -> bool:
@@ -61,7 +61,7 @@ class House:
 
 @pytest.fixture
 def house(person: Person) -> Iterator[House]:
-    desk = Desk(person.paths, person.environ, _Nobody())
+    desk = SessionFactory(person.paths, person.environ, _Nobody())
     made = House(
         person, desk, Sessions(desk, ModelChoice(desk.connections), Settings(person.paths))
     )
@@ -271,7 +271,7 @@ def test_a_call_that_was_cut_off_is_shown_with_what_it_was_about(
 ) -> None:
     wish = Message(Role.ASSISTANT, "", calls=(ToolCall("1", name, arguments),), at=1.0)
     info = SessionInfo("id", "A talk", "", "model", "server", 1.0, 1.0)
-    (entry,) = entries_of(StoredSession(info, tuple(repaired([Entry(0, wish)]))))
+    (entry,) = entries_of(StoredSession(info, tuple(repair([StoredMessage(0, wish)]))))
     assert isinstance(entry, CallEntry)
     assert entry.description == shown
 

@@ -12,10 +12,10 @@ from support.screen import Screen, texts
 from support.window import program, wait_until, window_of
 
 from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import End, TurnEnded
+from ollmsandbox.chat.events import TurnEnd, TurnEnded
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import new_session_id
-from ollmsandbox.chat.storage.stored import Entry, SessionInfo
+from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
@@ -58,7 +58,7 @@ def window(application: Application) -> Window:
 def stored(application: Application, title: str) -> str:
     id_, history = new_session_id(), application.desk.history
     history.create(SessionInfo(id_, title, "", "model", "server", 1.0, 1.0))
-    history.write(id_, Entry(0, Message(Role.USER, "Hello", at=1.0)))
+    history.write(id_, StoredMessage(0, Message(Role.USER, "Hello", at=1.0)))
     return id_
 
 
@@ -209,7 +209,7 @@ def test_the_tour_speaks_in_its_own_session_only(
 
     async def say(conversation: Conversation, _text: str) -> TurnEnded:
         said.append(conversation.session_id)
-        return TurnEnded(End.DONE)
+        return TurnEnded(TurnEnd.DONE)
 
     async def refresh(side: SidebarController) -> None:
         if shown(window) not in ("", other):

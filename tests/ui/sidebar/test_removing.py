@@ -23,7 +23,7 @@ from support.window import (
     window_of,
 )
 
-from ollmsandbox.chat.events import State
+from ollmsandbox.chat.events import ConversationState
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.ui.changes.rows import RunRow
@@ -99,7 +99,7 @@ def test_what_runs_is_not_stopped_without_asking(screen: Screen, person: Person)
         wait_until(lambda: not _questions())
         _remove(window, person.project)
         assert "The agent is at work there" in _question().get_body()
-        assert session.state is not State.IDLE
+        assert session.state is not ConversationState.IDLE
         _question().response("cancel")
         wait_until(lambda: not _questions())
         window.sidebar.emit("delete-session", session.id)

@@ -11,7 +11,7 @@ from support.person import Person
 from support.screen import Screen, all_of, children, texts
 from support.window import card_that, finish, press, program, says, wait_until, window_of
 
-from ollmsandbox.chat.providers.connections_file import Connection, Kind
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.changes.rows import FileRow, RunRow
 from ollmsandbox.ui.chat.entries import Stage
@@ -99,12 +99,14 @@ def test_the_preferences_and_the_dialogs(screen: Screen, person: Person) -> None
     with program(person) as application:
         window = window_of(application)
         desk = application.desk
-        finish(desk.connections.put(Connection("one", Kind.OPENAI, "http://127.0.0.1:9/v1")))
+        finish(desk.connections.put(Connection("one", ServerKind.OPENAI, "http://127.0.0.1:9/v1")))
         preferences = Preferences(window, desk, application.settings)
         preferences.present()
         wait_until(lambda: any(r.get_title() == "one" for r in all_of(preferences, Adw.ActionRow)))
         assert not (found := _nameless(preferences)), "\n".join(found)
-        dialog = ConnectionDialog(preferences, desk.connections, Connection("", Kind.OLLAMA, ""))
+        dialog = ConnectionDialog(
+            preferences, desk.connections, Connection("", ServerKind.OLLAMA, "")
+        )
         dialog.present()
         assert not (found := _nameless(dialog)), "\n".join(found)
         dialog.destroy()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .... import N_
 from ....errors import Sentence
 from ...messages import Message, Role, ToolCall, ToolSpec
-from ..base import Called, Finished, ModelInfo, Piece, Text, Thinking
+from ..base import CallPiece, FinishPiece, ModelInfo, Piece, TextPiece, ThinkingPiece
 from .sample import MARK, RIGHT, WRONG, make_sample, unused_folder
 
 __all__ = ["NAME", "TourModel", "TourServer", "make_sample", "unused_folder"]
@@ -268,17 +268,17 @@ class TourModel:
     ) -> AsyncGenerator[Piece, None]:
         number, step, result = _next_step(messages, _steps(tools))
         if number == 0:
-            yield Thinking(_THOUGHT.translated(self._say))
+            yield ThinkingPiece(_THOUGHT.translated(self._say))
         for word in re.findall(r"\s*\S+", step.say(result).translated(self._say)):
             await asyncio.sleep(self._delay)
-            yield Text(word)
+            yield TextPiece(word)
         used = {call.id for message in messages for call in message.calls}
         for part, (name, arguments) in enumerate(step.calls, 1):
             id_ = f"tour-{number + 1}-{part}"
             while id_ in used:
                 id_ += "x"
-            yield Called(ToolCall(id_, name, arguments))
-        yield Finished()
+            yield CallPiece(ToolCall(id_, name, arguments))
+        yield FinishPiece()
 
 
 def _next_step(messages: Sequence[Message], steps: Sequence[_Step]) -> tuple[int, _Step, str]:
