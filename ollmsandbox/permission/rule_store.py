@@ -21,10 +21,9 @@ from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..files.atomic import write_atomically
 from ..paths import Paths, make_folder
-from . import rules_file
 from .request import Answer
 from .rules import Key, Rule, Target, What
-from .rules_file import RuleFileError
+from .rules_file import HEADER, RuleFileError, edited, parse, written
 
 _LARGEST = 4 << 20
 _TIMEOUT = 10.0
@@ -118,7 +117,7 @@ class RuleStore:
         left = [*(rule for rule in loaded.rules if rule not in gone), *new]
         target = Path(os.path.realpath(self.file))  # it may be a link
         try:
-            text = rules_file.edited(loaded.text, gone, new) if loaded.text.strip() else None
+            text = edited(loaded.text, gone, new) if loaded.text.strip() else None
             if text is None:
                 text = self._written(left)
                 self._keep_comments(loaded.text)
@@ -132,10 +131,10 @@ class RuleStore:
         self._loaded = None
 
     def _written(self, rules: list[Rule]) -> str:
-        text = rules_file.written(rules)
+        text = written(rules)
         # Never write a file that would be set aside as broken, with all other rules.
         try:
-            if [entry.rule for entry in rules_file.parse(text)] == rules:
+            if [entry.rule for entry in parse(text)] == rules:
                 return text
         except RuleFileError as error:
             raise OllmSandboxError(
@@ -146,7 +145,7 @@ class RuleStore:
     def _keep_comments(self, text: str) -> None:
         if not any(line.lstrip().startswith("#") or " #" in line for line in text.splitlines()):
             return
-        if all(line in rules_file.HEADER for line in text.splitlines() if "#" in line):
+        if all(line in HEADER for line in text.splitlines() if "#" in line):
             return
         kept = self._free_name("before")
         write_atomically(kept, text)
@@ -233,7 +232,7 @@ class RuleStore:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise RuleFileError(N_("line {line}: not valid UTF-8."), line=line) from error
-        return text, tuple(entry.rule for entry in rules_file.parse(text))
+        return text, tuple(entry.rule for entry in parse(text))
 
     def _free_name(self, why: str) -> Path:
         stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from .card import KEYS, answered, card, choices, details
-from .keyboard import Keys
+from .keyboard import KeyReader
 
 # Lines of the screen to keep free.
 _RESERVED = 3
@@ -30,7 +30,7 @@ class TerminalAsker:
         self._write = write
         self._hold = hold
         self._go_on = go_on
-        self._keys = Keys()
+        self._keys = KeyReader()
         self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, request: PermissionRequest) -> Answer:

@@ -15,7 +15,7 @@ from pathlib import Path
 _MOST_LINES = 1000
 
 
-class Keys:
+class KeyReader:
     """Reads single keys of a terminal without waiting for Enter. Ctrl+C stays a signal."""
 
     def __init__(self, descriptor: int = 0) -> None:
@@ -56,7 +56,7 @@ class Keys:
             loop.remove_reader(self._descriptor)
 
 
-class Lines:
+class LineReader:
     """Reads lines with a history, like a shell."""
 
     def __init__(self, history: Path) -> None:
