@@ -67,7 +67,7 @@ def _command(name: str, what: str, parser: argparse.ArgumentParser) -> Command:
     return Command(
         name=name,
         help=what,
-        description=" ".join((parser.description or f"{what.capitalize()}.").split()),
+        description=" ".join((parser.description or f"{what[:1].upper()}{what[1:]}.").split()),
         options=tuple(argument for argument in arguments if argument.flags),
         operands=tuple(argument for argument in arguments if not argument.flags),
         commands=tuple(commands),
@@ -81,7 +81,7 @@ def _argument(action: argparse.Action) -> Argument:
         kind = Kind.COMMAND
     elif action.nargs == 0:
         kind = Kind.NOTHING
-    elif value.startswith("DIR"):
+    elif value.startswith("DIR") or value in ("OLD", "NEW"):
         kind = Kind.FOLDER
     elif value in ("FILE", "PATH"):
         kind = Kind.FILE

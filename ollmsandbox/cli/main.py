@@ -20,7 +20,7 @@ from .arguments import FAILED, HelpFormatter
 from .streams import complain, give_up, open_streams
 
 
-class Command(NamedTuple):
+class SubCommand(NamedTuple):
     name: str
     help: str
     # Relative to this package.
@@ -31,57 +31,63 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
-    Command("run", "run a command in the sandbox", ".commands.run", "run"),
-    Command(
+    SubCommand("run", "run a command in the sandbox", ".commands.run", "run"),
+    SubCommand(
         "changes",
         "show what a run changed",
         ".commands.changes",
         "changes",
         "add_changes_arguments",
     ),
-    Command(
+    SubCommand(
         "apply",
         "put pending or undone changes into the project",
         ".commands.changes",
         "act",
         "add_apply_arguments",
     ),
-    Command("discard", "drop pending changes", ".commands.changes", "act", "add_discard_arguments"),
-    Command("undo", "undo applied changes", ".commands.changes", "act", "add_undo_arguments"),
-    Command(
+    SubCommand(
+        "discard", "drop pending changes", ".commands.changes", "act", "add_discard_arguments"
+    ),
+    SubCommand("undo", "undo applied changes", ".commands.changes", "act", "add_undo_arguments"),
+    SubCommand(
         "history",
         "list the runs that changed something",
         ".commands.changes",
         "history",
         "add_history_arguments",
     ),
-    Command("project", "tell where a moved project is now", ".commands.project", "project"),
-    Command(
+    SubCommand("project", "tell where a moved project is now", ".commands.project", "project"),
+    SubCommand(
         "roots", "folders outside the project that commands may change", ".commands.roots", "roots"
     ),
-    Command(
+    SubCommand(
         "settings",
         "how long earlier versions are kept, and where Alpine comes from",
         ".commands.settings",
         "settings",
     ),
-    Command(
+    SubCommand(
         "doctor", "check what this computer can do, and how to fix it", ".commands.doctor", "doctor"
     ),
-    Command(
+    SubCommand(
         "playground",
         "the folder for experiments that every command can write to",
         ".commands.playground",
         "playground",
     ),
-    Command("rootfs", "the Alpine system that commands can run in", ".commands.rootfs", "rootfs"),
-    Command("agent", "talk to a model that works on the project", ".agent.command", "agent"),
-    Command(
+    SubCommand(
+        "rootfs", "the Alpine system that commands can run in", ".commands.rootfs", "rootfs"
+    ),
+    SubCommand("agent", "talk to a model that works on the project", ".agent.command", "agent"),
+    SubCommand(
         "tour", "see everything on a sample project, without a model", ".commands.tour", "tour"
     ),
-    Command("sessions", "earlier conversations", ".commands.sessions", "sessions"),
-    Command("connections", "connections to model servers", ".commands.connections", "connections"),
-    Command("permissions", "saved answers", ".commands.permissions", "permissions"),
+    SubCommand("sessions", "earlier conversations", ".commands.sessions", "sessions"),
+    SubCommand(
+        "connections", "connections to model servers", ".commands.connections", "connections"
+    ),
+    SubCommand("permissions", "saved answers", ".commands.permissions", "permissions"),
 )
 
 

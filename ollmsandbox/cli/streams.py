@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The terminal's, or another program's, ends of a command's input and output.
-
-Our own input, output and errors, whatever they were when the program was started.
-"""
+"""Standard input, output and error: our own, and those of a command."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ from typing import TextIO
 
 from ..errors import OllmSandboxError
 
-# How much may wait for a slow reader before the command has to wait too.
+# Bytes to buffer for a slow reader before the command has to wait.
 _AHEAD = 4 << 20
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 _LARGE_PIPE = 1 << 20
 
 
 class Writer:
-    """Writes to one of our streams without ever making the main loop wait for its reader."""
+    """Writes to one of our streams in a thread, so that the main loop never waits for a reader."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -63,7 +60,7 @@ class Writer:
             return
         with contextlib.suppress(OSError):
             fcntl.fcntl(self._descriptor, _F_SETPIPE_SZ, _LARGE_PIPE)
-        # Not of a pool: those are waited for at the end, and this one may never come back.
+        # Not from a pool, whose threads are joined at exit: this one may block forever.
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -75,7 +72,7 @@ class Writer:
                 self._write(memoryview(data))
             except OSError as caught:
                 error = caught
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._written, len(data), error)
 
     def _write(self, view: memoryview) -> None:
@@ -83,7 +80,7 @@ class Writer:
             try:
                 view = view[os.write(self._descriptor, view) :]
             except BlockingIOError:
-                # Somebody else who has the stream open does not want to wait at it.
+                # Another program has made the shared stream non-blocking.
                 select.select([], [self._descriptor], [])
 
     def _written(self, size: int, error: OSError | None) -> None:
@@ -94,11 +91,10 @@ class Writer:
 
 @contextmanager
 def stdin_for(descriptor: int) -> Iterator[int | None]:
-    """What a command may read of our input.
+    """Yield a pipe with our standard input for a command; None if it gets no input.
 
-    An open file is also a way to what lies around it: it can be opened again for writing, a folder
-    leads to its parents, a pipe can be written for the next one who reads it. So a command gets a
-    pipe of its own or nothing. A terminal is not passed on.
+    Never pass our own descriptor on: a command could open a file again for writing, walk from a
+    folder to its parents, or write to a pipe that others read. A terminal is not passed on.
     """
     try:
         kind = os.fstat(descriptor).st_mode
@@ -127,25 +123,25 @@ def _feed(descriptor: int, writer: int) -> None:
             except BlockingIOError:
                 select.select([descriptor], [], [])
             except OSError:
-                return  # the command does not read any more, or there is nothing to be read
+                return  # the command has stopped reading, or we cannot read
 
 
 def open_streams() -> None:
-    """A stream that is closed would be taken by the next thing that is opened, and what is printed
-    would end up in it."""
+    """Open closed streams as /dev/null: otherwise the next file that is opened would take their
+    number, and receive our output."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     _fill_in()
-    # A name that is not text, or text that this terminal has no letters for, is no reason to fail.
+    # Do not fail at a name that is not valid text, or that the terminal's encoding does not have.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _fill_in() -> None:
-    """Python has none where it found none."""
+    """Create the stream objects that Python leaves out when it starts with closed streams."""
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8")
     if sys.stdout is None:
@@ -163,13 +159,13 @@ def wants_colour(*streams: TextIO) -> bool:
 
 
 def complain(text: str) -> None:
-    with contextlib.suppress(OSError):  # there is nobody to tell it to
+    with contextlib.suppress(OSError):  # there is no other way to report it
         print(f"ollmsandbox: {text}", file=sys.stderr)
 
 
 def give_up() -> OSError | None:
-    """What cannot be written is dropped, so that Python does not try it once more at the end; the
-    last reason is returned."""
+    """Drop output that cannot be written, so that Python does not try again at exit; return the
+    last error."""
     found: OSError | None = None
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who said yes: questions, answers, rules."""
+"""Permission: questions, answers, and saved rules."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who answers a request: what was said for this session, then what was saved, then the person."""
+"""Answers requests: by the session's answers, then by the saved rules, then by asking the user."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from .request import Answer, Asker, Audit, PermissionRequest, Source, Unanswered
 from .rule_store import RuleStore
 from .rules import Key, Rule, key_of
 
-# More cards than anybody reads; who is flooded with questions says yes to be rid of them.
-MOST_WAITING = 50
+# Deny further questions: a user who is flooded with them allows anything to get rid of them.
+MAX_OPEN_QUESTIONS = 50
 
-# What holds for a session, by what it is about.
+# The answers for a session.
 Answers = dict[Key, tuple[Answer, Source]]
 
 _LASTING = (Answer.DENY_ALWAYS, Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS)
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _OpenQuestion:
     key: Key | None
-    # Done when a rule answers instead of the person.
+    # Done when a rule answers instead of the user.
     ruled: asyncio.Future[Answer]
 
 
 class NobodyAsks:
-    """Where nobody is there to be asked."""
+    """Denies everything, for where nobody can be asked."""
 
     async def ask(self, request: PermissionRequest) -> Answer:
-        raise Unanswered(N_("Nobody is there to be asked."))
+        raise Unanswered(N_("Nobody can be asked."))
 
 
 class Provider:
-    """For one session. All calls on the loop's own thread."""
+    """Answers the requests of one session. Call it only on the loop's own thread."""
 
     def __init__(
         self,
@@ -56,22 +56,22 @@ class Provider:
         self._clock = clock
         self._patience = patience
         self._session: Answers = {}
-        # Counts what was ever remembered: a lookup that it overtook is done again.
+        # The number of answers remembered so far: if it changes during a lookup, look up again.
         self._remembered = 0
-        self._waiting: list[_Waiting] = []
-        # Asyncio itself does not keep tasks.
+        self._open: list[_OpenQuestion] = []
+        # Asyncio does not keep tasks alive.
         self._tasks: set[asyncio.Future[Answer] | asyncio.Future[None]] = set()
 
     async def decide(self, request: PermissionRequest) -> Verdict:
-        """Cancelled, it is denied, and recorded as that."""
+        """Return the verdict. If cancelled, record that the request was denied."""
         key = key_of(request)
         try:
             answer, source = await self._decide(request, key)
         except asyncio.CancelledError:
-            self._told(Verdict(request, Answer.DENY, Source.NOBODY, self._clock()))
+            self._record_verdict(Verdict(request, Answer.DENY, Source.NOBODY, self._clock()))
             raise
         verdict = Verdict(request, answer, source, self._clock())
-        self._told(verdict)
+        self._record_verdict(verdict)
         if source is Source.PERSON and key is not None and answer in _LASTING:
             await self._remember(key, answer)
         return verdict
@@ -86,18 +86,16 @@ class Provider:
     async def _decide(self, request: PermissionRequest, key: Key | None) -> tuple[Answer, Source]:
         if key is not None and (found := await self._look_up(key)):
             return found
-        if len(self._waiting) >= MOST_WAITING:
-            text = N_(
-                "More than {number} questions were waiting for you; further ones were denied."
-            )
-            self._notice(Sentence(text, number=MOST_WAITING))
+        if len(self._open) >= MAX_OPEN_QUESTIONS:
+            text = N_("More than {number} questions are open. Further ones were denied.")
+            self._notice(Sentence(text, number=MAX_OPEN_QUESTIONS))
             return Answer.DENY, Source.NOBODY
-        waiting = _Waiting(key, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        question = _OpenQuestion(key, asyncio.get_running_loop().create_future())
+        self._open.append(question)
         try:
-            return await self._ask(request, waiting)
+            return await self._ask(request, question)
         finally:
-            self._waiting.remove(waiting)
+            self._open.remove(question)
 
     async def _look_up(self, key: Key) -> tuple[Answer, Source] | None:
         while True:
@@ -111,27 +109,29 @@ class Provider:
             if before == self._remembered:
                 return None
 
-    async def _ask(self, request: PermissionRequest, waiting: _Waiting) -> tuple[Answer, Source]:
+    async def _ask(
+        self, request: PermissionRequest, question: _OpenQuestion
+    ) -> tuple[Answer, Source]:
         self._record(lambda audit: audit.asked(request))
         asked = asyncio.ensure_future(self._asker.ask(request))
         self._tasks.add(asked)
         asked.add_done_callback(self._over)
         try:
             await asyncio.wait(
-                {asked, waiting.ruled},
+                {asked, question.ruled},
                 timeout=self._patience,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             asked.cancel()
         if asked.done():
-            return self._said(request, asked)
-        if waiting.ruled.done():
-            answer = waiting.ruled.result()
+            return self._answer(request, asked)
+        if question.ruled.done():
+            answer = question.ruled.result()
             return answer, _source(answer)
         return Answer.DENY, Source.NOBODY  # it took too long
 
-    def _said(
+    def _answer(
         self, request: PermissionRequest, asked: asyncio.Future[Answer]
     ) -> tuple[Answer, Source]:
         if asked.cancelled():
@@ -139,25 +139,25 @@ class Provider:
         error = asked.exception()
         if error is not None:
             if not isinstance(error, Unanswered):
-                text = N_("You could not be asked, so it was denied: {why}")
+                text = N_("Denied, because you could not be asked: {why}")
                 self._notice(Sentence(text, why=str(error)))
             return Answer.DENY, Source.NOBODY
         answer = asked.result()
         if answer not in request.answers:
-            # What was not offered counts for this once.
+            # An answer that was not offered counts only once.
             answer = Answer.ALLOW if answer.allows else Answer.DENY
         return answer, Source.PERSON
 
     async def _remember(self, key: Key, answer: Answer) -> None:
-        """At once for all that wait, then on disk."""
+        """Answer open questions with the same key, then save the answer."""
         self._session[key] = answer, _source(answer)
         self._remembered += 1
-        for waiting in self._waiting:
-            if waiting.key == key and not waiting.ruled.done():
-                waiting.ruled.set_result(answer)
+        for question in self._open:
+            if question.key == key and not question.ruled.done():
+                question.ruled.set_result(answer)
         if answer is Answer.ALLOW_SESSION:
             return
-        # The person has said it: a turn that is stopped now does not take it back.
+        # The user has answered: stopping the turn must not undo that.
         saving = asyncio.ensure_future(self._save(Rule(key, answer)))
         self._tasks.add(saving)
         saving.add_done_callback(self._tasks.discard)
@@ -168,10 +168,10 @@ class Provider:
             await asyncio.to_thread(self._store.add, rule)
         except OllmSandboxError as error:
             self._session[rule.key] = rule.answer, Source.SESSION
-            text = N_("Your answer holds for this session only. {why}")
+            text = N_("Your answer applies to this session only. {why}")
             self._notice(Sentence(text, why=str(error)))
         else:
-            # From here on the file says it, so that it can be forgotten there.
+            # The file has it now, so that the user can remove it there.
             if self._session.get(rule.key) == (rule.answer, Source.SAVED):
                 del self._session[rule.key]
         self._pass_on_notices()
@@ -179,9 +179,9 @@ class Provider:
     def _over(self, asked: asyncio.Future[Answer]) -> None:
         self._tasks.discard(asked)
         if not asked.cancelled():
-            asked.exception()  # looked at, though perhaps nobody waits for it any more
+            asked.exception()  # else asyncio logs that it was never retrieved
 
-    def _told(self, verdict: Verdict) -> None:
+    def _record_verdict(self, verdict: Verdict) -> None:
         self._record(lambda audit: audit.answered(verdict))
 
     def _record(self, what: Callable[[Audit], None]) -> None:
@@ -190,7 +190,7 @@ class Provider:
         try:
             what(self._audit)
         except OllmSandboxError as error:
-            text = N_("A question and its answer could not be recorded. {why}")
+            text = N_("Could not record a question and its answer. {why}")
             self._notice(Sentence(text, why=str(error)))
 
     def _pass_on_notices(self) -> None:
@@ -203,5 +203,5 @@ class Provider:
 
 
 def _source(answer: Answer) -> Source:
-    """Where a rule with this answer is kept."""
+    """Return where an answer is saved."""
     return Source.SESSION if answer is Answer.ALLOW_SESSION else Source.SAVED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A question to the person, and what they said."""
+"""A permission question, and the answer to it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gettext import gettext as _
 from typing import Protocol
 
 from ..errors import OllmSandboxError
-from .shell import CannotSay, read
+from .shell import Unparsable, read
 
-# The one tool whose rules are found by the words of its command.
+# The tool whose rules are found by the words of a command.
 RUN_COMMAND = "run_command"
 
 
@@ -33,49 +33,49 @@ class Source(Enum):
     PERSON = "person"
     SESSION = "session"
     SAVED = "saved"
-    # Nobody was there to ask, or they left before they answered.
+    # Nobody could be asked, or nobody answered.
     NOBODY = "nobody"
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of the card, in the person's language: `in  ~/src/parser`."""
+    """A line of the card, in the user's language: `Folder  ~/src/parser`."""
 
     label: str
     value: str
-    # Whether the value is words of this program, and no path, host or command.
-    is_said: bool = False
+    # Whether the value is our own wording, and not a path, host or command.
+    is_wording: bool = False
 
 
 @dataclass(frozen=True)
 class PermissionRequest:
-    """All that a person is shown. Plain text, never markup; what is approved is what is done."""
+    """Everything the user is shown, as plain text. Exactly what is approved is done."""
 
     id: str
     tool: str
-    # The folder the rule would belong to; empty without a project.
+    # The folder that a rule would belong to; "" without a project.
     project: str
     # One line, such as "Run command with network access?". In English, as it is recorded.
     question: str
     # The whole command, address or path.
     subject: str
-    # What a rule is found by: the file, the host; for a command, the folder it starts in. Unique
-    # where it must never be found again.
+    # What a rule is for: the file or host; for a command, the folder it starts in. A unique text
+    # if no rule may apply.
     target_path: str
     one_time_only: bool
     sandboxed: bool = True
     network: bool = False
     facts: tuple[Fact, ...] = ()
-    # Sentences made from the plan: what a command can see and write, in the person's language.
+    # The plan in sentences: what a command can see and write, in the user's language.
     sees: tuple[str, ...] = ()
-    # The question in the person's language, if that is another.
+    # The question in the user's language.
     translated: str = ""
     session_id: str = ""
     call_id: str = ""
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """What the person can say and will be held to."""
+        """The answers that the user can choose from."""
         if self.is_once_only:
             return (Answer.DENY, Answer.ALLOW)
         if self.why_not_remembered:
@@ -84,8 +84,8 @@ class PermissionRequest:
 
     @property
     def is_once_only(self) -> bool:
-        """Asked for each time, whatever was said before. A command always is beyond the wall, and
-        where it is not known in which folder it starts."""
+        """Whether no rule may answer or be made: always for commands with network access, without
+        a sandbox, or in an unknown folder."""
         return self.one_time_only or (
             self.tool == RUN_COMMAND
             and (self.network or not self.sandboxed or not self.target_path.startswith("/"))
@@ -93,13 +93,12 @@ class PermissionRequest:
 
     @property
     def why_not_remembered(self) -> str:
-        """Why a yes cannot outlast this question; empty if it can."""
+        """Why "Allow" cannot be saved; "" if it can."""
         if self.is_once_only:
-            return _("This is asked each time.")
-        if self.tool == RUN_COMMAND and isinstance(reading := read(self.subject), CannotSay):
-            # Translators: {why} is the rest of the sentence, such as "redirects output"; "this" is
-            # a command.
-            text = _("A yes cannot be remembered, because this {why}.")
+            return _("You are asked every time.")
+        if self.tool == RUN_COMMAND and isinstance(reading := read(self.subject), Unparsable):
+            # Translators: {why} is the rest of the sentence, such as "redirects output".
+            text = _("Your answer cannot be saved, because the command {why}.")
             return text.format(why=_(reading.why))
         return ""
 
@@ -117,23 +116,23 @@ class Verdict:
 
 
 class Unanswered(OllmSandboxError):
-    """An asker found that nobody is there to answer, or that they have gone."""
+    """Nobody is there to answer, or they have left."""
 
 
 class Asker(Protocol):
-    """Who brings a question to the person: a terminal, a window, another program.
+    """Asks the user: in a terminal, a window or another program.
 
-    Several may be asked at once; the asker puts them in a row. Cancelled when nobody needs the
-    answer any more: a rule answered meanwhile, or the turn was stopped. Raises Unanswered.
+    Several calls may run at once; the asker asks one question after the other. A call is cancelled
+    when its answer is no longer needed. It raises Unanswered if nobody answers.
     """
 
     async def ask(self, request: PermissionRequest) -> Answer: ...
 
 
 class Audit(Protocol):
-    """Remembers every question and every answer."""
+    """Records every question and every answer."""
 
     def asked(self, request: PermissionRequest) -> None:
-        """The person is asked now. What a rule answers is never asked."""
+        """The user is being asked. Questions that a rule answers are not asked."""
 
     def answered(self, verdict: Verdict) -> None: ...

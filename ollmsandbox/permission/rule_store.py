@@ -21,13 +21,12 @@ from ..errors import OllmSandboxError, Sentence
 from ..files.atomic import write_atomically
 from ..files.locks import FileLock
 from ..paths import Paths, is_inside, make_folder
-from . import rules_file
 from .request import Answer
 from .rules import Key, Rule, Target, What
-from .rules_file import RuleFileError
+from .rules_file import HEADER, RuleFileError, edited, parse, written
 
 _LARGEST = 4 << 20
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 
 _Signature = tuple[int, int, int, int]
 
@@ -37,24 +36,24 @@ class _Loaded:
     signature: _Signature | None
     text: str = ""
     rules: tuple[Rule, ...] = ()
-    # There is a file, but what is in it is not known: it must not be written over.
-    trouble: str = ""
+    # Why the file could not be read, and must not be overwritten; "" if it was read.
+    error: str = ""
 
 
 class RuleStore:
-    """All its calls may block, and may come from any thread."""
+    """Reads and writes the rules. All methods may block, and any thread may call them."""
 
     def __init__(self, paths: Paths, *, at_rest: float = 0.3) -> None:
         self.file = paths.config / "permissions.yaml"
         self._loaded: _Loaded | None = None
         self._mutex = threading.RLock()
-        # A file is broken if it has been so for some time: an editor may be saving it just now.
+        # Seconds to wait before a file counts as broken: an editor may be saving it.
         self._at_rest = at_rest
-        self._is_alone = False
+        self._is_locked = False
         self._notices: deque[str] = deque()
 
     def take_notices(self) -> list[str]:
-        """What the person should hear, once. Never blocks."""
+        """Return new messages for the user, each of them once. Never block."""
         return [self._notices.popleft() for _ in range(len(self._notices))]
 
     def rules(self) -> tuple[Rule, ...]:
@@ -62,33 +61,33 @@ class RuleStore:
             return self._load().rules
 
     def check(self) -> None:
-        """Raises if there is a file, but what is in it is not known."""
+        """Raise if there is a file that cannot be read."""
         with self._mutex:
-            if trouble := self._load().trouble:
-                raise OllmSandboxError(trouble)
+            if error := self._load().error:
+                raise OllmSandboxError(error)
 
     def find(self, key: Key) -> Answer | None:
-        """Where rules contradict each other, the one that forbids holds."""
+        """Return the saved answer; if rules contradict each other, deny."""
         answers = {rule.answer for rule in self.rules() if rule.key == key}
         if Answer.DENY_ALWAYS in answers:
             return Answer.DENY_ALWAYS
         return Answer.ALLOW_ALWAYS if answers else None
 
     def add(self, rule: Rule) -> None:
-        """Instead of all that was said of the same before."""
+        """Save a rule in place of all earlier ones with the same key."""
         if rule.answer not in (Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS):
-            raise ValueError(f"not an answer that is kept: {rule.answer}")
+            raise ValueError(f"not an answer that can be saved: {rule.answer}")
         if rule.answer not in rule.key.allowed_answers:
-            raise ValueError(f"not a request that may be allowed unseen: {rule.key}")
-        with self._mutex, self._alone():
+            raise ValueError(f"not an answer that this key allows: {rule.key}")
+        with self._mutex, self._lock():
             before = self._load().rules
             if rule in before and all(r == rule or r.key != rule.key for r in before):
                 return
             self._write([r for r in before if r.key == rule.key], [rule])
 
     def remove(self, chosen: Collection[Rule]) -> int:
-        """How many there were of them."""
-        with self._mutex, self._alone():
+        """Remove rules, and return how many of them there were."""
+        with self._mutex, self._lock():
             gone = [rule for rule in self._load().rules if rule in chosen]
             if gone:
                 self._write(gone, [])
@@ -113,44 +112,44 @@ class RuleStore:
 
     def _write(self, gone: Collection[Rule], new: list[Rule]) -> None:
         loaded = self._load()
-        if loaded.trouble:
-            raise OllmSandboxError(loaded.trouble)
+        if loaded.error:
+            raise OllmSandboxError(loaded.error)
         left = [*(rule for rule in loaded.rules if rule not in gone), *new]
-        target = Path(os.path.realpath(self.file))  # may be kept elsewhere, and be linked
+        target = Path(os.path.realpath(self.file))  # it may be a link
         try:
-            text = rules_file.edited(loaded.text, gone, new) if loaded.text.strip() else None
+            text = edited(loaded.text, gone, new) if loaded.text.strip() else None
             if text is None:
                 text = self._written(left)
                 self._keep_comments(loaded.text)
             write_atomically(target, text, durably=True)
         except OSError as error:
-            raise _cannot(N_("{file} cannot be written: {why}."), self.file, error) from error
+            raise _failure(N_("Cannot write {file}: {why}."), self.file, error) from error
         except UnicodeEncodeError as error:
             raise OllmSandboxError(
-                N_("{file} cannot hold a name that is not valid UTF-8."), file=self.file
+                N_("Cannot save a name that is not valid UTF-8 in {file}."), file=self.file
             ) from error
         self._loaded = None
 
     def _written(self, rules: list[Rule]) -> str:
-        text = rules_file.written(rules)
-        # What would be refused at the next start must not take all other rules with it.
+        text = written(rules)
+        # Never write a file that would be set aside as broken, with all other rules.
         try:
-            if [entry.rule for entry in rules_file.parse(text)] == rules:
+            if [entry.rule for entry in parse(text)] == rules:
                 return text
         except RuleFileError as error:
             raise OllmSandboxError(
-                N_("{file} cannot hold this rule: {why}"), file=self.file, why=str(error)
+                N_("Cannot save this rule in {file}: {why}"), file=self.file, why=str(error)
             ) from error
-        raise OllmSandboxError(N_("{file} cannot hold this rule."), file=self.file)
+        raise OllmSandboxError(N_("Cannot save this rule in {file}."), file=self.file)
 
     def _keep_comments(self, text: str) -> None:
         if not any(line.lstrip().startswith("#") or " #" in line for line in text.splitlines()):
             return
-        if all(line in rules_file.HEADER for line in text.splitlines() if "#" in line):
+        if all(line in HEADER for line in text.splitlines() if "#" in line):
             return
         kept = self._free_name("before")
         write_atomically(kept, text)
-        text = N_("{file} was laid out anew. As it was, with your comments, it is {kept}.")
+        text = N_("{file} was rewritten. The old file with your comments is {kept}.")
         self._notices.append(Sentence(text, file=self.file, kept=kept))
 
     def _load(self) -> _Loaded:
@@ -164,7 +163,7 @@ class RuleStore:
             found = os.stat(self.file)
             is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
             if is_own and found.st_mode & 0o077:
-                # Made by an editor, perhaps; what is in it is nobody else's business.
+                # An editor may have created it. Keep it private.
                 os.chmod(self.file, stat.S_IMODE(found.st_mode) & 0o700)
                 found = os.stat(self.file)
         except OSError:
@@ -177,17 +176,17 @@ class RuleStore:
         except FileNotFoundError:
             return _Loaded(None)
         except OSError as error:
-            trouble = _cannot(N_("{file} cannot be read: {why}."), self.file, error)
-            return self._in_trouble(trouble.message, signature)
+            failure = _failure(N_("Cannot read {file}: {why}."), self.file, error)
+            return self._unreadable(failure.message, signature)
         except RuleFileError as first:
-            return self._doubt(first, signature)
+            return self._handle_broken(first, signature)
         return _Loaded(signature, text, entries)
 
-    def _in_trouble(self, trouble: Sentence, signature: _Signature | None) -> _Loaded:
-        self._notices.append(Sentence(N_("{trouble} No rule in it holds."), trouble=trouble))
-        return _Loaded(signature, trouble=trouble)
+    def _unreadable(self, why: Sentence, signature: _Signature | None) -> _Loaded:
+        self._notices.append(Sentence(N_("{trouble} Its rules do not apply."), trouble=why))
+        return _Loaded(signature, error=why)
 
-    def _doubt(self, first: RuleFileError, signature: _Signature | None) -> _Loaded:
+    def _handle_broken(self, first: RuleFileError, signature: _Signature | None) -> _Loaded:
         time.sleep(self._at_rest)
         if self._signature() != signature:
             return self._read(self._signature())
@@ -195,21 +194,21 @@ class RuleStore:
             aside = self._set_aside(signature)
         except (OSError, OllmSandboxError) as error:
             text = N_("{file}, {mistake} ({why})")
-            trouble = Sentence(text, file=self.file, mistake=str(first), why=str(error))
-            return self._in_trouble(trouble, signature)
+            failure = Sentence(text, file=self.file, mistake=str(first), why=str(error))
+            return self._unreadable(failure, signature)
         if aside is None:
             return self._read(self._signature())
-        # Translators: {mistake} is such as "line 3: it is not UTF-8 text."
+        # Translators: {mistake} is such as "line 3: not valid UTF-8."
         text = N_(
-            "{file}, {mistake} It was set aside as {aside}, and none of its rules holds: mend it "
-            "there and rename it."
+            "{file}, {mistake} It was renamed to {aside}, and its rules do not apply. Fix it and "
+            "rename it back."
         )
         self._notices.append(Sentence(text, file=self.file, mistake=str(first), aside=aside))
         return _Loaded(None)
 
     def _set_aside(self, signature: _Signature | None) -> Path | None:
-        """None if another program has done so, or it has been mended."""
-        with self._alone():
+        """Rename the broken file; return None if it has changed in the meantime."""
+        with self._lock():
             if self._signature() != signature:
                 return None
             aside = self._free_name("broken")
@@ -217,23 +216,23 @@ class RuleStore:
             return aside
 
     def _parsed(self) -> tuple[str, tuple[Rule, ...]]:
-        # Not one that waits for somebody to write to it.
+        # O_NONBLOCK: do not wait for a writer if it is a pipe.
         descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise RuleFileError(N_("line 1: it is not a file."))
+                raise RuleFileError(N_("line 1: not a regular file."))
             with open(descriptor, "rb", closefd=False) as file:
                 data = file.read(_LARGEST + 1)
         finally:
             os.close(descriptor)
         if len(data) > _LARGEST:
-            raise RuleFileError(N_("line 1: it is too large."))
+            raise RuleFileError(N_("line 1: the file is too large."))
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            raise RuleFileError(N_("line {line}: it is not UTF-8 text."), line=line) from error
-        return text, tuple(entry.rule for entry in rules_file.parse(text))
+            raise RuleFileError(N_("line {line}: not valid UTF-8."), line=line) from error
+        return text, tuple(entry.rule for entry in parse(text))
 
     def _free_name(self, why: str) -> Path:
         stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -244,31 +243,31 @@ class RuleStore:
         return name
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """No other program changes the file meanwhile, and with the mutex no other thread."""
-        if self._is_alone:
+    def _lock(self) -> Iterator[None]:
+        """Keep other programs from changing the file; the mutex keeps other threads from it."""
+        if self._is_locked:
             yield
             return
         lock = self.file.with_name(".permissions.lock")
         make_folder(lock.parent)
         try:
-            held = FileLock(lock, timeout=_PATIENCE)
+            held = FileLock(lock, timeout=_TIMEOUT)
         except BlockingIOError:
             raise OllmSandboxError(
-                N_("Another program has held {file} for too long."), file=self.file
+                N_("Another program has kept {file} locked for too long."), file=self.file
             ) from None
         except OSError as error:
-            raise _cannot(N_("{file} cannot be opened: {why}."), lock, error) from error
+            raise _failure(N_("Cannot open {file}: {why}."), lock, error) from error
         with held:
-            self._is_alone = True
+            self._is_locked = True
             try:
                 yield
             finally:
-                self._is_alone = False
+                self._is_locked = False
 
 
-def _cannot(text: str, file: Path, error: OSError) -> OllmSandboxError:
-    """The text is marked for translation, and names the file and why."""
+def _failure(text: str, file: Path, error: OSError) -> OllmSandboxError:
+    """Return an error. The text is marked for translation, with {file} and {why}."""
     return OllmSandboxError(text, file=file, why=error.strerror)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rule: what somebody said once and meant for the next time, too."""
+"""Rules: saved answers, and which requests they answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .request import RUN_COMMAND, Answer, PermissionRequest
 
 @dataclass(frozen=True)
 class Command:
-    """By its words, all of them and no others, in the folder where it starts."""
+    """A command with exactly these words, started in this folder."""
 
     words: tuple[str, ...]
     folder: str
@@ -23,8 +23,8 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A command that was not read, to the letter."""
+class UnparsedCommand:
+    """A command that shell.read() cannot parse: exactly this text, started in this folder."""
 
     text: str
     folder: str
@@ -32,27 +32,27 @@ class Text:
 
 @dataclass(frozen=True)
 class Target:
-    """The file, the host."""
+    """A file or a host."""
 
     name: str
 
 
-What = Command | Text | Target
+What = Command | UnparsedCommand | Target
 
 
 @dataclass(frozen=True)
 class Key:
-    """All that has to be the same for a rule to answer a request."""
+    """What a rule and a request must have in common."""
 
     tool: str
-    # The folder itself, links resolved: not one whose name only begins so. Empty without a project.
+    # The folder, with links resolved; "" without a project.
     project: str
     what: What
 
     @property
     def allowed_answers(self) -> tuple[Answer, ...]:
-        """Of those that last. What was not read can be forbidden but never allowed unseen."""
-        if isinstance(self.what, Text):
+        """The answers that can be saved. A command that cannot be parsed can only be denied."""
+        if isinstance(self.what, UnparsedCommand):
             return (Answer.DENY_ALWAYS,)
         return (Answer.DENY_ALWAYS, Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS)
 
@@ -65,7 +65,7 @@ class Rule:
 
 
 def key_of(request: PermissionRequest) -> Key | None:
-    """None where no rule may ever be looked for, nor made."""
+    """Return the key of the request's rules; None if no rule may apply to it."""
     if request.is_once_only:
         return None
     project = os.path.realpath(request.project) if request.project else ""
@@ -74,8 +74,8 @@ def key_of(request: PermissionRequest) -> Key | None:
     return Key(request.tool, project, command(request.subject, request.target_path))
 
 
-def command(text: str, folder: str) -> Command | Text:
+def command(text: str, folder: str) -> Command | UnparsedCommand:
     reading = shell.read(text)
     if isinstance(reading, shell.Simple):
         return Command(reading.words, folder)
-    return Text(text, folder)
+    return UnparsedCommand(text, folder)

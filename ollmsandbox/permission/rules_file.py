@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules as YAML that a person can read and edit.
-
-The file of rules, read: every mistake in it is named by line and key.
-
-Rules as YAML that a person can read and edit.
-"""
+"""Rules as YAML that users can read and edit. Errors name the line and the key."""
 
 from __future__ import annotations
 
@@ -18,126 +13,11 @@ from .. import N_
 from ..errors import OllmSandboxError, Sentence, sentence
 from . import rules, shell
 from .request import RUN_COMMAND, Answer
-from .rules import Key, Rule, Target, Text
-
-_ANSWERS = {"allow": Answer.ALLOW_ALWAYS, "deny": Answer.DENY_ALWAYS}
-_KEYS = ("answer", "tool", "project", "command", "target", "folder")
-
-
-def read(text: str) -> tuple[Entry, ...]:
-    """Raises RuleFileError."""
-    root = _compose(text)
-    if root is None or _is_nothing(root):
-        return ()
-    node = dict(_pairs(root, (RULES,))).get(RULES)
-    if node is None or _is_nothing(node):
-        return ()
-    if not isinstance(node, yaml.SequenceNode):
-        raise _wrong(node, RULES, N_("it must be a list of rules."))
-    return tuple(_entry(item) for item in node.value)
-
-
-def _compose(text: str) -> yaml.Node | None:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        root: yaml.Node | None = yaml.compose(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RuleFileError(
-            N_("line {line}: {problem}."), line=line, problem=error.problem
-        ) from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise RuleFileError(N_("it is not YAML: {why}."), why=str(error)) from error
-    return root
-
-
-def _is_nothing(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
-
-
-def _pairs(node: yaml.Node, known: Sequence[str]) -> Iterator[tuple[str, yaml.Node]]:
-    if not isinstance(node, yaml.MappingNode):
-        raise _wrong(node, "", N_("here must be keys: {names}."), names=", ".join(known))
-    seen: set[str] = set()
-    for key_node, value in node.value:
-        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else ""
-        if key not in known:
-            raise _wrong(
-                key_node, key, N_("it is not known; there is {names}."), names=", ".join(known)
-            )
-        if key in seen:
-            raise _wrong(key_node, key, N_("it is there twice."))
-        seen.add(key)
-        yield key, value
-
-
-def _entry(item: yaml.Node) -> Entry:
-    values = dict(_pairs(item, _KEYS))
-    texts = {key: _text(node, key) for key, node in values.items()}
-
-    def need(key: str) -> str:
-        if key not in texts:
-            raise _wrong(item, key, N_("it is missing."))
-        return texts[key]
-
-    def absolute(key: str, otherwise: str) -> str:
-        """As it is in a request: a path that leads there by no detour."""
-        path = texts.get(key, otherwise).rstrip("/") or texts.get(key, otherwise)[:1]
-        if path and (not path.startswith("/") or os.path.normpath(path) != path):
-            raise _wrong(values[key], key, N_("it must be a full path, without ~ and ..."))
-        return path
-
-    answer = _ANSWERS.get(need("answer"))
-    if answer is None:
-        raise _wrong(values["answer"], "answer", N_("it must be allow or deny."))
-    need("project")
-    project = absolute("project", "")
-    what: rules.What
-    if need("tool") == RUN_COMMAND:
-        command = need("command")
-        if "target" in texts:
-            raise _wrong(values["target"], "target", N_("it is not for {tool}."), tool=RUN_COMMAND)
-        what = rules.command(command, absolute("folder", project))
-        if isinstance(what, Text) and answer is Answer.ALLOW_ALWAYS:
-            raise _wrong(values["command"], "command", _why_never(command))
-    else:
-        for key in ("command", "folder"):
-            if key in texts:
-                raise _wrong(values[key], key, N_("it is for {tool} only."), tool=RUN_COMMAND)
-        what = Target(need("target"))
-    last = max(node.end_mark.line for node in values.values())
-    return Entry(Rule(Key(texts["tool"], project, what), answer), item.start_mark.line, last)
-
-
-def _why_never(command: str) -> Sentence:
-    reading = shell.read(command)
-    why = reading.why if isinstance(reading, shell.CannotSay) else ""
-    # Translators: {why} is such as "consists of several commands".
-    text = N_("it cannot be allowed always, because it {why}.")
-    return Sentence(text, why=Sentence(why))
-
-
-def _text(node: yaml.Node, key: str) -> str:
-    # Whatever YAML takes it for: `command: true` is the program of that name.
-    if not isinstance(node, yaml.ScalarNode):
-        raise _wrong(node, key, N_("it must be text."))
-    if not node.value and key != "project":
-        raise _wrong(node, key, N_("it is empty."))
-    return str(node.value)
-
-
-def _wrong(node: yaml.Node, key: str, why: str, **fields: object) -> RuleFileError:
-    return RuleFileError(
-        N_("line {line}, key {key}: {why}") if key else N_("line {line}: {why}"),
-        line=node.start_mark.line + 1,
-        key=key,
-        why=sentence(why, **fields),
-    )
-
+from .rules import Key, Rule, Target, UnparsedCommand
 
 RULES = "rules"
 HEADER = """\
-# What you answered with "always". You may edit this file.
+# Your saved answers. You may edit this file.
 #   answer   allow or deny
 #   tool     run_command, edit_file, web_fetch, ...
 #   project  the full path of the project folder
@@ -145,31 +25,40 @@ HEADER = """\
 #   folder   where the command starts, if that is not the project folder
 #   target   for other tools: the file or the host
 """
+_ANSWERS = {"allow": Answer.ALLOW_ALWAYS, "deny": Answer.DENY_ALWAYS}
+_KEYS = ("answer", "tool", "project", "command", "target", "folder")
 
 
 class RuleFileError(OllmSandboxError):
-    """Line and key, and what is wrong there."""
+    """A mistake in the file, with its line and key."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class RuleEntry:
     rule: Rule
     # Lines of the file, counted from 0.
     first: int
     last: int
 
 
-def parse(text: str) -> tuple[Entry, ...]:
-    """Raises RuleFileError."""
-    # Here, because YAML takes long to load, and mostly there is no such file.
-
-    return read(text)
+def parse(text: str) -> tuple[RuleEntry, ...]:
+    """Return the rules with their lines, or raise RuleFileError."""
+    root = _compose(text)
+    if root is None or _is_nothing(root):
+        return ()
+    node = dict(_pairs(root, (RULES,))).get(RULES)
+    if node is None or _is_nothing(node):
+        return ()
+    if not isinstance(node, yaml.SequenceNode):
+        raise _wrong(node, RULES, N_("expected a list of rules."))
+    return tuple(_entry(item) for item in node.value)
 
 
 def edited(text: str, gone: Collection[Rule], new: Sequence[Rule]) -> str | None:
-    """The same file with some rules taken out and others put at its end, and all else, such as
-    comments, as it was. None if it is not laid out so that this can be done. Raises
-    UnicodeEncodeError for a name that is no text."""
+    """Return the file with some rules removed and others added, and its comments kept.
+
+    Return None if the layout does not allow that. Raise UnicodeEncodeError for invalid Unicode.
+    """
     entries = parse(text)
     left = [entry for entry in entries if entry.rule not in gone]
     dropped = {
@@ -194,7 +83,7 @@ def edited(text: str, gone: Collection[Rule], new: Sequence[Rule]) -> str | None
 
 
 def written(found: Sequence[Rule]) -> str:
-    """A whole new file."""
+    """Return the text of a new file."""
     body = "".join(f"  {line}\n" for rule in found for line in _lines(rule))
     return f"{HEADER}{RULES}:\n{body}"
 
@@ -214,8 +103,8 @@ def _lines(rule: Rule) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """As YAML has it between double quotes; what cannot be seen is spelled out."""
-    text.encode("utf-8")  # raises UnicodeEncodeError: YAML has no word for half a character
+    """Return the text in double quotes, with escapes for unprintable characters."""
+    text.encode("utf-8")  # raise UnicodeEncodeError: YAML cannot represent surrogates
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
@@ -233,8 +122,110 @@ def _indent(line: str) -> int:
 
 
 def _line_after_rules(lines: Sequence[str]) -> int | None:
-    """Where a list can begin that has nothing in it yet."""
+    """Return the number of the line after `rules:`, where an empty list can be filled."""
     for number, line in enumerate(lines):
         if line.split("#")[0].rstrip() == f"{RULES}:":
             return number + 1
     return None
+
+
+def _compose(text: str) -> yaml.Node | None:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        root: yaml.Node | None = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise RuleFileError(
+            N_("line {line}: {problem}."), line=line, problem=error.problem
+        ) from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise RuleFileError(N_("not valid YAML: {why}."), why=str(error)) from error
+    return root
+
+
+def _is_nothing(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
+
+
+def _pairs(node: yaml.Node, known: Sequence[str]) -> Iterator[tuple[str, yaml.Node]]:
+    if not isinstance(node, yaml.MappingNode):
+        raise _wrong(
+            node, "", N_("expected a mapping with the keys {names}."), names=", ".join(known)
+        )
+    seen: set[str] = set()
+    for key_node, value in node.value:
+        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else ""
+        if key not in known:
+            raise _wrong(
+                key_node, key, N_("unknown key; use one of {names}."), names=", ".join(known)
+            )
+        if key in seen:
+            raise _wrong(key_node, key, N_("the key occurs twice."))
+        seen.add(key)
+        yield key, value
+
+
+def _entry(item: yaml.Node) -> RuleEntry:
+    values = dict(_pairs(item, _KEYS))
+    texts = {key: _text(node, key) for key, node in values.items()}
+
+    def need(key: str) -> str:
+        if key not in texts:
+            raise _wrong(item, key, N_("the key is missing."))
+        return texts[key]
+
+    def absolute(key: str, otherwise: str) -> str:
+        """Return a path as requests have it: absolute and normalized."""
+        path = texts.get(key, otherwise).rstrip("/") or texts.get(key, otherwise)[:1]
+        if path and (not path.startswith("/") or os.path.normpath(path) != path):
+            raise _wrong(values[key], key, N_("expected an absolute path without ~ or .."))
+        return path
+
+    answer = _ANSWERS.get(need("answer"))
+    if answer is None:
+        raise _wrong(values["answer"], "answer", N_("expected allow or deny."))
+    need("project")
+    project = absolute("project", "")
+    what: rules.What
+    if need("tool") == RUN_COMMAND:
+        command = need("command")
+        if "target" in texts:
+            raise _wrong(
+                values["target"], "target", N_("not allowed for {tool}."), tool=RUN_COMMAND
+            )
+        what = rules.command(command, absolute("folder", project))
+        if isinstance(what, UnparsedCommand) and answer is Answer.ALLOW_ALWAYS:
+            raise _wrong(values["command"], "command", _why_never(command))
+    else:
+        for key in ("command", "folder"):
+            if key in texts:
+                raise _wrong(values[key], key, N_("only allowed for {tool}."), tool=RUN_COMMAND)
+        what = Target(need("target"))
+    last = max(node.end_mark.line for node in values.values())
+    return RuleEntry(Rule(Key(texts["tool"], project, what), answer), item.start_mark.line, last)
+
+
+def _why_never(command: str) -> Sentence:
+    reading = shell.read(command)
+    why = reading.why if isinstance(reading, shell.Unparsable) else ""
+    # Translators: {why} is the rest of the sentence, such as "redirects output".
+    text = N_("this command cannot always be allowed, because it {why}.")
+    return Sentence(text, why=Sentence(why))
+
+
+def _text(node: yaml.Node, key: str) -> str:
+    # Ignore YAML's types: in `command: true`, true is a program.
+    if not isinstance(node, yaml.ScalarNode):
+        raise _wrong(node, key, N_("expected text."))
+    if not node.value and key != "project":
+        raise _wrong(node, key, N_("the value is empty."))
+    return str(node.value)
+
+
+def _wrong(node: yaml.Node, key: str, why: str, **fields: object) -> RuleFileError:
+    return RuleFileError(
+        N_("line {line}, key {key}: {why}") if key else N_("line {line}: {why}"),
+        line=node.start_mark.line + 1,
+        key=key,
+        why=sentence(why, **fields),
+    )

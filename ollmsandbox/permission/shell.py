@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads shell text: "one simple command with these words", or "cannot say" and why.
+"""Parses shell text into one simple command, or says why it cannot.
 
-It says Simple only where every shell would run just these words, in every folder and whatever the
-variables are; anything else it leaves unread. It is there for rules and for wording. It is not
-the wall: `make`, `./build.sh` or `python x.py` run what a file says by then, and a rule for such a
-command stays one when the file changes. What the command can do at all, the sandbox decides.
+The result is Simple only if every shell would run exactly these words, in every folder and with
+any variables. Rules and texts use it. It is not a security boundary: `make`, `./build.sh` or
+`python x.py` run whatever a file contains, and a rule for such a command stays valid when the file
+changes. What a command can do at all, the sandbox decides.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ class Simple:
 
 
 @dataclass(frozen=True)
-class CannotSay:
-    # Ends a sentence, in English: "It cannot be remembered, because this ..."
+class Unparsable:
+    # The end of an English sentence: "Your answer cannot be saved, because the command ..."
     why: str
 
 
-Reading = Simple | CannotSay
+Reading = Simple | Unparsable
 
-# More than a person reads through in a list of rules.
+# Characters. Nobody reads through a longer command in a list of rules.
 _LONGEST = 4096
 
 _MEANINGS = {
-    # Translators: this and the next ones end the sentence "A yes cannot be remembered, because
-    # this ...", where "this" is a command.
-    ";": N_("has several commands"),
-    "&": N_("has several commands, or one in the background"),
-    "|": N_("has several commands"),
+    # Translators: this and the next ones end the sentence "Your answer cannot be saved, because
+    # the command ...".
+    ";": N_("runs several commands"),
+    "&": N_("runs several commands, or one in the background"),
+    "|": N_("runs several commands"),
     "<": N_("redirects input"),
     ">": N_("redirects output"),
     "(": N_("has parentheses"),
     ")": N_("has parentheses"),
     "$": N_("inserts a variable or another command's output"),
     "`": N_("inserts another command's output"),
-    "*": N_("stands for files by a pattern"),
-    "?": N_("stands for files by a pattern"),
-    "[": N_("stands for files by a pattern"),
-    "{": N_("has braces, which may stand for several words"),
-    "}": N_("has braces, which may stand for several words"),
+    "*": N_("has a file name pattern"),
+    "?": N_("has a file name pattern"),
+    "[": N_("has a file name pattern"),
+    "{": N_("has braces, which may expand to several words"),
+    "}": N_("has braces, which may expand to several words"),
     "#": N_("may have a comment"),
-    "!": N_("has an exclamation mark, which may bring back an earlier command"),
+    "!": N_("has an exclamation mark, which may repeat an earlier command"),
 }
 _IN_DOUBLE_QUOTES = "$`!"
 _ESCAPED_IN_DOUBLE_QUOTES = '$`"\\'
 
-# Of bash and dash. Quoted they would be names of programs, but nobody calls a program so.
+# Reserved words of bash and dash. Quoted, they would be programs, but no program is called so.
 _RESERVED = {
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
     "in", "function", "select", "time", "coproc", "[[", "]]", "{", "}", "!",
 }  # fmt: skip
-# They run their words as shell text, or change what later words mean.
+# Commands that run their words as shell text, or change what later words mean.
 _SHELL_TEXT = {
     "eval", ".", "source", "exec", "command", "builtin", "trap", "alias", "unalias", "fc", "set",
     "shopt", "enable", "hash",
@@ -81,12 +81,12 @@ def read(text: str) -> Reading:
         words = _split(text)
         _check(words)
     except _Unreadable as found:
-        return CannotSay(found.why)
+        return Unparsable(found.why)
     return Simple(words)
 
 
 def quote(words: Sequence[str]) -> str:
-    """One spelling of a simple command, the same for all; read() gives the words back."""
+    """Return the one canonical spelling of a simple command; read() is its inverse."""
     return " ".join(_quoted(word) for word in words)
 
 
@@ -103,8 +103,8 @@ def _split(text: str) -> tuple[str, ...]:
         if character in "\n\r":
             raise _Unreadable(N_("has more than one line"))
         if not character.isascii():
-            # Some shells take blanks of other scripts for blanks; and letters look like others.
-            raise _Unreadable(N_("has letters that may look like others"))
+            # Some shells split words at other Unicode blanks, and letters may look alike.
+            raise _Unreadable(N_("has characters that may look like others"))
         if not " " <= character <= "~":
             raise _Unreadable(N_("has control characters"))
     words: list[str] = []
@@ -119,7 +119,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _word(text: str, start: int) -> tuple[str, int]:
-    """From `start` to the blank that ends it."""
+    """Return the word that begins at `start`, and where it ends."""
     parts: list[str] = []
     at = start
     while at < len(text) and text[at] != " ":
@@ -141,15 +141,15 @@ def _check_bare(text: str, at: int, start: int) -> None:
     character = text[at]
     if character in _MEANINGS:
         raise _Unreadable(_MEANINGS[character])
-    # HEAD~1 is what it says; ~ at the start, or after = and :, is somebody's home folder.
+    # In HEAD~1 it is an ordinary character; at the start, or after = or :, a home folder.
     if character == "~" and (at == start or not text[at - 1].isalnum()):
-        raise _Unreadable(N_("has a ~, which may stand for a home folder"))
+        raise _Unreadable(N_("has a ~, which may mean a home folder"))
 
 
 def _single_quoted(text: str, start: int) -> tuple[str, int]:
     end = text.find("'", start)
     if end < 0:
-        raise _Unreadable(N_("has a quote that does not end"))
+        raise _Unreadable(N_("has an unclosed quote"))
     return text[start:end], end + 1
 
 
@@ -163,12 +163,12 @@ def _double_quoted(text: str, start: int) -> tuple[str, int]:
         if character in _IN_DOUBLE_QUOTES:
             raise _Unreadable(_MEANINGS[character])
         if character == "\\" and text[at + 1 : at + 2] in _ESCAPED_IN_DOUBLE_QUOTES:
-            # With nothing after it the quote does not end either.
+            # At the end of the text, the quote is unclosed.
             at += 1
             character = text[at : at + 1]
         parts.append(character)
         at += 1
-    raise _Unreadable(N_("has a quote that does not end"))
+    raise _Unreadable(N_("has an unclosed quote"))
 
 
 def _after_backslash(text: str, at: int) -> str:
@@ -178,20 +178,20 @@ def _after_backslash(text: str, at: int) -> str:
 
 
 def _check(words: tuple[str, ...]) -> None:
-    """Whether these are words of a command that is only that."""
+    """Raise _Unreadable unless the words are one plain command."""
     if not words or not words[0]:
         raise _Unreadable(N_("names no program"))
     first = words[0]
     if "=" in first:
         raise _Unreadable(N_("sets a variable"))
     if first in _RESERVED or first.startswith("%"):
-        raise _Unreadable(N_("begins with a word of the shell's own"))
+        raise _Unreadable(N_("begins with a shell keyword"))
     if first in _SHELL_TEXT or _hands_text_to_a_shell(words):
-        raise _Unreadable(N_("hands text to a shell, which reads it as commands"))
+        raise _Unreadable(N_("passes text to a shell, which runs it as commands"))
 
 
 def _hands_text_to_a_shell(words: tuple[str, ...]) -> bool:
-    """`sh -c TEXT`, also behind env, sudo, nohup, xargs, find -exec and whatever else runs it."""
+    """Return whether `sh -c TEXT` occurs, even behind env, sudo, xargs, find -exec and so on."""
     for number, word in enumerate(words):
         if os.path.basename(word) in _SHELLS:
             options = (w for w in words[number + 1 :] if w.startswith(("-", "+")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a model may call."""
+"""The tools that a model can call."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every tool has: a name, parameters, a permission to ask for, an outcome."""
+"""Base classes of the tools: a tool, one call of it, and its outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..sandbox.process import Result
 
 
 class ToolError(OllmSandboxError):
-    """The call cannot be done; the message tells the model how to ask better."""
+    """The call is wrong or impossible. The message tells the model what to do instead."""
 
 
 class Stream(Enum):
@@ -27,14 +27,14 @@ class Stream(Enum):
 
 
 class Watcher(Protocol):
-    """Who looks on while a call is carried out. All on the loop's own thread."""
+    """Hears what happens during a call, on the loop's own thread."""
 
     def asking(self, request: PermissionRequest) -> None: ...
 
     def answered(self, verdict: Verdict) -> None: ...
 
     def started(self, pid: int, plan: Plan | None) -> None:
-        """The command runs; without a plan it is not sandboxed."""
+        """The command is running; it is not sandboxed if `plan` is None."""
 
     def output(self, stream: Stream, data: bytes) -> None: ...
 
@@ -43,9 +43,9 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a call."""
+    """The result of a call."""
 
-    # For the model.
+    # The text for the model.
     text: str
     ok: bool
     result: Result | None = None
@@ -58,28 +58,28 @@ class Outcome:
 
 
 class RequestBase(ABC):
-    """One call, read and found to be sound. Carried out once."""
+    """One call with valid arguments. It can be executed once."""
 
-    # What the person is asked; empty where nothing has to be asked.
+    # The question for the user; "" if nothing has to be asked.
     permission_question: str = ""
     permission_target_path: str = ""
     one_time_only: bool = False
-    # Known once it is carried out; the one that was approved is the one that runs.
+    # The approved plan, which is also the one that runs; None before execute().
     plan: Plan | None = None
-    # What a call had done by the time it was cancelled.
+    # The outcome of a cancelled call so far.
     partial: Outcome | None = None
 
     @abstractmethod
     async def execute(self, watcher: Watcher) -> Outcome:
-        """Asks first where that is needed. Cancelling it ends everything it started."""
+        """Execute the call, asking for permission first. Cancelling stops all its processes."""
 
     @abstractmethod
     def describe(self) -> str:
-        """The call in one line for a person: the command, the address, the file."""
+        """Return the call in one line for the user: the command, the address or the file."""
 
     @property
     def is_independent(self) -> bool:
-        """May run beside other calls of the same reply."""
+        """Whether it may run in parallel with other calls of the same reply."""
         return False
 
 
@@ -95,8 +95,8 @@ class Tool(ABC):
     @property
     @abstractmethod
     def parameters(self) -> Mapping[str, object]:
-        """As JSON schema."""
+        """The parameters as a JSON schema."""
 
     @abstractmethod
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RequestBase:
-        """Raises ToolError."""
+        """Return the call for these arguments, or raise ToolError."""

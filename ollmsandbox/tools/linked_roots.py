@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders outside the project that its links lead to: writable once a person has agreed."""
+"""Linked roots: folders outside the project that its links lead to, and the user can approve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .context import ToolContext
 
 
 def new_root(context: ToolContext, project: str, working_dir: str) -> str:
-    """The folder that would have to become one, for a command that starts there; "" if none has."""
+    """Return the folder to ask about before a command starts in `working_dir`, or ""."""
     if not working_dir or working_dir == "playground":
         return ""
     path = os.path.normpath(os.path.join(project, working_dir))
@@ -23,7 +23,7 @@ def new_root(context: ToolContext, project: str, working_dir: str) -> str:
         path = Places.of(context.paths, project).to_host(path) or path
     if not is_inside(path, project) or is_inside(os.path.realpath(path), project):
         return ""
-    # Step by step to the link that leaves the project.
+    # Find the link that leaves the project.
     here = project
     for name in path[len(project) + 1 :].split("/"):
         here = f"{here}/{name}"
@@ -34,7 +34,7 @@ def new_root(context: ToolContext, project: str, working_dir: str) -> str:
 
 
 def _may_be_asked(context: ToolContext, project: str, folder: str) -> bool:
-    """Nobody is asked for what is refused anyway, nor for a folder that holds secrets."""
+    """Return False for folders that are approved already, not allowed, or contain secrets."""
     from ..project.manager import ProjectManager
 
     if is_inside(folder, *linked_roots(context.paths, project)):
@@ -51,7 +51,7 @@ def _may_be_asked(context: ToolContext, project: str, folder: str) -> bool:
     return ProjectManager(context.paths).may_be_root(project, folder)
 
 
-def agree(context: ToolContext, project: str, root: str) -> None:
+def approve_root(context: ToolContext, project: str, root: str) -> None:
     from ..project.manager import ProjectManager
 
     manager = ProjectManager(context.paths)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parameters of a tool, declared once as the fields of a dataclass: from them come the JSON schema
-that a model is told, and the reading of what it sends."""
+"""Parameters of a tool, declared once as the fields of a dataclass.
+
+The JSON schema for the model and the checks of its arguments are derived from them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _DIGITS = re.compile(r"\s*-?[0-9]{1,18}\s*")
 @dataclass(frozen=True)
 class _About:
     description: str
-    # The longest text, in bytes of UTF-8; the smallest number.
+    # The maximum length of a text in bytes of UTF-8, and the minimum of a number.
     longest: int
     smallest: int
 
@@ -45,9 +47,8 @@ def parameter(
     may_be_absent: bool = False,
     longest: int = 1 << 16,
     smallest: int = 0,
-) -> typing.Any:  # noqa: ANN401 - as dataclasses.field: it stands where the value will be
-    """A field of a dataclass of parameters; required if it has no default. One that may be absent
-    is None then."""
+) -> typing.Any:  # noqa: ANN401 - like dataclasses.field, it takes the value's place
+    """Declare a parameter. It is required unless it has a default or may be absent (None)."""
     about = {"about": _About(description, longest, smallest)}
     if default is None and not may_be_absent:
         return dataclasses.field(metadata=about)
@@ -60,7 +61,7 @@ class Parameters(Generic[Given]):
         self._declared = declared
         hints = typing.get_type_hints(declared)
         self._fields = {field.name: field for field in dataclasses.fields(declared)}
-        # Of `str | None` it is the first.
+        # For `str | None`, take the first.
         self._types: dict[str, type] = {
             name: next(iter(typing.get_args(hints[name])), hints[name]) for name in self._fields
         }
@@ -81,7 +82,7 @@ class Parameters(Generic[Given]):
         }
 
     def read(self, arguments: object) -> Given:
-        """Raises ToolError with a sentence that a model can act on."""
+        """Return the arguments, or raise ToolError with a message that a model can act on."""
         given = parse(arguments) if isinstance(arguments, str) else arguments
         if not isinstance(given, Mapping):
             raise ToolError(f"The arguments must be a JSON object, not {_kind(given)}.")
@@ -122,14 +123,14 @@ class Parameters(Generic[Given]):
 
 
 def parse(text: str) -> Mapping[str, object]:
-    """A JSON object from the text that a model wrote."""
+    """Return the JSON object in the text that a model wrote."""
     if len(text) > _LARGEST_CALL:
         raise ToolError(f"The arguments are too large: {len(text):,} characters.")
     if not text.strip():
         return {}
     try:
         found: object = json.loads(text, strict=False)
-        # Some servers pack them twice.
+        # Some servers encode the arguments twice.
         if isinstance(found, str):
             found = json.loads(found, strict=False)
     except json.JSONDecodeError as error:
@@ -176,7 +177,7 @@ def _number(name: str, value: object, smallest: int) -> int:
     number = int(value)
     if number < smallest:
         raise ToolError(f"`{name}` must be {smallest} or more, not {_shown(str(number))}.")
-    # No file and no page is larger, and no other program would take the number.
+    # No file or page is larger, and other programs could not handle the number.
     return min(number, 1 << 53)
 
 
@@ -211,6 +212,6 @@ def _kind(value: object) -> str:
 
 
 def _shown(text: str) -> str:
-    """Short, and without half characters, which no other program could be sent."""
+    """Return a short excerpt without surrogates, which could not be encoded."""
     cut = text if len(text) <= 80 else f"{text[:80]}..."
     return cut.encode("utf-8", "replace").decode("utf-8")

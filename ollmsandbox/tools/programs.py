@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which well-known programs a command finds."""
+"""Finds out which well-known programs a command can use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOWN = (
 
 
 def programs_of(context: ToolContext) -> list[str]:
-    """In the system that its commands run in."""
+    """Return the programs in the system that the project's commands run in."""
     rootfs = context.rootfs()
     if rootfs is not None:
         return programs_in(rootfs)
@@ -33,7 +33,7 @@ def programs_of(context: ToolContext) -> list[str]:
 def find_programs(
     profile: Profile, paths: Paths, environ: Mapping[str, str], project: str | None
 ) -> list[str]:
-    """Looked for in those folders of the PATH that are seen inside."""
+    """Return the programs in those folders of PATH that a command can see."""
     unseen = (*EMPTY, *hidden_paths(profile, paths, environ))
     folders = []
     for folder in profile.environment(environ).get("PATH", os.defpath).split(":"):

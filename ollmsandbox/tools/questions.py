@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a plan to the question that a person is asked about it."""
+"""Builds permission requests from plans."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from .context import ToolContext
 
 
 def every_time() -> Fact:
-    # Translators: names a line of the card: "asked   every time, and never remembered"
-    label = pgettext("permission card", "asked")
-    return Fact(label, _("every time, and never remembered"), is_said=True)
+    # Translators: names a line of the card: "Asked   Every time"
+    return Fact(pgettext("permission card", "Asked"), _("Every time"), is_wording=True)
 
 
 def make_request(
@@ -39,8 +38,10 @@ def make_request(
     sees: Sequence[str] = (),
     call_id: str = "",
 ) -> PermissionRequest:
-    """Without a target it is asked once only: no rule can be made of it, and none is found. The
-    question is marked for translation, and may name the host."""
+    """Return a request. Without a `target` no rule can answer it, and none can be made.
+
+    The question is marked for translation, and may contain {host}.
+    """
     return PermissionRequest(
         id=uuid.uuid4().hex,
         tool=tool,
@@ -69,78 +70,78 @@ async def ask(context: ToolContext, watcher: Watcher, request: PermissionRequest
 def facts_of(context: ToolContext, plan: Plan) -> list[Fact]:
     writes = [m.folder for m in plan.mounts if isinstance(m, Overlaid | Writable)]
     playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
-    # The project first; the plan has the order of the mounts.
+    # The project first; the plan lists mounts in the order of mounting.
     writes.sort(key=lambda folder: folder in playground)
     names = [
-        _("playground") if folder in playground else context.shown(folder) for folder in writes
+        _("Playground") if folder in playground else context.shown(folder) for folder in writes
     ]
     return [
-        _in(context, plan.working_dir),
+        _folder(context, plan.working_dir),
         _network(on=plan.network),
         writes_fact(", ".join(names)),
     ]
 
 
 def plain_facts(context: ToolContext, folder: str, *, offline: bool = False) -> list[Fact]:
-    open_ = Fact(_network_label(), _("on: it cannot be cut off here"), is_said=True)
-    writes = replace(writes_fact(_("whatever you can write")), is_said=True)
-    return [_in(context, folder), _network(on=False) if offline else open_, writes]
+    open_ = Fact(_network_label(), _("On: it cannot be turned off here"), is_wording=True)
+    writes = replace(writes_fact(_("Everything you can write to")), is_wording=True)
+    return [_folder(context, folder), _network(on=False) if offline else open_, writes]
 
 
 def inner_facts(context: ToolContext, folder: str, project: str, *, network: bool) -> list[Fact]:
-    # Translators: what a command writes to, and how. Please use no marks here that a command line
-    # does not know, such as full-width ones: beside a path they are shown by their number.
-    text = _("{folder}, playground: at once, and not recorded")
+    # Translators: what a command writes to, and how. Please use only ASCII punctuation: beside a
+    # path, full-width characters are shown by their number.
+    text = _("{folder}, playground: right away, and not recorded")
     writes = writes_fact(text.format(folder=context.shown(project)))
-    return [_in(context, folder), _network(on=network), writes]
+    return [_folder(context, folder), _network(on=network), writes]
 
 
 def writes_fact(value: str) -> Fact:
-    # Translators: names a line of the card: "writes   ~/src/parser, playground"
-    return Fact(pgettext("permission card", "writes"), value)
+    # Translators: names a line of the card: "Can write   ~/src/parser, Playground"
+    return Fact(pgettext("permission card", "Can write"), value)
 
 
-def _in(context: ToolContext, folder: str) -> Fact:
-    # Translators: names a line of the card, the folder a command starts in: "in   ~/src/parser"
-    return Fact(pgettext("permission card", "in"), context.shown(folder))
+def _folder(context: ToolContext, folder: str) -> Fact:
+    # Translators: names a line of the card, the folder a command starts in: "Folder   ~/parser"
+    return Fact(pgettext("permission card", "Folder"), context.shown(folder))
 
 
 def _network(*, on: bool) -> Fact:
-    # Translators: the network; it stands beside "network"
-    off = pgettext("permission card", "off")
-    return Fact(_network_label(), _("ON for this command") if on else off, is_said=True)
+    # Translators: the network; it stands beside "Network"
+    off = pgettext("permission card", "Off")
+    return Fact(_network_label(), _("On, for this command") if on else off, is_wording=True)
 
 
 def _network_label() -> str:
-    # Translators: names a line of the card: "network   off"
-    return pgettext("permission card", "network")
+    # Translators: names a line of the card: "Network   Off"
+    return pgettext("permission card", "Network")
 
 
 def inner_sandbox(*, network: bool) -> list[str]:
-    """What a Flatpak's inner sandbox means."""
+    """Return sentences that explain a Flatpak's inner sandbox."""
     return [
-        _("The network is open.") if network else _("The network is cut off."),
+        _("Network access is on.") if network else _("Network access is off."),
         _(
-            "This runs in a sandbox of its own, which the Flatpak portal started: the programs of "
-            "this Flatpak are there, the project and the playground, and nothing else of yours."
+            "The Flatpak portal starts a separate sandbox for this command. It contains this "
+            "Flatpak's programs, the project and the playground, and no other files of yours."
         ),
-        _(
-            "What it changes in them is changed at once. It is not recorded and cannot be undone "
-            "here."
-        ),
+        _("Changes are made right away. They are not recorded and cannot be undone here."),
     ]
 
 
 def without_sandbox(found: Capabilities, meaning: str) -> list[str]:
-    """What that means, which is marked for translation, and why it is so."""
+    """Return sentences that explain what it means to have no sandbox, and why there is none.
+
+    `meaning` is marked for translation.
+    """
     return [_(meaning), *(found.told(miss).cause for miss in found.misses)]
 
 
 def denial(verdict: Verdict, what: str) -> str:
-    """For the model."""
+    """Return the text for the model."""
     if verdict.source is Source.NOBODY:
-        return f"ERROR: {what} was not allowed: nobody was there to ask. Nothing was done."
+        return f"ERROR: {what} was not allowed: nobody could be asked. Nothing was done."
     return (
-        f"ERROR: {what} was denied by the person. Nothing was done. "
-        "Do not try the same again; go on without it, or ask what to do instead."
+        f"ERROR: {what} was denied by the user. Nothing was done. "
+        "Do not try the same again; continue without it, or ask what to do instead."
     )

@@ -30,7 +30,7 @@ from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
 from .context import ToolContext
-from .linked_roots import agree, new_root
+from .linked_roots import approve_root, new_root
 from .model_text import changes_text, output_text, together
 from .parameters import Parameters, parameter
 from .programs import programs_of
@@ -193,7 +193,7 @@ class _SandboxedFlow:
         if root:
             if not await request.ask(self._watcher, self._root_question(root)):
                 return request.denied(f"Writing to {root}")
-            await asyncio.to_thread(agree, self._context, self._project, root)
+            await asyncio.to_thread(approve_root, self._context, self._project, root)
         # A full disk, for example, may have kept an earlier run from being finished.
         care = await asyncio.to_thread(finish_interrupted_runs, self._context.paths, clean_up=False)
         run = self._context.prepare_run(
@@ -280,19 +280,19 @@ class _SandboxedFlow:
             N_("Let commands of this project change a folder outside it?"),
             root,
             facts=[
-                # Translators: names a line of the card: "linked from   ~/src/parser"
+                # Translators: names a line of the card: "Linked from   ~/src/parser"
                 Fact(
-                    pgettext("permission card", "linked from"), self._context.shown(self._project)
+                    pgettext("permission card", "Linked from"), self._context.shown(self._project)
                 ),
                 Fact(
-                    # Translators: names a line of the card: "lasts   for this project, until ..."
-                    pgettext("permission card", "lasts"),
-                    _("for this project, until you take it back"),
-                    is_said=True,
+                    # Translators: names a line of the card: "Applies to   This project, until ..."
+                    pgettext("permission card", "Applies to"),
+                    _("This project, until you remove the folder again"),
+                    is_wording=True,
                 ),
-                # Translators: names a line of the card: "first command   make test"
+                # Translators: names a line of the card: "First command   make test"
                 Fact(
-                    pgettext("permission card", "first command"), escape_line(self._given.command)
+                    pgettext("permission card", "First command"), escape_line(self._given.command)
                 ),
             ],
             call_id=self._request.call_id,

@@ -197,7 +197,7 @@ def test_where_nobody_can_be_asked_it_is_denied(person: Person) -> None:
         model = ScriptedModel([call(command="touch ran.txt", network=True)])
         conversation.use_model(model)
         assert (await conversation.say("go")).end is TurnEnd.DONE
-        assert "nobody was there" in model.seen[1][-1].text
+        assert "nobody could be asked" in model.seen[1][-1].text
         await conversation.close()
         [question] = desk.history.questions(conversation.session_id)
         assert (question.answer, question.source) == ("deny", "nobody")

@@ -170,7 +170,7 @@ def test_a_project_whose_rules_cannot_be_read_is_not_moved(
     rules = RuleStore(person.paths).file
     rules.parent.mkdir(parents=True, exist_ok=True)
     rules.symlink_to(rules)
-    with pytest.raises(OllmSandboxError, match="cannot be read"):
+    with pytest.raises(OllmSandboxError, match="Cannot read"):
         asyncio.run(sessions.move_project(str(person.project), str(new)))
     assert _paths(review) == [str(person.project)]
     rules.unlink()

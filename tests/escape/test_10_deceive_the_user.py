@@ -11,7 +11,7 @@ from support.person import Person
 from support.questions import Book, Somebody, command, until
 
 from ollmsandbox import loop
-from ollmsandbox.permission.provider import MOST_WAITING, Provider
+from ollmsandbox.permission.provider import MAX_OPEN_QUESTIONS, Provider
 from ollmsandbox.permission.request import Answer, Fact, Source, Verdict
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.text.visible import visible, visible_line
@@ -147,13 +147,13 @@ def test_a_flood_of_questions(provider: Provider, somebody: Somebody, person: Pe
             asyncio.ensure_future(provider.decide(command(f"rm {n}", str(person.project))))
             for n in range(1000)
         ]
-        await somebody.cards_shown(MOST_WAITING)
-        await until(lambda: sum(one.done() for one in everything) == 1000 - MOST_WAITING)
+        await somebody.cards_shown(MAX_OPEN_QUESTIONS)
+        await until(lambda: sum(one.done() for one in everything) == 1000 - MAX_OPEN_QUESTIONS)
         for one in everything:
             one.cancel()
         return [one.result() for one in everything if not one.cancelled() and one.done()]
 
     denied = loop.run(flood())
-    assert len(denied) == 1000 - MOST_WAITING
+    assert len(denied) == 1000 - MAX_OPEN_QUESTIONS
     assert all(v.answer is Answer.DENY and v.source is Source.NOBODY for v in denied)
     assert len(provider.notices) == 1

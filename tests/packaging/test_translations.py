@@ -160,9 +160,9 @@ def test_what_became_of_a_change_is_told_in_that_language(german: dict[str, Any]
 
 def test_a_model_is_told_in_english(german: dict[str, Any]) -> None:
     denied, piped, ran, plain, read, edited = german["model"]
-    assert denied.startswith("ERROR: The command with network was denied by the person.")
+    assert denied.startswith("ERROR: The command with network was denied by the user.")
     for text in (piped, plain, read, edited):
-        assert "was denied by the person. Nothing was done." in text
+        assert "was denied by the user. Nothing was done." in text
     assert ran == "The command printed nothing.\nChanges: 1 added.\n  added made"
     described, notice = german["unrecorded"]
     assert described.startswith("/elsewhere (das Projekt, sichtbar als /workspace) ist lesbar")

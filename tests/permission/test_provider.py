@@ -12,7 +12,7 @@ from support.questions import Book, Somebody, command, other, until
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.permission.provider import MOST_WAITING, NobodyAsks, Provider
+from ollmsandbox.permission.provider import MAX_OPEN_QUESTIONS, NobodyAsks, Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Unanswered, Verdict
 from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Rule, key_of
@@ -286,7 +286,7 @@ def test_an_answer_that_cannot_be_saved_holds_for_the_session(desk: Desk) -> Non
     desk.store.file.parent.write_text("in the way")
     desk.says(ALWAYS)
     assert desk.decide("make") == (ALWAYS, Source.PERSON)
-    assert any("for this session only" in notice for notice in desk.provider.notices)
+    assert any("this session only" in notice for notice in desk.provider.notices)
     assert desk.decide("make") == (ALWAYS, Source.SESSION)
 
 
@@ -343,16 +343,16 @@ def test_an_audit_that_fails_is_said_and_the_answer_counts(desk: Desk) -> None:
 
 def test_a_flood_of_questions_is_denied_from_some_number_on(desk: Desk) -> None:
     async def flood() -> None:
-        waiting = [desk.begin(f"make {number}") for number in range(MOST_WAITING)]
-        await desk.somebody.cards_shown(MOST_WAITING)
+        waiting = [desk.begin(f"make {number}") for number in range(MAX_OPEN_QUESTIONS)]
+        await desk.somebody.cards_shown(MAX_OPEN_QUESTIONS)
         for number in range(20):
             verdict = await desk.provider.decide(desk.request(f"rm {number}"))
             assert (verdict.answer, verdict.source) == (Answer.DENY, Source.NOBODY)
-        assert len(desk.somebody.cards) == MOST_WAITING
+        assert len(desk.somebody.cards) == MAX_OPEN_QUESTIONS
         desk.somebody.answer(0, Answer.DENY)
-        await desk.somebody.cards_shown(MOST_WAITING - 1)
+        await desk.somebody.cards_shown(MAX_OPEN_QUESTIONS - 1)
         waiting.append(desk.begin("make again"))
-        await desk.somebody.cards_shown(MOST_WAITING)
+        await desk.somebody.cards_shown(MAX_OPEN_QUESTIONS)
         for _, answer in list(desk.somebody.cards):
             answer.set_result(Answer.DENY)
         assert not any([(await one).allowed for one in waiting])

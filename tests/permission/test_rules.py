@@ -10,7 +10,7 @@ from support.questions import command, other
 
 from ollmsandbox.permission import rules_file
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.permission.rules import Command, Key, Rule, Target, Text, key_of
+from ollmsandbox.permission.rules import Command, Key, Rule, Target, UnparsedCommand, key_of
 
 pytestmark = pytest.mark.anybody
 
@@ -23,7 +23,7 @@ def test_a_command_is_found_by_its_words_and_its_folder() -> None:
 
 def test_a_command_that_cannot_be_read_is_found_by_its_text() -> None:
     key = key_of(command("make >x", "/p"))
-    assert key == Key("run_command", "/p", Text("make >x", "/p"))
+    assert key == Key("run_command", "/p", UnparsedCommand("make >x", "/p"))
     assert key.allowed_answers == (Answer.DENY_ALWAYS,)
 
 
@@ -45,7 +45,7 @@ def test_what_is_asked_each_time_is_found_by_nothing(options: dict[str, object])
     request = command("make", "/p", **options)
     assert key_of(request) is None
     assert request.answers == (Answer.DENY, Answer.ALLOW)
-    assert request.why_not_remembered == "This is asked each time."
+    assert "every time" in request.why_not_remembered
 
 
 def test_all_answers_are_offered_for_a_command_that_was_read() -> None:
@@ -56,7 +56,7 @@ def test_all_answers_are_offered_for_a_command_that_was_read() -> None:
 
 def test_it_is_said_why_a_yes_cannot_last() -> None:
     assert command("make | sh", "/p").why_not_remembered == (
-        "A yes cannot be remembered, because this has several commands."
+        "Your answer cannot be saved, because the command runs several commands."
     )
 
 

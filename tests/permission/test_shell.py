@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ollmsandbox.permission.shell import CannotSay, Simple, quote, read
+from ollmsandbox.permission.shell import Simple, Unparsable, quote, read
 
 pytestmark = pytest.mark.anybody
 
@@ -110,31 +110,31 @@ UNREAD = {
     "an assignment alone": ("A=b", "sets a variable"),
     "an assignment with a plus": ("A+=b make", "sets a variable"),
     "a path for programs": ("PATH=. make", "sets a variable"),
-    "if": ("if x", "word of the shell's own"),
-    "a loop": ("while make", "word of the shell's own"),
-    "the end of a loop": ("done", "word of the shell's own"),
-    "time": ("time make", "word of the shell's own"),
-    "a second process": ("coproc make", "word of the shell's own"),
-    "a double bracket, quoted": ("'[[' a", "word of the shell's own"),
-    "a job": ("%1", "word of the shell's own"),
-    "eval": ("eval 'a; b'", "hands text to a shell"),
-    "a sourced file": (". ./x", "hands text to a shell"),
-    "source": ("source x", "hands text to a shell"),
-    "exec": ("exec make", "hands text to a shell"),
-    "command": ("command make", "hands text to a shell"),
-    "an alias": ("alias ls=rm", "hands text to a shell"),
-    "a trap": ("trap 'rm x' EXIT", "hands text to a shell"),
-    "a shell's text": ("sh -c 'a; b'", "hands text to a shell"),
-    "a shell's text by its path": ("/bin/bash -c x", "hands text to a shell"),
-    "a shell's text among options": ("bash -ec x", "hands text to a shell"),
-    "a shell behind env": ("env sh -c x", "hands text to a shell"),
-    "a shell behind sudo": ("sudo -n bash -lc x", "hands text to a shell"),
-    "a shell behind xargs": ("xargs -n1 sh -c x", "hands text to a shell"),
-    "a shell behind find": ("find -exec sh -c x \\;", "hands text to a shell"),
-    "a single quote without end": ("echo 'a", "does not end"),
-    "a double quote without end": ('echo "a', "does not end"),
-    "a double quote that is escaped": ('echo "a\\"', "does not end"),
-    "a double quote that ends in a backslash": ('echo "a\\', "does not end"),
+    "if": ("if x", "shell keyword"),
+    "a loop": ("while make", "shell keyword"),
+    "the end of a loop": ("done", "shell keyword"),
+    "time": ("time make", "shell keyword"),
+    "a second process": ("coproc make", "shell keyword"),
+    "a double bracket, quoted": ("'[[' a", "shell keyword"),
+    "a job": ("%1", "shell keyword"),
+    "eval": ("eval 'a; b'", "passes text to a shell"),
+    "a sourced file": (". ./x", "passes text to a shell"),
+    "source": ("source x", "passes text to a shell"),
+    "exec": ("exec make", "passes text to a shell"),
+    "command": ("command make", "passes text to a shell"),
+    "an alias": ("alias ls=rm", "passes text to a shell"),
+    "a trap": ("trap 'rm x' EXIT", "passes text to a shell"),
+    "a shell's text": ("sh -c 'a; b'", "passes text to a shell"),
+    "a shell's text by its path": ("/bin/bash -c x", "passes text to a shell"),
+    "a shell's text among options": ("bash -ec x", "passes text to a shell"),
+    "a shell behind env": ("env sh -c x", "passes text to a shell"),
+    "a shell behind sudo": ("sudo -n bash -lc x", "passes text to a shell"),
+    "a shell behind xargs": ("xargs -n1 sh -c x", "passes text to a shell"),
+    "a shell behind find": ("find -exec sh -c x \\;", "passes text to a shell"),
+    "a single quote without end": ("echo 'a", "unclosed quote"),
+    "a double quote without end": ('echo "a', "unclosed quote"),
+    "a double quote that is escaped": ('echo "a\\"', "unclosed quote"),
+    "a double quote that ends in a backslash": ('echo "a\\', "unclosed quote"),
     "a backslash at the end": ("echo a\\", "backslash"),
     "a tab": ("make\ttest", "control characters"),
     "an escape": ("make\x1b[8m", "control characters"),
@@ -160,7 +160,7 @@ def test_it_is_one_simple_command(case: str) -> None:
 def test_it_cannot_be_said(case: str) -> None:
     text, why = UNREAD[case]
     reading = read(text)
-    assert isinstance(reading, CannotSay)
+    assert isinstance(reading, Unparsable)
     assert why in reading.why
 
 

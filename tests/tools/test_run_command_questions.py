@@ -36,10 +36,10 @@ def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
     agent.run("true", network=True)
     [request] = agent.asked
     facts = {fact.label: fact.value for fact in request.facts}
-    assert facts["in"] == "~/project"
-    assert facts["network"] == "ON for this command"
-    assert facts["writes"] == "~/project, playground"
-    assert "every time" in facts["asked"]
+    assert facts["Folder"] == "~/project"
+    assert facts["Network"] == "On, for this command"
+    assert facts["Can write"] == "~/project, Playground"
+    assert facts["Asked"] == "Every time"
     [(_, plan)] = agent.looking.starts
     assert plan is not None
     assert request.sees == tuple(plan.describe())
@@ -57,7 +57,7 @@ def test_the_wording_of_the_documents_is_there(agent: Agent) -> None:
 def test_a_denied_network_runs_nothing(agent: Agent) -> None:
     outcome = agent.run("touch a", network=True)
     assert not outcome.ok
-    assert outcome.text.startswith("ERROR: The command with network was denied by the person")
+    assert outcome.text.startswith("ERROR: The command with network was denied by the user")
     assert outcome.verdict is not None
     assert outcome.verdict.source is Source.PERSON
     assert agent.looking.starts == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks the person at the terminal, one question after the other."""
+"""Asks the user at the terminal, one question after the other."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from contextlib import contextmanager
 
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from .card import KEYS, answered, card, choices, details
-from .keyboard import Keys
+from .keyboard import KeyReader
 
-# Lines of the screen that are not the card's.
+# Lines of the screen to keep free.
 _RESERVED = 3
-# Seconds: a finger that was on its way when the card appeared answers no question.
+# Seconds in which keys are ignored: the user may have been typing when the card appeared.
 _PAUSE = 0.4
-_MORE = "-- {left:,} more lines: [space] shows them   [d]eny   (Enter: deny) "
+_MORE = "-- {left:,} more lines: [space] to continue   [d]eny   (Enter: deny) "
 
 
 class TerminalAsker:
-    """Shows the card; Allow can be said once all of it was on the screen. Whatever is not an answer
-    is none, and Enter denies."""
+    """Shows the card. The user can allow only after all of it was on the screen; Enter denies, and
+    any other key does nothing."""
 
     def __init__(
         self, write: Callable[[str], None], hold: Callable[[], None], go_on: Callable[[], None]
     ) -> None:
-        """`hold`: nothing else is to be printed, until `go_on`."""
+        """`hold` stops all other output until `go_on` is called."""
         self._write = write
         self._hold = hold
         self._go_on = go_on
-        self._keys = Keys()
+        self._keys = KeyReader()
         self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, request: PermissionRequest) -> Answer:
@@ -73,7 +73,7 @@ class TerminalAsker:
             key = (await self._keys.key()).lower()
             if not key:
                 self._write("\n")
-                raise Unanswered("The terminal is closed.")
+                raise Unanswered("The terminal was closed.")
             if len(key) == 1 and key in wanted:
                 return key
             self._write("\a")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The permission card as text: all of what will run, and what an answer will last for."""
+"""The permission card as text: everything that will run, and how long an answer applies."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _LEAST_WIDTH = 20
 
 
 def card(request: PermissionRequest, width: int) -> list[str]:
-    """Line by line, none wider than the terminal: what a terminal breaks by itself can look like
-    a line of its own."""
+    """Return the lines. None is wider than the terminal: if the terminal wrapped it, its rest could
+    look like a separate line."""
     return list(_lines(request, max(width, _LEAST_WIDTH)))
 
 
 def details(request: PermissionRequest, width: int) -> list[str]:
-    """What a command can see and write, as the plan has it."""
+    """Return the plan in lines: what a command can see and write."""
     width = max(width, _LEAST_WIDTH)
     sentences = map(visible_line, request.sees)
     return [line for text in sentences for line in wrapped(text, width, "  - ", "    ")]
@@ -64,7 +64,7 @@ def _lines(request: PermissionRequest, width: int) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int, first: str, further: str) -> Iterator[str]:
-    """Where it is broken the line begins differently; nothing is left out, not even a space."""
+    """Yield the text in lines, keeping every space. Continued lines begin with `further`."""
     line, room, prefix = "", width - len(first), first
     for character in text:
         size = columns(character)

@@ -25,28 +25,24 @@ from ..change_text import print_notice, summary
 from .asker import TerminalAsker
 from .json_events import JsonPrinter
 from .printer import Printer
-from .prompt import Loop
+from .prompt import Prompt
 from .turns import Turns
 
 _NO_MODEL = OllmSandboxError(
     "No model is set up.",
-    "Find one on this machine with `ollmsandbox connections find`, or name one with "
-    "`ollmsandbox connections add`. `ollmsandbox tour` shows everything without any model.",
+    "Find one on this computer with `ollmsandbox connections find`, or add one with "
+    "`ollmsandbox connections add`. `ollmsandbox tour` shows everything without a model.",
 )
-
-
 _NO_CHOICE = OllmSandboxError(
-    "There are several connections to model servers, and none is chosen.",
-    "Choose one with `ollmsandbox connections default NAME`, or for once with --connection.",
+    "There are several connections, and none of them is the default.",
+    "Choose one with `ollmsandbox connections default NAME`, or use --connection.",
 )
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How to talk to the person."""
-
+class OutputMode:
     as_json: bool
-    # Whether somebody is there who can be asked.
+    # Whether the user can be asked.
     asks: bool
 
 
@@ -137,12 +133,15 @@ def _agent(given: argparse.Namespace) -> int:
         text = sys.stdin.buffer.read().decode("utf-8", "replace").strip()
     if not text.strip() if text is not None else given.json:
         raise OllmSandboxError(
-            "There is nothing to do.",
-            'Use: ollmsandbox agent "TEXT". Without a text it needs a terminal, and no --json.',
+            "No text was given.",
+            'Use: ollmsandbox agent "TEXT". Without TEXT it needs a terminal, and no --json.',
         )
-    manner = Manner(given.json, is_terminal and not given.json and not given.yes_to_nothing)
-    if not manner.asks and not given.json and not given.yes_to_nothing:
-        print("ollmsandbox: Nobody can be asked here; what needs a yes is denied.", file=sys.stderr)
+    output = OutputMode(given.json, is_terminal and not given.json and not given.yes_to_nothing)
+    if not output.asks and not given.json and not given.yes_to_nothing:
+        print(
+            "ollmsandbox: Nobody can be asked here. What needs permission is denied.",
+            file=sys.stderr,
+        )
     paths = Paths.from_environ(os.environ)
     _finish_interrupted_runs(paths)
     if given.project is not None or given.session is None:
@@ -151,23 +150,23 @@ def _agent(given: argparse.Namespace) -> int:
     else:
         project = ""
     if given.profile is not None:
-        # Told now, not to the model at its first command.
+        # Report a mistake now, and not to the model at its first command.
         file.load(given.profile, paths.profiles, paths.cache)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return _talk(given, text, manner, runner, paths, project)
+        return _talk(given, text, output, runner, paths, project)
 
 
 def _talk(
     given: argparse.Namespace,
     text: str | None,
-    manner: Manner,
+    output: OutputMode,
     runner: asyncio.Runner,
     paths: Paths,
     project: str,
 ) -> int:
-    printer = JsonPrinter(project) if manner.as_json else Printer(project)
+    printer = JsonPrinter(project) if output.as_json else Printer(project)
     asker: Asker = NobodyAsks()
-    if manner.asks and isinstance(printer, Printer):
+    if output.asks and isinstance(printer, Printer):
         asker = TerminalAsker(printer.write, printer.hold, printer.go_on)
     desk = SessionFactory(paths, os.environ, asker)
     try:
@@ -194,12 +193,12 @@ def _talk(
         turns.listen(printer.hear)
         try:
             no_model = _NO_CHOICE if desk.connections.all() else _NO_MODEL
-            if conversation.model is None and (text is not None or not manner.asks):
+            if conversation.model is None and (text is not None or not output.asks):
                 raise no_model
             if text is not None:
                 return turns.say(text)
             assert isinstance(printer, Printer)
-            return Loop(desk, turns, printer, no_model=str(no_model)).go()
+            return Prompt(desk, turns, printer, no_model=str(no_model)).go()
         finally:
             turns.close()
     finally:
@@ -214,7 +213,7 @@ def _session(desk: SessionFactory, given: argparse.Namespace, project: str) -> s
     if given.go_on:
         last = desk.history.sessions(project, limit=1, only_said=True)
         if not last:
-            raise OllmSandboxError("There is no session of this project yet.")
+            raise OllmSandboxError("This project has no sessions yet.")
         return last[0].id
     return None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A conversation as JSON: an event a line. The names are for other programs and stay."""
+"""A conversation as JSON, one event per line. Other programs rely on these names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DECODER = codecs.getincrementaldecoder("utf-8")
 class JsonPrinter:
     def __init__(self, project: str) -> None:
         self.project = project
-        # A character may come in two pieces.
+        # A character may be split between two events.
         self._decoders: dict[tuple[str, Stream], codecs.IncrementalDecoder] = {}
 
     def hear(self, event: ChatEvent) -> None:

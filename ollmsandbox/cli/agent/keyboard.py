@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is typed: single keys while a turn goes on, whole lines between turns."""
+"""Reads the keyboard: single keys during a turn, whole lines between turns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 _MOST_LINES = 1000
 
 
-class Keys:
-    """Keys of a terminal, one at a time, without waiting for Enter. Ctrl+C stays a signal."""
+class KeyReader:
+    """Reads single keys of a terminal without waiting for Enter. Ctrl+C stays a signal."""
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
@@ -28,22 +28,22 @@ class Keys:
             tty.setcbreak(self._descriptor, termios.TCSANOW)
             yield
         finally:
-            # What is still typed was meant for the question.
+            # What was typed since was meant for the question.
             self.forget()
             termios.tcsetattr(self._descriptor, termios.TCSANOW, before)
 
     def forget(self) -> None:
-        """What was typed ahead answers no question."""
+        """Drop what was typed so far."""
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
     async def key(self) -> str:
-        """One key; empty at the end of input. All of what comes in one burst, as it does if it is
-        pasted or from a function key: that is no key that a person pressed as an answer."""
+        """Return one key; "" at the end of input. Pasted text and function keys come in one burst,
+        and are returned as a whole: nobody typed them as an answer."""
         await self._readable()
         try:
             data = os.read(self._descriptor, 4096)
         except OSError:
-            return ""  # the terminal is gone
+            return ""  # the terminal was closed
         return "" if data == b"\x04" else data.decode("utf-8", "replace")
 
     async def _readable(self) -> None:
@@ -56,8 +56,8 @@ class Keys:
             loop.remove_reader(self._descriptor)
 
 
-class Lines:
-    """Lines with their history, as a shell has them."""
+class LineReader:
+    """Reads lines with a history, like a shell."""
 
     def __init__(self, history: Path) -> None:
         self._history = history
@@ -68,17 +68,17 @@ class Lines:
             return
         self._readline = readline
         readline.set_history_length(_MOST_LINES)
-        with contextlib.suppress(OSError):  # there is none yet
+        with contextlib.suppress(OSError):  # there is no history yet
             readline.read_history_file(str(history))
 
     def read(self, prompt: str) -> str:
-        """Raises EOFError and KeyboardInterrupt."""
+        """Return a line, or raise EOFError or KeyboardInterrupt."""
         sys.stdout.flush()
         return input(prompt)
 
     def save(self) -> None:
         if self._readline is None:
             return
-        with contextlib.suppress(OSError):  # lines typed before are worth no error
+        with contextlib.suppress(OSError):  # losing the history is not worth an error
             os.close(os.open(self._history, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._readline.write_history_file(str(self._history))

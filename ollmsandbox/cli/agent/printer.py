@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A conversation as text: the answer on stdout, everything around it on stderr."""
+"""Prints a conversation: the answer to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Printer:
         self._in_line = False
         self._is_thinking = False
         self._live: dict[str, Live] = {}
-        # Whose output was printed last.
+        # The id of the call whose output was printed last.
         self._shown = ""
         self._reports: list[Report] = []
 
@@ -42,11 +42,11 @@ class Printer:
             case events.ThinkingGrew(text):
                 self._grow(text, thinking=True)
             case events.ReplyWithdrawn():
-                self._tell("(an empty answer; asked once more)")
+                self._print("(empty answer; asking again)")
             case events.MessageAdded(message) if message.partial:
-                self._tell("(broken off)")
+                self._print("(interrupted)")
             case events.Notice(text):
-                self._tell(safe(text))
+                self._print(safe(text))
             case events.TurnEnded():
                 self._turn_ended(event)
             case _:
@@ -56,21 +56,21 @@ class Printer:
         match event:
             case events.CallBegan(call, description):
                 name = _short(visible_line(f"{call.name}: {description}"))
-                self._tell(name, bold=True)
+                self._print(name, bold=True)
                 self._live[call.id] = Live(name, colour=self._colour)
                 self._shown = call.id
             case events.PermissionAnswered(_, verdict):
-                if text := _said(verdict):
-                    self._tell(text)
+                if text := _verdict_text(verdict):
+                    self._print(text)
             case events.CommandOutput(call_id, _, data):
                 self._output(call_id, data)
             case events.CallEnded(call, outcome):
                 self._ended(call.id, outcome)
             case events.CallSettled(_, report):
-                self._tell_changes([report])
+                self._print_reports([report])
 
     def hold(self) -> None:
-        """A question is on the screen."""
+        """Hold all output back while a question is on the screen."""
         self._end_line()
         self._is_holding = True
 
@@ -81,7 +81,7 @@ class Printer:
             self._write(stream, text)
 
     def write(self, text: str) -> None:
-        """Beside all that is held back."""
+        """Print at once, even while output is held back."""
         sys.stdout.flush()
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -95,8 +95,8 @@ class Printer:
         self._write(stream, f"{_DIM}{shown}{_RESET}" if thinking and self._colour else shown)
         self._in_line = not shown.endswith("\n")
 
-    def _tell(self, text: str, *, bold: bool = False) -> None:
-        """What is harmless already."""
+    def _print(self, text: str, *, bold: bool = False) -> None:
+        """Print a line, which must have no control characters."""
         self._end_line()
         is_bold = bold and self._colour
         self._write(sys.stderr, f"{_BOLD}{text}{_RESET}\n" if is_bold else f"{text}\n")
@@ -117,12 +117,12 @@ class Printer:
             self._out(live.feed(data))
 
     def _name(self, call_id: str) -> None:
-        """Where several run side by side it is said whose the next lines are."""
+        """Print the name of the call that the next lines belong to, if several run at once."""
         if call_id != self._shown and call_id in self._live:
             if before := self._live.get(self._shown):
                 self._out(before.pause())
             self._shown = call_id
-            self._tell(self._live[call_id].name)
+            self._print(self._live[call_id].name)
 
     def _ended(self, call_id: str, outcome: Outcome) -> None:
         result = outcome.result
@@ -132,32 +132,32 @@ class Printer:
         self._live.pop(call_id, None)
         self._out(tail)
         if result is not None and result.exit_code != 0:
-            self._tell(f"  exit status {result.exit_code}")
+            self._print(f"  exit status {result.exit_code}")
         elif result is None and not outcome.ok:
-            self._tell(f"  {safe(outcome.text[:_MOST_SHOWN])}")
+            self._print(f"  {safe(outcome.text[:_MOST_SHOWN])}")
         if outcome.report is not None:
             self._reports.append(outcome.report)
 
     def _turn_ended(self, ended: events.TurnEnded) -> None:
         self._end_line()
-        self.tell_changes()
+        self.print_changes()
         if text := " ".join(part for part in (ended.end.value, ended.why) if part):
-            self._tell(safe(text))
+            self._print(safe(text))
 
-    def tell_changes(self) -> None:
-        """What the calls since the last time have changed."""
+    def print_changes(self) -> None:
+        """Print what calls have changed since the last time."""
         reports, self._reports = self._reports, []
-        self._tell_changes(reports)
+        self._print_reports(reports)
 
-    def _tell_changes(self, reports: list[Report]) -> None:
+    def _print_reports(self, reports: list[Report]) -> None:
         for report in reports:
             for line in summary(report, self.project):
-                self._tell(line)
+                self._print(line)
 
     def _write(self, stream: TextIO, text: str) -> None:
         if self._is_holding:
             self._held_size += len(text)
-            # What is said is kept; of output, only so much.
+            # A command may print very much.
             if self._held_size < _MOST_HELD:
                 self._held.append((stream, text))
             return
@@ -169,11 +169,11 @@ def _short(line: str) -> str:
     return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}… ({len(line):,} characters)"
 
 
-def _said(verdict: Verdict) -> str:
-    """Of what the person was asked they know what they said."""
+def _verdict_text(verdict: Verdict) -> str:
+    """Return a line about a verdict; "" if the user has just given the answer."""
     if verdict.source is Source.NOBODY:
-        return f"Denied, because nobody was asked: {visible_line(verdict.request.question)}"
+        return f"Denied, because nobody could be asked: {visible_line(verdict.request.question)}"
     if verdict.source is Source.PERSON:
         return ""
-    rule = "for this session" if verdict.source is Source.SESSION else "always"
-    return f"{'Allowed' if verdict.allowed else 'Denied'}: you said so {rule}."
+    rule = "answer for this session" if verdict.source is Source.SESSION else "saved answer"
+    return f"{'Allowed' if verdict.allowed else 'Denied'} by your {rule}."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The prompt of `ollmsandbox agent`: what is typed between two turns."""
+"""The prompt of `ollmsandbox agent`, between two turns."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ...errors import OllmSandboxError
 from ...paths import make_folder
 from ...text.visible import visible_line
 from ..commands import changes
-from .keyboard import Lines
+from .keyboard import LineReader
 from .printer import Printer
 from .turns import Turns
 
 _HELP = """\
-  TEXT              say it to the model
-  !COMMAND          run a command in the sandbox yourself; the model hears of it
-  /changes [RUN]    show what the last run, or this one, changed; with --diff line by line
-  /apply [RUN]      put what waits, or was undone, into the project
-  /discard [RUN]    drop what waits
-  /undo [RUN]       take back what was applied; these three also take paths after RUN
-  /model [NAME]     show the models there are, or use another one
-  /help             this list
-  /quit             leave; so do Ctrl+D, and Ctrl+C twice
+  TEXT              send a message to the model
+  !COMMAND          run a command of yours in the sandbox; the model sees its output
+  /changes [RUN]    show what the last run, or RUN, changed; with --diff line by line
+  /apply [RUN]      put pending or undone changes into the project
+  /discard [RUN]    drop pending changes
+  /undo [RUN]       undo applied changes; these three also take paths after RUN
+  /model [NAME]     list the models, or use another one
+  /help             show this list
+  /quit             quit; so do Ctrl+D, and Ctrl+C twice
 """
 
 
-class Loop:
+class Prompt:
     def __init__(
         self, desk: SessionFactory, turns: Turns, printer: Printer, *, no_model: str
     ) -> None:
@@ -39,7 +39,7 @@ class Loop:
         self._conversation = turns.conversation
         self._printer = printer
         self._no_model = no_model
-        self._lines = Lines(make_folder(desk.paths.data) / "agent-history")
+        self._lines = LineReader(make_folder(desk.paths.data) / "agent-history")
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "/help": lambda _words: print(_HELP, end=""),
             "/changes": self._changes,
@@ -55,7 +55,7 @@ class Loop:
             print(self._no_model, file=sys.stderr)
         else:
             name = visible_line(model.name)
-            print(f"You talk to {name}. /help shows what you can do.", file=sys.stderr)
+            print(f"You are talking to {name}. /help lists what you can type.", file=sys.stderr)
         was_interrupted = False
         try:
             while not self._turns.leave:
@@ -68,7 +68,7 @@ class Loop:
                     if was_interrupted:
                         print(file=sys.stderr)
                         return 0
-                    print("\nPress Ctrl+C again to leave.", file=sys.stderr)
+                    print("\nPress Ctrl+C again to quit.", file=sys.stderr)
                     was_interrupted = True
                     continue
                 was_interrupted = False
@@ -83,16 +83,16 @@ class Loop:
     def _do(self, line: str) -> None:
         try:
             if line == "!":
-                raise OllmSandboxError("There is no command.", "Use: !COMMAND")
+                raise OllmSandboxError("No command was given.", "Use: !COMMAND")
             if line.startswith("!"):
                 self._turns.run_command(line[1:].strip())
-                self._printer.tell_changes()
+                self._printer.print_changes()
                 return
             first, *words = line.split()
             if first in self._commands:
                 self._commands[first](words)
             elif first.startswith("/") and "/" not in first[1:]:
-                raise OllmSandboxError(f"There is no {first}.", "/help shows what there is.")
+                raise OllmSandboxError(f"Unknown command {first}.", "/help lists all commands.")
             else:
                 self._say(line)
         except OllmSandboxError as error:
@@ -151,13 +151,13 @@ class Loop:
             try:
                 models = await self._desk.connections.server(connection).models()
             except OllmSandboxError as error:
-                # Another one may have it.
+                # Another connection may have the model.
                 print(f"{connection.name}: {error.message}", file=sys.stderr)
                 continue
             if name in [model.name for model in models]:
                 chosen = await self._desk.choose(connection.name, name)
                 if chosen is not None:
                     self._conversation.use_model(chosen.model, connection.name)
-                    print(f"You talk to {name} now.", file=sys.stderr)
+                    print(f"You are now talking to {name}.", file=sys.stderr)
                 return
-        raise OllmSandboxError(f"There is no model {name}.", "/model shows those there are.")
+        raise OllmSandboxError(f"There is no model {name}.", "/model lists all models.")

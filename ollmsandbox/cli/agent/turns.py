@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turns at the terminal: while one goes on, Ctrl+C stops it; between two, the loop stands still."""
+"""Runs turns at the terminal. During a turn Ctrl+C stops it; between turns the loop rests."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ...errors import OllmSandboxError
 from ..streams import give_up
 
 T = TypeVar("T")
-# What ends a program, and shall not end it in the middle of a turn.
+# Signals that end the program, but not in the middle of a turn.
 _LEAVE = (signal.SIGTERM, signal.SIGHUP)
 _ALL = (signal.SIGINT, *_LEAVE)
 
 
 class Turns:
-    """Takes the program's signals until it is closed.
+    """Handles the program's signals until it is closed.
 
-    With handlers of Python's own: those of GLib's loop would have to be set and removed with each
-    turn, and a Ctrl+C in between is lost or ends the program.
+    It uses Python's own handlers: those of GLib's loop would have to be set and removed with each
+    turn, and a Ctrl+C in between would be lost or end the program.
     """
 
     def __init__(self, runner: asyncio.Runner, conversation: Conversation) -> None:
@@ -35,15 +35,15 @@ class Turns:
         self._runner = runner
         self._is_running = self._is_at_prompt = False
         self._stopping: asyncio.Task[None] | None = None
-        # Set by a signal: the program shall end, with this status.
+        # Set by a signal: end the program with this status.
         self.leave = 0
-        # Why nothing can be printed any more.
+        # The error, if the output can no longer be written.
         self._lost: OSError | None = None
         for number in _ALL:
             signal.signal(number, self._signalled)
 
     def listen(self, listener: Listener) -> None:
-        """To the conversation, until what it prints cannot be written: then the turn is stopped."""
+        """Pass the conversation's events on; stop the turn if the output cannot be written."""
 
         def hear(event: ChatEvent) -> None:
             try:
@@ -57,7 +57,7 @@ class Turns:
         self.conversation.listen(hear)
 
     def say(self, text: str) -> int:
-        """The exit status that this turn would have."""
+        """Run a turn, and return its exit status."""
         ended = self.run(lambda: self.conversation.say(text))
         if self.leave:
             return self.leave
@@ -67,7 +67,7 @@ class Turns:
         self.run(lambda: self.conversation.run(command))
 
     def read(self, read: Callable[[], str]) -> str:
-        """A line of the person's. Raises KeyboardInterrupt at Ctrl+C, as nothing else here does."""
+        """Read a line. Only here, Ctrl+C raises KeyboardInterrupt."""
         self._is_at_prompt = True
         try:
             return read()
@@ -80,14 +80,14 @@ class Turns:
         if isinstance(self._lost, BrokenPipeError):
             raise self._lost
         if self._lost is not None:
-            raise OllmSandboxError(f"The output cannot be written: {self._lost.strerror}.")
+            raise OllmSandboxError(f"Cannot write the output: {self._lost.strerror}.")
         return done
 
     def close(self) -> None:
         with self._running():
             self._runner.run(self._interruptible(self.conversation.close))
         for number in _ALL:
-            # The program is about to end by itself.
+            # The program is about to exit anyway.
             signal.signal(number, signal.SIG_IGN)
 
     @contextlib.contextmanager
@@ -123,10 +123,10 @@ class Turns:
         elif number in _LEAVE:
             raise SystemExit(self.leave)
         elif self._is_at_prompt:
-            # Once for each prompt; where nobody waits for it, there is nothing to interrupt.
+            # Only once for each prompt.
             self._is_at_prompt = False
             raise KeyboardInterrupt
 
     def _stop(self) -> None:
-        # Kept: asyncio itself does not keep tasks.
+        # Asyncio does not keep tasks alive.
         self._stopping = asyncio.ensure_future(self.conversation.stop())

@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     move = actions.add_parser(
         "move", help="record the new place of a folder that you moved", description=_MOVE_HELP
     )
-    move.add_argument("old", metavar="DIR", help="where the project's folder was")
-    move.add_argument("new", metavar="DIR", help="where it is now")
+    move.add_argument("old", metavar="OLD", help="where the project's folder was")
+    move.add_argument("new", metavar="NEW", help="where it is now")
 
 
 def project(given: argparse.Namespace) -> int:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""edit_file: an exact replacement in a file, or a whole file. It is a run with one change: with
-the same records, backups, conflict rule, review and undo as a command."""
+"""The tool edit_file: an exact replacement in a file, or a whole new file.
+
+It is a run with one change, with the same records, backups, review and undo as a command.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ _MEANING = N_(
     "undone."
 )
 
-# Tells what is there; then reads the size of what shall be, and that. It is put in place by a
-# rename, so that there is never half a file.
+# Prints the file, then reads the size of the new content and the content. It puts the new file in
+# place by a rename, so that there is never half a file.
 _SCRIPT = """\
 f=$1
 if [ -h "$f" ]; then
@@ -121,11 +123,11 @@ class EditFile(Tool):
             )
         if given.content is None and not given.old_text and not given.new_text:
             raise ToolError(
-                N_("Nothing is to be changed."), N_("Give `old_text` and `new_text`, or `content`.")
+                N_("The call changes nothing."), N_("Give `old_text` and `new_text`, or `content`.")
             )
         if given.new_text and not given.old_text:
             raise ToolError(
-                N_("`old_text` is missing: what is to be replaced by `new_text`?"),
+                N_("`old_text` is missing, so there is nothing to replace."),
                 N_("To write a whole file, use `content`."),
             )
         if given.old_text and given.old_text == given.new_text:
@@ -203,7 +205,7 @@ class EditRequest(RequestBase):
             case ["missing"] if given.old_text:
                 raise ToolError(
                     N_("ERROR: There is no file {name}."),
-                    N_("To make one, use `content`."),
+                    N_("To create it, use `content`."),
                     name=name,
                 )
             case ["missing"]:
@@ -212,16 +214,14 @@ class EditRequest(RequestBase):
                 raise ToolError(N_("ERROR: {name} is a folder."), name=name)
             case ["large", size]:
                 raise ToolError(
-                    N_("ERROR: {name} is too large to be edited: {size:,} bytes."),
+                    N_("ERROR: {name} is too large to edit: {size:,} bytes."),
                     name=name,
                     size=int(size),
                 )
             case ["closed"]:
-                raise ToolError(
-                    N_("ERROR: {name} cannot be written: permission denied."), name=name
-                )
+                raise ToolError(N_("ERROR: Cannot write {name}: permission denied."), name=name)
             case ["nowhere"]:
-                raise ToolError(N_("ERROR: {name} is a link that leads nowhere."), name=name)
+                raise ToolError(N_("ERROR: {name} is a dangling link."), name=name)
             case _:
                 raise ToolError(
                     N_("ERROR: {name} is a pipe, a socket or a device, not a file."), name=name
@@ -245,22 +245,22 @@ class EditRequest(RequestBase):
                 return None
             raise ToolError(
                 N_("ERROR: {name} is not UTF-8 text."),
-                N_("Change it with a command, or write it whole with `content`."),
+                N_("Change it with a command, or write the whole file with `content`."),
                 name=escape_line(self._given.path),
             ) from error
 
     def _outcome(self, report: Report | None) -> Outcome:
         name = escape_line(self._given.path)
         if self._old == self._new:
-            text = f"{name} has that content already."
+            text = f"{name} already has this content."
             return Outcome(text, ok=True, verdict=self._verdict)
         changes = changes_text(report, self._project)
         if not changes and not self._is_unrecorded:
             raise ToolError(
-                N_("ERROR: {name} leads out of the project; what was written there is not kept."),
+                N_("ERROR: {name} leads out of the project, so the change was dropped."),
                 name=name,
             )
-        changes = changes or f"{name} was written; this is not recorded."
+        changes = changes or f"{name} was written. The change is not recorded."
         diff = harmless(difference(self._old or "", self._new))
         return Outcome(together(changes, diff), ok=True, report=report, verdict=self._verdict)
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changing text: an exact replacement, what is said if it does not fit, and an excerpt of the
-difference. Data in, data out."""
+"""Edits text: an exact replacement with helpful errors, and a short diff. No files are touched."""
 
 from __future__ import annotations
 
@@ -14,23 +13,23 @@ from ..base import ToolError
 _CONTEXT = 3
 _MOST_LINES = 80
 _LONGEST_LINE = 300
-# Lines of the one times lines of the other; beyond it a finer comparison would take too long.
+# Lines of one text times lines of the other. A finer comparison of more would take too long.
 _COMPARABLE = 1_000_000
 _LOOKED_AT = 20_000
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text file, with what an editor has to keep about it."""
+    """The text of a file, with the properties that an edit has to keep."""
 
     text: str
     has_mark: bool = False
-    # Every line ends with a carriage return and a line feed; the text has only the latter.
+    # Whether every line of the file ends with CR LF; `text` has only LF.
     has_returns: bool = False
 
     @classmethod
     def decode(cls, data: bytes) -> Document:
-        """Raises UnicodeDecodeError."""
+        """Return the document, or raise UnicodeDecodeError."""
         mark = data.startswith(codecs.BOM_UTF8)
         text = data[len(codecs.BOM_UTF8) if mark else 0 :].decode("utf-8")
         ends = text.count("\n")
@@ -93,7 +92,7 @@ def _not_found(text: str, old: str) -> str:
     matcher = difflib.SequenceMatcher(b=plain, autojunk=False)
     for number, line in enumerate(lines, 1):
         matcher.set_seq1(line.strip()[:_LONGEST_LINE])
-        # The quick ones are upper bounds.
+        # The quick ratios are upper bounds.
         if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
             ratio = matcher.ratio()
             if ratio > best:
@@ -104,7 +103,7 @@ def _not_found(text: str, old: str) -> str:
 
 
 def difference(old: str, new: str) -> str:
-    """A short unified diff: enough to see what became of it."""
+    """Return a short unified diff."""
     before, after = old.split("\n"), new.split("\n")
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
@@ -129,7 +128,7 @@ def difference(old: str, new: str) -> str:
 
 
 def _moved(line: str, by: int) -> str:
-    """A header's line numbers count from where the comparison began."""
+    """Return a hunk header with line numbers of the whole file."""
     if not by or not line.startswith("@@ -"):
         return line
     _, old, new, _ = line.split(" ", 3)

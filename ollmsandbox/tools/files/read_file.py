@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""read_file: lines of a text file, or the names in a folder, as a command would see them."""
+"""The tool read_file: lines of a text file, or the names in a folder, as a command sees them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sandboxed_file import SandboxedFile, ScriptReply
 
 NAME = "read_file"
 
-# What is read at most, in bytes; then what of it a model is shown, in characters.
+# Bytes to read at most; then characters of it to show to the model.
 _LIMIT = 256 << 10
 _MOST = 60_000
 _LINES = 2_000
@@ -142,15 +142,15 @@ def _text(given: ReadParameters, reply: ScriptReply) -> str:
         case ["file", size, lines]:
             return _file(given, name, reply.rest, int(size), int(lines))
         case ["closed"]:
-            raise ToolError(N_("ERROR: {name} cannot be read: permission denied."), name=name)
+            raise ToolError(N_("ERROR: Cannot read {name}: permission denied."), name=name)
         case ["special"]:
             raise ToolError(
                 N_("ERROR: {name} is a pipe, a socket or a device, not a file."), name=name
             )
         case _:
             raise ToolError(
-                N_("ERROR: There is no file {name} here."),
-                N_("Look at the folder around it: read_file lists folders."),
+                N_("ERROR: There is no file {name}."),
+                N_("To list its folder, use read_file with the folder's path."),
                 name=name,
             )
 
@@ -159,7 +159,7 @@ def _folder(name: str, rest: bytes) -> str:
     *entries, count = rest.decode("utf-8", "surrogateescape").split("\0")
     marks = {"d": "/", "l": "@"}
     names = sorted(escape_line(entry[1:]) + marks.get(entry[:1], "") for entry in entries)
-    # Patterns that match nothing were counted too: at most three.
+    # The script also counts patterns that match nothing: up to three.
     more = int(count[1:]) - len(names) if count.startswith("#") and count[1:].isdecimal() else 0
     title = f"{name} is a folder with {len(names):,} names (/ folder, @ link):"
     if not names:
@@ -172,7 +172,7 @@ def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) 
     if b"\0" in data:
         raise ToolError(
             N_("ERROR: {name} is not a text file; it has {size:,} bytes."),
-            N_("Look at it with a command, such as `file` or `xxd`."),
+            N_("Use a command such as `file` or `xxd`."),
             name=name,
             size=size,
         )
@@ -192,7 +192,7 @@ def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) 
             break
         shown.append(cut)
     last = given.first_line + len(shown) - 1
-    # wc counts line ends; the last line need not have one.
+    # wc counts line ends, and the last line may have none.
     total = max(lines, last) if lines >= 0 else -1
     if given.first_line == 1 and last >= total >= 0 and len(data) < _LIMIT:
         return f"{name} ({_count(total)}):\n" + "\n".join(shown)

@@ -16,7 +16,7 @@ def question(request: PermissionRequest) -> str:
 
 
 def fact(fact: Fact) -> tuple[str, str]:
-    show = visible_words if fact.is_said else visible_line
+    show = visible_words if fact.is_wording else visible_line
     return visible_words(fact.label), show(fact.value)
 
 

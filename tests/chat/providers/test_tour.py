@@ -66,7 +66,7 @@ def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
             return "Changes: 1 modified."
         if call.arguments.get("network"):
             if not network_allowed:
-                return "ERROR: The command with network was denied by the person. Nothing was done."
+                return "ERROR: The command with network was denied by the user. Nothing was done."
             return "192.0.2.1  example.org"
         return person.run(str(call.arguments["command"])).for_model()
 
@@ -118,7 +118,7 @@ def sample_tool(*, network: str = "192.0.2.1  example.org", outside: str = "") -
 @pytest.mark.parametrize(
     ("network", "words"),
     [
-        ("ERROR: It was denied by the person.", "You said no"),
+        ("ERROR: It was denied by the user.", "You said no"),
         ("192.0.2.1  example.org", "Thank you"),
         ("exit status 2", "did not answer"),
     ],

@@ -130,7 +130,7 @@ def test_the_limits_and_modes_are_passed_on(person: Person) -> None:
 
 def test_a_sentence_for_each_mistake(person: Person) -> None:
     for arguments, part in (
-        ((" ",), "nothing to do"),
+        ((" ",), "No text"),
         (("--session", "nothing", "Hi"), "no session"),
         (("--continue", "Hi"), "no session"),
         (("--connection", "nothing", "Hi"), "no connection"),
@@ -142,4 +142,4 @@ def test_a_sentence_for_each_mistake(person: Person) -> None:
         assert "Traceback" not in done.stderr
     for limit in ("--max-turns", "--max-minutes", "--max-tokens"):
         assert cli_here(person, "agent", limit, "0", "Hi").returncode == 2
-    assert "nothing to do" in cli_here(person, "agent", "--json", input=" ").stderr
+    assert "No text" in cli_here(person, "agent", "--json", input=" ").stderr

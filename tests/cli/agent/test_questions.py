@@ -10,7 +10,7 @@ import pytest
 from support.questions import command
 
 from ollmsandbox.cli.agent.asker import TerminalAsker
-from ollmsandbox.cli.agent.keyboard import Keys
+from ollmsandbox.cli.agent.keyboard import KeyReader
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.text.ansi import Live
 
@@ -31,7 +31,7 @@ def test_a_finger_that_was_on_its_way_answers_nothing() -> None:
 
     async def main() -> Answer:
         asker = TerminalAsker(write, lambda: None, lambda: None)
-        asker._keys = Keys(slave)
+        asker._keys = KeyReader(slave)
         return await asyncio.wait_for(asker.ask(command("rm -r /", "/p")), 60)
 
     try:

@@ -60,8 +60,8 @@ def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> N
         assert "Run command?" in card
         assert "  ┃ echo one" in card
         assert "touch second⟨U+202E⟩.txt ⟨ESC⟩[2K" in card
-        assert "off" in card  # the network
-        assert "cannot be remembered" in card
+        assert "Off" in card  # the network
+        assert "cannot be saved" in card
         assert "[s]ession" not in card
         # Not an answer that was offered.
         terminal.send("s")
@@ -78,7 +78,7 @@ def test_the_card_shows_all_of_it_and_each_key_is_an_answer(person: Person) -> N
             terminal.expect(ENDS)
             terminal.send(keys)
             terminal.expect(said)
-        terminal.expect("you said so for this session")
+        terminal.expect("answer for this session")
         for keys, said in (("w", "Allow always."), ("n", "Deny always.")):
             offered = terminal.expect(ENDS)
             assert "al[w]ays allow" in offered
@@ -108,7 +108,7 @@ def test_what_was_typed_ahead_or_pasted_is_no_answer(person: Person) -> None:
         terminal.send("a\ra\ra")
         (person.playground / "go").touch()
         card = terminal.expect(ENDS)
-        assert "ON for this command" in card
+        assert "On, for this command" in card
         assert "[s]ession" not in card
         terminal.send("aaaa")  # as a paste comes
         terminal.expect(BELL)
@@ -188,7 +188,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(person: Person) -> None:
         terminal.expect(PROMPT)
         # One that comes before readline waits for it is seen with the next.
         assert terminal.send_until_end(CTRL_C) == 0
-        assert "again to leave" in terminal.text
+        assert "again to quit" in terminal.text
     assert not (person.project / "ran.txt").exists()
     assert answers(person) == [("deny", "nobody")]
 
@@ -198,7 +198,7 @@ def test_the_prompt_has_commands_of_its_own(person: Person) -> None:
         model_server(person, [reply("I saw it.")]) as server,
         Terminal(person, "agent") as terminal,
     ):
-        terminal.expect("You talk to played")
+        terminal.expect("You are talking to played")
         terminal.expect(PROMPT)
         terminal.send("/help" + ENTER)
         terminal.expect("!COMMAND")
@@ -224,7 +224,7 @@ def test_the_prompt_has_commands_of_its_own(person: Person) -> None:
         terminal.expect("* played  (test)")
         terminal.expect(PROMPT)
         terminal.send("/nonsense" + ENTER)
-        terminal.expect("There is no /nonsense.")
+        terminal.expect("/nonsense")
         terminal.expect(PROMPT)
         terminal.send("what did I do?" + ENTER)
         terminal.expect("I saw it.")
@@ -255,7 +255,7 @@ def test_without_a_model_the_prompt_still_runs_commands(person: Person) -> None:
 def test_json_is_no_conversation_at_a_terminal(person: Person) -> None:
     with model_server(person, []), Terminal(person, "agent", "--json") as terminal:
         terminal.expect('{"event": "error"')
-        terminal.expect("There is nothing to do.")
+        terminal.expect("No text was given.")
         assert terminal.end() == 1
         assert "Traceback" not in terminal.text
 
@@ -275,7 +275,7 @@ def test_a_server_that_is_away_hides_no_other(person: Person) -> None:
             terminal.expect("other⟨ESC⟩[2J  (test)")
             terminal.expect(PROMPT)
             terminal.send("/model third" + ENTER)
-            terminal.expect("You talk to third now.")
+            terminal.expect("now talking to third")
             terminal.expect(PROMPT)
             terminal.send("hello" + ENTER)
             terminal.expect("Hello.")

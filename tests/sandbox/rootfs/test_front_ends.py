@@ -228,7 +228,7 @@ def test_the_question_says_where_it_runs(agent: Agent) -> None:
     [asked] = agent.asked
     assert any(f"Alpine {VERSION}" in sentence for sentence in asked.sees)
     facts = {fact.label: fact.value for fact in asked.facts}
-    assert facts["writes"] == "~/project, playground"
+    assert facts["Can write"] == "~/project, Playground"
 
 
 def test_the_model_is_told_of_the_system_and_its_programs(agent: Agent) -> None:

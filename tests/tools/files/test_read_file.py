@@ -127,7 +127,7 @@ def test_a_large_folder_is_cut(agent: Agent) -> None:
 def test_what_is_not_there_is_said(agent: Agent) -> None:
     outcome = agent.read("nope")
     assert not outcome.ok
-    assert "There is no file nope here" in outcome.text
+    assert "There is no file nope" in outcome.text
 
 
 @pytest.mark.parametrize("make", ["fifo", "socket"])

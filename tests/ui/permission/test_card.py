@@ -99,7 +99,7 @@ def test_a_command_that_no_rule_can_hold_has_three_answers(screen: Screen) -> No
     shown = Shown(screen, asked("make && make install"))
     spin_until(shown.can_allow)
     assert names(shown.card) == ["Deny Always", "Deny", "Allow"]
-    assert any("cannot be remembered" in text for text in texts(shown.card))
+    assert any("cannot be saved" in text for text in texts(shown.card))
 
 
 @pytest.mark.parametrize("request_", [with_network(), asked("make"), asked("a && b")])
@@ -370,7 +370,7 @@ def test_full_width_marks_are_named_in_a_path_and_left_in_what_the_program_says(
     screen: Screen,
 ) -> None:
     said, trick = "不可写入\uff0c可读取\uff1f", "~/src\uff1bx"
-    facts = (Fact(said, said, is_said=True), Fact("位置", trick))
+    facts = (Fact(said, said, is_wording=True), Fact("位置", trick))
     shown = Shown(screen, with_network(trick, translated=said, facts=facts, sees=(said,)))
     shown.card.sees.set_expanded(True)
     assert [text for text in texts(shown.card) if text == said] == [said] * 4
