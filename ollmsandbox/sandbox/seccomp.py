@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The system-call filter: what no profile needs, and what the kernel alone does not refuse."""
+"""The system-call filter: it refuses calls that no profile needs and that the kernel allows."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _REFUSED = (
     "pidfd_getfd",
 )  # fmt: skip
 
-# Programs that find these missing fall back; EPERM would make some give up.
+# Programs fall back if these are missing; with EPERM some would give up.
 _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
 
-# A newer way to mount.
+# A newer call that mounts.
 _NEWER = {"open_tree_attr": 467}
 
 _PTRACE_ATTACH, _PTRACE_SEIZE = 16, 0x4206
@@ -66,31 +66,34 @@ _SOCKET_TYPE_MASK = 0xF
 
 
 @dataclass(frozen=True)
-class Rules:
-    """`unix_sockets` is off in strict profiles, and with the network on: an abstract socket
-    belongs to the network namespace, and a filter cannot look at the address of a connect()."""
+class FilterRules:
+    """What the filter refuses besides the fixed list.
+
+    `unix_sockets` is off in strict profiles, and while the network is on: abstract sockets belong
+    to the network namespace, and a filter cannot see the address of a connect().
+    """
 
     unix_sockets: bool = True
     netlink: bool = True
     deny: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, profile: Profile, *, network: bool) -> Rules:
+    def of(cls, profile: Profile, *, network: bool) -> FilterRules:
         sockets = profile.unix_sockets
         return cls(sockets and not network, sockets, profile.deny_syscalls)
 
 
-def open_filter(rules: Rules, cache: Path) -> int:
-    """A descriptor of the compiled filter; compiling costs 30 ms, so the result is kept."""
+def open_filter(rules: FilterRules, cache: Path) -> int:
+    """Return a descriptor of the compiled filter, which is cached: compiling takes 30 ms."""
     key = repr((_VERSION, rules, _REFUSED, _ABSENT, _NEWER, os.uname().machine))
     file = cache / f"seccomp-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bpf"
     try:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        pass  # not compiled yet, or it cannot be kept
+        pass  # not compiled yet, or not readable
     made = os.memfd_create("filter", os.MFD_CLOEXEC)
     _compile(rules, Path(f"/proc/self/fd/{made}"))
-    # On a full disk, or one that is not ours to write, it is compiled anew each time.
+    # If it cannot be cached, for example on a full disk, it is compiled each time.
     with contextlib.suppress(OSError, OllmSandboxError):
         _keep(os.pread(made, os.fstat(made).st_size, 0), file)
     return made
@@ -106,12 +109,12 @@ def _keep(content: bytes, file: Path) -> None:
         whole.rename(file)
 
 
-def _compile(rules: Rules, target: Path) -> None:
+def _compile(rules: FilterRules, target: Path) -> None:
     try:
         import pyseccomp as lib
     except (ImportError, OSError, RuntimeError) as error:
         raise SandboxError(
-            N_("The system-call filter cannot be built: {why}."),
+            N_("Cannot build the system-call filter: {why}."),
             N_("Install libseccomp2."),
             why=str(error),
         ) from error
@@ -133,17 +136,17 @@ def _compile(rules: Rules, target: Path) -> None:
     for name in rules.deny:
         if not known(name):
             raise SandboxError(
-                N_("The profile refuses a system call that is not known here: {name}."),
+                N_("The profile refuses an unknown system call: {name}."),
                 N_("Correct deny_syscalls in the profile."),
                 name=name,
             )
         made.add_rule(eperm, name)
 
     for number in _NEWER.values():
-        # By number, for the library may not know the name yet; on all architectures the same.
+        # By number, the same on all architectures: the library may not know the name yet.
         made.add_rule(enosys, number)
 
-    # The first process inside belongs to the sandbox: stopped by a debugger it would hold the run.
+    # The first process inside is bwrap's: stopped by a debugger, it would block the run.
     for request in (_PTRACE_ATTACH, _PTRACE_SEIZE):
         made.add_rule(
             eperm,
@@ -175,10 +178,10 @@ def _compile(rules: Rules, target: Path) -> None:
     for family in range(highest + 1):
         if family not in families:
             made.add_rule(no_family, "socket", lib.Arg(0, lib.EQ, family))
-    # Only Unix sockets come in pairs; asking for others would load kernel code all the same.
+    # Only Unix sockets come in pairs, but asking for others would load kernel modules.
     made.add_rule(no_family, "socketpair", lib.Arg(0, lib.NE, int(socket.AF_UNIX)))
     if rules.netlink:
-        # Routes only: no kernel events, audit, or table of everybody's sockets.
+        # Routes only: no kernel events, no audit, no table of all sockets.
         made.add_rule(
             no_family,
             "socket",

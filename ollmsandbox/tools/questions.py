@@ -11,7 +11,7 @@ from gettext import gettext as _
 from gettext import pgettext
 
 from ..permission.request import Fact, PermissionRequest, Source, Verdict
-from ..sandbox.plan.mounts import Overlaid, Writable
+from ..sandbox.plan.mounts import OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.probe.probe import Capabilities
 from ..sandbox.rootfs.paths import PLAYGROUND
@@ -67,7 +67,7 @@ async def ask(bench: Workbench, watcher: Watcher, request: PermissionRequest) ->
 
 
 def facts_of(bench: Workbench, plan: Plan) -> list[Fact]:
-    writes = [m.folder for m in plan.mounts if isinstance(m, Overlaid | Writable)]
+    writes = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | WritableFolder)]
     playground = (f"{bench.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan has the order of the mounts.
     writes.sort(key=lambda folder: folder in playground)

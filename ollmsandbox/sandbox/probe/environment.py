@@ -60,7 +60,7 @@ def find_surroundings(environ: Mapping[str, str]) -> str:
     return "host"
 
 
-def key_for(
+def cache_key(
     paths: Paths,
     environ: Mapping[str, str],
     programs: Mapping[str, str],
@@ -70,7 +70,7 @@ def key_for(
     facts: list[object] = [_VERSION, os.getuid(), os.uname().release, find_surroundings(environ)]
     with contextlib.suppress(OSError):
         facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-    facts += versions_of(filter(None, programs.values()))
+    facts += file_stamps(filter(None, programs.values()))
     with contextlib.suppress(OSError):
         home = paths.real_home
         below_home = {mount.path for mount in mounts if is_inside(mount.path, home)}
@@ -79,7 +79,7 @@ def key_for(
     return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def versions_of(files: Iterable[str]) -> list[object]:
+def file_stamps(files: Iterable[str]) -> list[object]:
     """A file's change is seen by its time and size."""
     facts: list[object] = []
     for path in files:

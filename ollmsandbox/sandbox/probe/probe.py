@@ -21,13 +21,13 @@ from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import write_atomically
 from ...paths import Paths, is_inside, make_folder, real_path
 from .. import seccomp
-from ..limits import scope_for
+from ..limits import scope_command
 from ..plan import mask_layer
 from ..plan.host import MountPoint, mount_table
-from ..plan.mounts import Layered, Overlaid, OverlayMount, OverlayWay
+from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
 from ..starter.client import Order, shared_starter
 from . import remedies
-from .environment import find_program, find_surroundings, key_for, versions_of
+from .environment import cache_key, file_stamps, find_program, find_surroundings
 
 _PROGRAMS = ("bwrap", "systemd-run")
 _PATIENCE = 5.0
@@ -63,7 +63,7 @@ class Capabilities:
     bwrap: str
     # Those in which bwrap can be started, and overlays mounted before that.
     namespaces: tuple[str, ...]
-    overlay: OverlayWay
+    overlay: OverlayMethod
     systemd_run: str
     surroundings: str
 
@@ -77,7 +77,7 @@ class Capabilities:
 
     def told(self, finding: Finding) -> Finding:
         """In the person's language. What is kept, and told to programs, is not."""
-        cause, remedy = remedies.find(finding.key, self.bwrap)
+        cause, remedy = remedies.find_remedy(finding.key, self.bwrap)
         if finding.ok or not cause:
             cause, remedy = Sentence(finding.cause), Sentence(finding.remedy)
         return replace(
@@ -91,7 +91,7 @@ class Capabilities:
         """Cause and remedy of the first miss."""
         miss = self.misses[0]
         # What is kept is English and nothing else; what is found anew can be translated.
-        now = remedies.find(miss.key, self.bwrap)
+        now = remedies.find_remedy(miss.key, self.bwrap)
         kept = (Sentence(miss.cause), Sentence(miss.remedy))
         return now if now == kept else kept
 
@@ -116,19 +116,19 @@ def probe(
     question = (path, flatpak, places, writable, tuple(mounts))
     if not fresh and question in _answered:
         files, versions, found = _answered[question]
-        if versions == versions_of(files):
+        if versions == file_stamps(files):
             return found
     programs = _programs(environ, writable)
     file = _answer_file(paths, environ, programs, mounts)
     found = _look(paths, environ, programs, file, fresh=fresh)
-    if found.can_wrap and found.overlay is not OverlayWay.NONE:
+    if found.can_wrap and found.overlay is not OverlayMethod.NONE:
         files = (*filter(None, programs.values()), str(file))
         _answered.clear()
-        _answered[question] = files, versions_of(files), found
+        _answered[question] = files, file_stamps(files), found
     return found
 
 
-def kept_answer(paths: Paths, environ: Mapping[str, str]) -> Path:
+def cache_file(paths: Paths, environ: Mapping[str, str]) -> Path:
     """Where the answer for this machine and person is kept."""
     programs = _programs(environ, (os.path.realpath(paths.playground),))
     return _answer_file(paths, environ, programs, mount_table())
@@ -144,7 +144,7 @@ def _answer_file(
     programs: Mapping[str, str],
     mounts: Sequence[MountPoint],
 ) -> Path:
-    return paths.cache / f"probe-{key_for(paths, environ, programs, mounts)}.json"
+    return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
 
 
 # What this program asked last, so that the next run need not read the file again.
@@ -164,7 +164,7 @@ def _look(
             written = file.stat().st_mtime
             kept = _from_json(json.loads(file.read_text(encoding="utf-8")))
             # Overlays may have failed for a passing reason.
-            if kept.overlay is not OverlayWay.NONE or time.time() - written < _TRY_AGAIN:
+            if kept.overlay is not OverlayMethod.NONE or time.time() - written < _TRY_AGAIN:
                 return kept
     found = _Probe(paths, environ, programs).run()
     # A miss is not kept: the person is about to mend it and tries again.
@@ -185,8 +185,8 @@ def _is_mounted_below(folder: str) -> bool:
     return any(mount.path != folder and is_inside(mount.path, folder) for mount in mount_table())
 
 
-def _written(made: str, upper: str, work: str, way: OverlayWay, runtime: str) -> Overlaid:
-    return Overlaid(f"{made}/below", "", upper, work, "", way, runtime, number=1)
+def _written(made: str, upper: str, work: str, way: OverlayMethod, runtime: str) -> OverlaidFolder:
+    return OverlaidFolder(f"{made}/below", "", upper, work, "", way, runtime, number=1)
 
 
 class _Probe:
@@ -204,7 +204,7 @@ class _Probe:
         self._note("surroundings", N_("Surroundings"), surroundings != "flatpak", surroundings)
         works = surroundings != "flatpak" and self._find_bwrap()
         namespaces: tuple[str, ...] = ()
-        overlay = OverlayWay.NONE
+        overlay = OverlayMethod.NONE
         if works:
             self._try("network", N_("Network can be switched off"), (*_BASIC, "--unshare-net"))
             self._find_filter()
@@ -233,7 +233,7 @@ class _Probe:
     def _find_filter(self) -> None:
         title = N_("System calls can be filtered")
         try:
-            descriptor = seccomp.open_filter(seccomp.Rules(), self._paths.cache)
+            descriptor = seccomp.open_filter(seccomp.FilterRules(), self._paths.cache)
         except (OllmSandboxError, OSError) as error:
             self._note("seccomp", title, ok=False, detail=str(error))
             return
@@ -251,7 +251,7 @@ class _Probe:
             return ("mount", "pid")
         return ("user", "mount", "pid") if users else ()
 
-    def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayWay:
+    def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayMethod:
         """Both ways are tried over the real home folder, and with what is written in the cache:
         not every file system can be below, fewer can be above."""
         import tempfile
@@ -275,27 +275,27 @@ class _Probe:
         except (OllmSandboxError, OSError) as error:
             for key, title in _OVERLAYS.items():
                 self._note(key, title, ok=False, detail=str(error), needed=False)
-            return OverlayWay.NONE
+            return OverlayMethod.NONE
         self._note("overlay", _OVERLAYS["overlay"], ours, needed=False)
         self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], theirs, needed=False)
         if ours:
-            return OverlayWay.UNSHARE
-        return OverlayWay.BWRAP if theirs else OverlayWay.NONE
+            return OverlayMethod.UNSHARE
+        return OverlayMethod.BWRAP if theirs else OverlayMethod.NONE
 
     def _mounts_ours(
         self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
     ) -> bool:
-        way, runtime = OverlayWay.UNSHARE, str(self._paths.runtime)
-        layered = Layered(spec, way, runtime, 0)
+        way, runtime = OverlayMethod.UNSHARE, str(self._paths.runtime)
+        layered = MaskedFolder(spec, way, runtime, 0)
         written = _written(made, f"{made}/above", f"{made}/work", way, runtime)
         test = "test -d merged0/playground && echo x >merged1/file"
         return self._enters(namespaces, [*layered.outer(), *written.outer()], test, runtime)
 
     def _mounts_theirs(self, spec: mask_layer.LayerSpec, made: str) -> bool:
-        way, runtime = OverlayWay.BWRAP, str(self._paths.runtime)
+        way, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
         written = _written(made, f"{made}/above2", f"{made}/work2", way, runtime)
         tried = (
-            (Layered(spec, way, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
+            (MaskedFolder(spec, way, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
             (written.args(), 'echo x >"$1/file"', written.folder),
         )
         return all(
@@ -332,7 +332,7 @@ class _Probe:
 
     def _find_systemd(self) -> str:
         program = self._systemd_run
-        lent = scope_for(program, 1 << 40, self._environ)
+        lent = scope_command(program, 1 << 40, self._environ)
         ok = bool(program) and self._works([*lent, "/bin/sh", "-c", "exec true"])
         self._note("systemd", N_("Memory limit by systemd"), ok, needed=False)
         return program if ok else ""
@@ -347,7 +347,7 @@ class _Probe:
     def _note(
         self, key: str, title: str, ok: bool, detail: str = "", *, needed: bool = True
     ) -> None:
-        cause, remedy = ("", "") if ok else remedies.find(key, self._bwrap)
+        cause, remedy = ("", "") if ok else remedies.find_remedy(key, self._bwrap)
         self._findings.append(Finding(key, title, ok, needed, detail, cause, remedy))
 
     def _works(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> bool:
@@ -383,7 +383,7 @@ def _from_json(found: dict[str, object]) -> Capabilities:
         raise ValueError("not a probe's answer")
     return Capabilities(
         findings=tuple(Finding(**finding) for finding in findings),
-        overlay=OverlayWay(overlay),
+        overlay=OverlayMethod(overlay),
         namespaces=tuple(map(str, namespaces)),
         **{name: str(value) for name, value in given.items()},
     )

@@ -34,7 +34,7 @@ _SET = "echo {} | sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system"
 _UNCONFINED = "--security-opt seccomp=unconfined --security-opt systempaths=unconfined"
 
 
-def find(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
+def find_remedy(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
     """Cause and remedy of a miss; the cause is looked for in the kernel's own settings."""
     if key == "surroundings":
         return (

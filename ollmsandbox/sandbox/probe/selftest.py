@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ..bubble import Bubble
-from ..plan.mounts import OverlayWay
+from ..plan.mounts import OverlayMethod
 from .probe import Capabilities, Finding
 
 _BROKEN = "This is a fault of the program on this machine."
@@ -57,7 +57,7 @@ async def selftest(
             return [_finding("command", "A command runs", ok=False, cause=str(error))]
     said = set(result.stdout.text.split())
     found = [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
-    if capabilities.overlay is OverlayWay.NONE and not found[0].ok:
+    if capabilities.overlay is OverlayMethod.NONE and not found[0].ok:
         found[0] = replace(found[0], needed=False, cause=_UNRECORDED[0], remedy=_UNRECORDED[1])
     return found
 

@@ -222,7 +222,7 @@ def test_a_bwrap_that_hangs_after_it_was_tried_is_given_up(
     fake(programs, f'test -e "{broken}" && exec sleep 100\nexec {REAL} "$@"')
     assert look(person).can_wrap
     broken.touch()
-    monkeypatch.setattr("ollmsandbox.sandbox.bubble._PATIENCE", 0.5)
+    monkeypatch.setattr("ollmsandbox.sandbox.bubble._START_TIMEOUT", 0.5)
     started = time.monotonic()
     with pytest.raises(SandboxError, match="did not run"):
         person.run("touch ran")
