@@ -127,7 +127,7 @@ def inner_sandbox(*, network: bool) -> list[str]:
 
 def without_sandbox(found: Capabilities, meaning: str) -> list[str]:
     """What that means, which is marked for translation, and why it is so."""
-    return [_(meaning), *(found.told(miss).cause for miss in found.misses)]
+    return [_(meaning), *(found.translated(miss).cause for miss in found.missing)]
 
 
 def denial(verdict: Verdict, what: str) -> str:

@@ -55,8 +55,8 @@ def told(person: Person) -> dict[str, object]:
         "badge": {section.title: list(section.sentences) for section in sections_of(plan)},
         "badge in a Flatpak": {item.title: list(item.sentences) for item in state.sections},
         "unrecorded": [unrecorded.describe(), unrecorded.notice()],
-        "missing": [asdict(found.told(miss)) for miss in found.misses],
-        "kept": [asdict(miss) for miss in found.misses],
+        "missing": [asdict(found.translated(miss)) for miss in found.missing],
+        "kept": [asdict(miss) for miss in found.missing],
         "kept file": cache_file(person.paths, person.environ).read_text(encoding="utf-8"),
         "notes": [
             note("It was changed in the meantime."),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What this machine can do, found by trying. Nothing is concluded from version numbers or from
-the words of an error message: both differ between releases."""
+"""Find out what this machine can do, by trying it.
+
+Version numbers and the words of error messages decide nothing: they differ between releases.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from . import remedies
 from .environment import cache_key, file_stamps, find_program, find_surroundings
 
 _PROGRAMS = ("bwrap", "systemd-run")
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 _TRY_AGAIN = 600.0
 _OLD = 7 * 86400
 _BASIC = (
@@ -39,14 +41,14 @@ _BASIC = (
     *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
 )
 _OVERLAYS = {
-    "overlay": N_("Overlays, by the program"),
-    "overlay-bwrap": N_("Overlays, by bubblewrap"),
+    "overlay": N_("Overlays mounted by this program"),
+    "overlay-bwrap": N_("Overlays mounted by bubblewrap"),
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the checklist, in English. A miss says why, and what to do."""
+    """One line of the checklist, in English, with cause and remedy if it is not `ok`."""
 
     key: str
     title: str
@@ -61,7 +63,7 @@ class Finding:
 class Capabilities:
     findings: tuple[Finding, ...]
     bwrap: str
-    # Those in which bwrap can be started, and overlays mounted before that.
+    # bwrap is started in these, after overlays were mounted there.
     namespaces: tuple[str, ...]
     overlay: OverlayMethod
     systemd_run: str
@@ -72,11 +74,11 @@ class Capabilities:
         return all(finding.ok for finding in self.findings if finding.needed)
 
     @property
-    def misses(self) -> tuple[Finding, ...]:
+    def missing(self) -> tuple[Finding, ...]:
         return tuple(f for f in self.findings if f.needed and not f.ok)
 
-    def told(self, finding: Finding) -> Finding:
-        """In the person's language. What is kept, and told to programs, is not."""
+    def translated(self, finding: Finding) -> Finding:
+        """Return a finding in the user's language. The cache and other programs get English."""
         cause, remedy = remedies.find_remedy(finding.key, self.bwrap)
         if finding.ok or not cause:
             cause, remedy = Sentence(finding.cause), Sentence(finding.remedy)
@@ -88,9 +90,9 @@ class Capabilities:
         )
 
     def why_not(self) -> tuple[Sentence, Sentence]:
-        """Cause and remedy of the first miss."""
-        miss = self.misses[0]
-        # What is kept is English and nothing else; what is found anew can be translated.
+        """Return cause and remedy of the first finding that is missing."""
+        miss = self.missing[0]
+        # Cached texts are plain English; new ones can be translated.
         now = remedies.find_remedy(miss.key, self.bwrap)
         kept = (Sentence(miss.cause), Sentence(miss.remedy))
         return now if now == kept else kept
@@ -104,41 +106,42 @@ def probe(
     writable: Sequence[str] = (),
     mounts: Sequence[MountPoint] | None = None,
 ) -> Capabilities:
-    """The answer for this machine; a good one is kept until something it rests on changes.
+    """Return what this machine can do. A good result is cached until something it depends on
+    changes.
 
-    Programs are not taken from folders that commands can write: a project's own `bin` may be on
-    the PATH, and a `bwrap` that a command left there would be no sandbox.
+    Programs in folders that commands can write to do not count: a project's own `bin` may be in
+    PATH, and a `bwrap` that a command left there would be no sandbox.
     """
     writable = tuple(real_path(folder) for folder in (*writable, str(paths.playground)))
     mounts = mount_table() if mounts is None else mounts
     path, flatpak = environ.get("PATH", os.defpath), environ.get("FLATPAK_ID")
     places = (paths.real_home, paths.cache, paths.runtime_candidates)
     question = (path, flatpak, places, writable, tuple(mounts))
-    if not fresh and question in _answered:
-        files, versions, found = _answered[question]
+    if not fresh and question in _last_results:
+        files, versions, found = _last_results[question]
         if versions == file_stamps(files):
             return found
     programs = _programs(environ, writable)
-    file = _answer_file(paths, environ, programs, mounts)
-    found = _look(paths, environ, programs, file, fresh=fresh)
+    file = _cache_file(paths, environ, programs, mounts)
+    found = _cached_or_new(paths, environ, programs, file, fresh=fresh)
     if found.can_wrap and found.overlay is not OverlayMethod.NONE:
         files = (*filter(None, programs.values()), str(file))
-        _answered.clear()
-        _answered[question] = files, file_stamps(files), found
+        _last_results.clear()
+        _last_results[question] = files, file_stamps(files), found
     return found
 
 
 def cache_file(paths: Paths, environ: Mapping[str, str]) -> Path:
-    """Where the answer for this machine and person is kept."""
+    """Return the file with the cached result for this machine and user."""
     programs = _programs(environ, (os.path.realpath(paths.playground),))
-    return _answer_file(paths, environ, programs, mount_table())
+    return _cache_file(paths, environ, programs, mount_table())
 
 
 def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
     return {name: find_program(name, environ, writable) for name in _PROGRAMS}
 
 
-def _answer_file(
+def _cache_file(
     paths: Paths,
     environ: Mapping[str, str],
     programs: Mapping[str, str],
@@ -147,11 +150,11 @@ def _answer_file(
     return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
 
 
-# What this program asked last, so that the next run need not read the file again.
-_answered: dict[object, tuple[tuple[str, ...], list[object], Capabilities]] = {}
+# The last result, so that the next run need not read the file again.
+_last_results: dict[object, tuple[tuple[str, ...], list[object], Capabilities]] = {}
 
 
-def _look(
+def _cached_or_new(
     paths: Paths,
     environ: Mapping[str, str],
     programs: Mapping[str, str],
@@ -163,15 +166,15 @@ def _look(
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             written = file.stat().st_mtime
             kept = _from_json(json.loads(file.read_text(encoding="utf-8")))
-            # Overlays may have failed for a passing reason.
+            # Overlays may have failed for a temporary reason.
             if kept.overlay is not OverlayMethod.NONE or time.time() - written < _TRY_AGAIN:
                 return kept
     found = _Probe(paths, environ, programs).run()
-    # A miss is not kept: the person is about to mend it and tries again.
+    # A failure is not cached: the user is about to fix it and tries again.
     if found.can_wrap:
-        with contextlib.suppress(OllmSandboxError, OSError):  # then it is tried again next time
+        with contextlib.suppress(OllmSandboxError, OSError):  # then the next start probes again
             for old in paths.cache.glob("probe-*.json"):
-                # Of another boot, kernel or program.
+                # From another boot, kernel or program.
                 if time.time() - old.stat().st_mtime > _OLD:
                     old.unlink(missing_ok=True)
             write_atomically(file, json.dumps(asdict(found), default=lambda way: way.value))
@@ -201,12 +204,12 @@ class _Probe:
 
     def run(self) -> Capabilities:
         surroundings = find_surroundings(self._environ)
-        self._note("surroundings", N_("Surroundings"), surroundings != "flatpak", surroundings)
+        self._note("surroundings", N_("Environment"), surroundings != "flatpak", surroundings)
         works = surroundings != "flatpak" and self._find_bwrap()
         namespaces: tuple[str, ...] = ()
         overlay = OverlayMethod.NONE
         if works:
-            self._try("network", N_("Network can be switched off"), (*_BASIC, "--unshare-net"))
+            self._try("network", N_("The network can be turned off"), (*_BASIC, "--unshare-net"))
             self._find_filter()
             namespaces = self._find_namespaces()
             overlay = self._find_overlay(namespaces)
@@ -244,16 +247,16 @@ class _Probe:
             os.close(descriptor)
 
     def _find_namespaces(self) -> tuple[str, ...]:
-        users = self._enters(("user", "mount", "pid"), (), "true", "/")
+        users = self._starter_can(("user", "mount", "pid"), (), "true", "/")
         self._note("namespaces", N_("User namespaces"), users, needed=False)
-        # Root mounts without a user namespace, so that files of other users can be copied up.
-        if os.getuid() == 0 and self._enters(("mount", "pid"), (), "true", "/"):
+        # Root mounts without a user namespace: overlays then can copy up files of other users.
+        if os.getuid() == 0 and self._starter_can(("mount", "pid"), (), "true", "/"):
             return ("mount", "pid")
         return ("user", "mount", "pid") if users else ()
 
     def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayMethod:
-        """Both ways are tried over the real home folder, and with what is written in the cache:
-        not every file system can be below, fewer can be above."""
+        """Try both methods over the real home folder, with the writes going to the cache: not every
+        file system can be the lower layer, and fewer can be the upper one."""
         import tempfile
 
         runtime = self._paths.runtime
@@ -264,34 +267,34 @@ class _Probe:
                     os.mkdir(f"{made}/{name}")
                 folder = self._paths.real_home
                 if namespaces != ("mount", "pid") and _is_mounted_below(folder):
-                    # It cannot be below an overlay, but others can.
+                    # This folder cannot get an overlay, but others can.
                     folder = f"{made}/below"
                 spec = mask_layer.spec_for(folder, (".ollmsandbox-probe",), ("playground",))
                 mask_layer.prepare(runtime, spec)
                 for number in range(2):
                     mask_layer.prepare_mount_point(runtime, number)
-                ours = bool(namespaces) and self._mounts_ours(namespaces, spec, made)
-                theirs = self._mounts_theirs(spec, made)
+                by_starter = bool(namespaces) and self._starter_mounts(namespaces, spec, made)
+                by_bwrap = self._bwrap_mounts(spec, made)
         except (OllmSandboxError, OSError) as error:
             for key, title in _OVERLAYS.items():
                 self._note(key, title, ok=False, detail=str(error), needed=False)
             return OverlayMethod.NONE
-        self._note("overlay", _OVERLAYS["overlay"], ours, needed=False)
-        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], theirs, needed=False)
-        if ours:
+        self._note("overlay", _OVERLAYS["overlay"], by_starter, needed=False)
+        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], by_bwrap, needed=False)
+        if by_starter:
             return OverlayMethod.UNSHARE
-        return OverlayMethod.BWRAP if theirs else OverlayMethod.NONE
+        return OverlayMethod.BWRAP if by_bwrap else OverlayMethod.NONE
 
-    def _mounts_ours(
+    def _starter_mounts(
         self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
     ) -> bool:
         way, runtime = OverlayMethod.UNSHARE, str(self._paths.runtime)
         layered = MaskedFolder(spec, way, runtime, 0)
         written = _written(made, f"{made}/above", f"{made}/work", way, runtime)
         test = "test -d merged0/playground && echo x >merged1/file"
-        return self._enters(namespaces, [*layered.outer(), *written.outer()], test, runtime)
+        return self._starter_can(namespaces, [*layered.outer(), *written.outer()], test, runtime)
 
-    def _mounts_theirs(self, spec: mask_layer.LayerSpec, made: str) -> bool:
+    def _bwrap_mounts(self, spec: mask_layer.LayerSpec, made: str) -> bool:
         way, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
         written = _written(made, f"{made}/above2", f"{made}/work2", way, runtime)
         tried = (
@@ -303,14 +306,14 @@ class _Probe:
             for args, test, folder in tried
         )
 
-    def _enters(
+    def _starter_can(
         self,
         namespaces: tuple[str, ...],
         mounts: Sequence[OverlayMount],
         test: str,
         folder: Path | str,
     ) -> bool:
-        """Whether the starter can make these namespaces and mounts, and the test holds there."""
+        """Return whether the starter can make these namespaces and mounts, and the test passes."""
         reader, writer = os.pipe()
         with open(reader, "rb") as answer, open(os.devnull, "r+b") as nothing:
             order = Order(
@@ -327,14 +330,14 @@ class _Probe:
             finally:
                 os.close(writer)
             with open(started.pidfd, "rb") as pidfd:
-                ended = select.select([pidfd], [], [], _PATIENCE)[0]
+                ended = select.select([pidfd], [], [], _TIMEOUT)[0]
                 return bool(ended) and answer.read() == b"yes\n"
 
     def _find_systemd(self) -> str:
         program = self._systemd_run
         lent = scope_command(program, 1 << 40, self._environ)
         ok = bool(program) and self._works([*lent, "/bin/sh", "-c", "exec true"])
-        self._note("systemd", N_("Memory limit by systemd"), ok, needed=False)
+        self._note("systemd", N_("Memory limit enforced by systemd"), ok, needed=False)
         return program if ok else ""
 
     def _try(
@@ -354,7 +357,7 @@ class _Probe:
         return self._answer(argv, descriptors) is not None
 
     def _answer(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> str | None:
-        """What the program prints, None if it fails or does not come back."""
+        """Return what a program prints, or None if it fails or does not end."""
         try:
             done = subprocess.run(
                 argv,
@@ -364,9 +367,9 @@ class _Probe:
                 errors="replace",
                 pass_fds=descriptors,
                 cwd="/",
-                # The person's variables may name libraries in a project.
+                # The user's variables may name libraries in a project.
                 env={},
-                timeout=_PATIENCE,
+                timeout=_TIMEOUT,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
@@ -380,7 +383,7 @@ def _from_json(found: dict[str, object]) -> Capabilities:
     overlay = given.pop("overlay")
     namespaces = given.pop("namespaces")
     if not isinstance(findings, list) or not isinstance(namespaces, list):
-        raise ValueError("not a probe's answer")
+        raise ValueError("not a result of the probe")
     return Capabilities(
         findings=tuple(Finding(**finding) for finding in findings),
         overlay=OverlayMethod(overlay),
