@@ -25,6 +25,7 @@ class Stop(Enum):
     """Why a command was ended early; the value is a sentence for the user."""
 
     TIME = N_("It took longer than the time limit.")
+    # The name is part of the output of `run --json`.
     PERSON = N_("It was stopped.")
     DISK = N_("It wrote more to the disk than the limit.")
     FULL = N_("The disk is almost full.")
