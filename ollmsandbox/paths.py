@@ -239,7 +239,7 @@ def real_path(path: str | os.PathLike[str]) -> str:
 
 
 def is_inside(path: str, *folders: str) -> bool:
-    """Return whether `path` is one of `folders` or lies in one. Only the names are compared."""
+    """Return whether `path` is one of `folders` or is inside one. Only the names are compared."""
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 

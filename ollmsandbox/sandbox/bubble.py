@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 class BwrapStatus:
-    """What bwrap and the memory witness report through a pipe: the id of the first process, errors,
-    and how the command ended. All of it fits into the pipe, so it is read only when needed."""
+    """Reads the reports of bwrap and the memory witness from a pipe: the id of the first process,
+    errors, the exit code. All of it fits into the pipe, so it is read only when needed."""
 
     def __init__(self) -> None:
         self._descriptor = -1

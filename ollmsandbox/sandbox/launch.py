@@ -15,7 +15,7 @@ from .limits import witness_command
 from .plan import mask_layer
 from .plan.mounts import MaskedFolder, OverlaidFolder
 from .plan.plan import Plan
-from .starter.client import Order, memory_file
+from .starter.client import StartOrder, memory_file
 
 SHELL = "/bin/sh"
 # execve() takes no longer argument (MAX_ARG_STRLEN).
@@ -40,7 +40,7 @@ class LaunchPrograms:
 
 def make_order(
     plan: Plan, argv: Sequence[str], programs: LaunchPrograms, runtime: Path, first_descriptor: int
-) -> tuple[Order, list[str]]:
+) -> tuple[StartOrder, list[str]]:
     """Create the folders that the plan needs, and return the order and bwrap's options.
 
     The options go through a descriptor, so that other users do not see them in `ps`.
@@ -64,7 +64,7 @@ def make_order(
     # The kernel does not limit root's processes: `watch_limits` does.
     if limit is not None and not apart and os.getuid() != 0:
         argv = [SHELL, "-c", _INNER, "sh", str(limit), *argv]
-    order = Order(
+    order = StartOrder(
         argv=[*bwrap, *argv],
         folder=str(runtime),
         # systemd only knows process ids of the host's namespace.

@@ -79,7 +79,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Sinks:
-    """Who receives output as it arrives, besides the capture."""
+    """Callbacks that receive output as it arrives, besides the capture."""
 
     stdout: Sink | None = None
     stderr: Sink | None = None

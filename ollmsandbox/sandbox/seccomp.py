@@ -67,7 +67,7 @@ _SOCKET_TYPE_MASK = 0xF
 
 @dataclass(frozen=True)
 class FilterRules:
-    """What the filter refuses besides the fixed list.
+    """Options of the filter, besides its fixed list.
 
     `unix_sockets` is off in strict profiles, and while the network is on: abstract sockets belong
     to the network namespace, and a filter cannot see the address of a connect().

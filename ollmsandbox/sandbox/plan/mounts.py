@@ -28,7 +28,7 @@ class Mount(Protocol):
 
 
 class OverlayMethod(Enum):
-    """How overlays are mounted on this machine."""
+    """The program that mounts overlays on this machine: our starter, bwrap, or none."""
 
     UNSHARE = "unshare"
     BWRAP = "bwrap"
@@ -341,6 +341,6 @@ def _with_path(what: str, shown: str, _: Callable[[str], str]) -> str:
 
 
 def _hidden_of(folder: str, names: Sequence[str]) -> str:
-    # Only existing paths: nobody wants to read a hundred names that are not there.
+    # Only existing paths: most of the hundred masked names do not exist.
     there = [f"{folder}/{name}" for name in names if os.path.lexists(f"{folder}/{name}")]
     return _("Hidden: {paths}.").format(paths=", ".join(there)) if there else ""

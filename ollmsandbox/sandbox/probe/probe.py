@@ -27,7 +27,7 @@ from ..limits import scope_command
 from ..plan import mask_layer
 from ..plan.host import MountPoint, mount_table
 from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
-from ..starter.client import Order, shared_starter
+from ..starter.client import StartOrder, shared_starter
 from . import remedies
 from .environment import cache_key, file_stamps, find_program, find_surroundings
 
@@ -316,7 +316,7 @@ class _Probe:
         """Return whether the starter can make these namespaces and mounts, and the test passes."""
         reader, writer = os.pipe()
         with open(reader, "rb") as answer, open(os.devnull, "r+b") as nothing:
-            order = Order(
+            order = StartOrder(
                 argv=["/bin/sh", "-c", f"{test} && echo yes >&3"],
                 folder=str(folder),
                 namespaces=namespaces,

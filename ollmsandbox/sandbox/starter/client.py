@@ -39,8 +39,8 @@ _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the starter is asked to start. The descriptors sent along become 0, 1, 2 and so on."""
+class StartOrder:
+    """A request to the starter. The descriptors sent along become 0, 1, 2 and so on."""
 
     argv: Sequence[str]
     folder: str
@@ -64,7 +64,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedProcess:
     pid: int
     pidfd: int
 
@@ -88,7 +88,7 @@ class Starter:
             ]
             self.pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
 
-    def start(self, order: Order, descriptors: Sequence[int]) -> Started:
+    def start(self, order: StartOrder, descriptors: Sequence[int]) -> StartedProcess:
         """Start a process. The descriptors stay the caller's, and the pidfd becomes theirs."""
         order_file = memory_file("order", order.packed())
         rights = array.array("i", [order_file, *descriptors])
@@ -106,7 +106,7 @@ class Starter:
             raise self._lost()
         pidfd = array.array("i")
         pidfd.frombytes(ancillary[0][2])
-        return Started(int(text), pidfd[0])
+        return StartedProcess(int(text), pidfd[0])
 
     def close(self) -> None:
         self._socket.close()
