@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can go wrong, in sentences for the person who has to act on it."""
+"""The program's exceptions, with translatable sentences for the user."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from . import N_
 
 
 class Sentence(str):
-    """English to whoever takes it for a text: logs, records, models, the command line. Whoever
-    shows it to a person can have it in their language. A field may be a sentence, too."""
+    """English text for logs, records, models and the command line, which the window can translate.
+
+    A field may be a sentence, too.
+    """
 
     _template: str
     _fields: dict[str, object]
 
     def __new__(cls, template: str, /, **fields: object) -> Sentence:
-        # What is in a field is never taken for a format.
+        # A field's content is never used as a format.
         sentence = super().__new__(cls, template.format_map(fields) if fields else template)
         sentence._template, sentence._fields = template, fields
         return sentence
@@ -26,7 +28,7 @@ class Sentence(str):
         return (self._template,), self._fields
 
     def translated(self, say: Callable[[str], str]) -> str:
-        # To gettext, the empty text means what it knows of the translation itself.
+        # gettext returns the header of the translation for an empty text.
         template = say(self._template) if self._template else ""
         fields = {
             name: field.translated(say) if isinstance(field, Sentence) else field
@@ -36,30 +38,32 @@ class Sentence(str):
 
 
 def sentence(text: str, /, **fields: object) -> Sentence:
-    """One that is made already has its fields."""
+    """Return a sentence; one that already is a sentence keeps its fields."""
     return text if isinstance(text, Sentence) else Sentence(text, **fields)
 
 
 def in_lines(*texts: str) -> Sentence:
-    """One below the other, without those that are empty."""
+    """Return the texts as lines, without empty ones."""
     lines = {f"line{number}": text for number, text in enumerate(texts) if text}
     return Sentence("\n".join(f"{{{name}}}" for name in lines), **lines)
 
 
 def in_words(error: Exception) -> str:
-    """Also one of the system's that nobody else has put into words."""
+    """Return an error's text, also for errors of the operating system."""
     if not isinstance(error, OSError):
         return str(error)
     what = error.strerror or str(error)
-    # It may also be the number of a descriptor.
+    # The file name may also be the number of a descriptor.
     if isinstance(error.filename, str | bytes):
         return f"{os.fsdecode(error.filename)}: {what}."
     return f"{what}."
 
 
 class OllmSandboxError(Exception):
-    """Base of all our errors: what happened, and what to do about it where that is known. Both
-    are marked for translation, or another error's; `str` of an error is a Sentence as well."""
+    """Base of all errors: what happened, and a remedy where one is known.
+
+    Both texts are marked for translation or come from another error; `str` returns a Sentence.
+    """
 
     def __init__(self, message: str, remedy: str = "", /, **fields: object) -> None:
         self.message = sentence(message, **fields)
@@ -71,7 +75,7 @@ class OllmSandboxError(Exception):
 
 
 class SandboxError(OllmSandboxError):
-    """The sandbox could not be built; the command did not run."""
+    """The sandbox could not start, or ended unexpectedly."""
 
 
 class ProjectError(OllmSandboxError):
@@ -79,7 +83,7 @@ class ProjectError(OllmSandboxError):
 
 
 class WorkingDirError(OllmSandboxError):
-    """The working folder is not there."""
+    """The working directory does not exist."""
 
     def __init__(self, working_dir: str) -> None:
         super().__init__(
@@ -88,15 +92,15 @@ class WorkingDirError(OllmSandboxError):
 
 
 class ProfileError(OllmSandboxError):
-    """A profile file has a mistake; the message names file, line and key."""
+    """A profile has a mistake; the message names file, line and key."""
 
 
 class DeniedError(OllmSandboxError):
-    """The person said no; nothing ran."""
+    """The user denied the request; nothing ran."""
 
 
 class RootfsError(OllmSandboxError):
-    """The Alpine system cannot be prepared, used or removed."""
+    """The Alpine root file system cannot be prepared, used or removed."""
 
 
 class NetError(OllmSandboxError):

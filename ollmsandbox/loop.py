@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""asyncio on GLib's main loop, for the window and the command line; and bare, where a command
-line has nothing to do with GLib and shall start quickly."""
+"""Run asyncio on GLib's main loop, or without GLib where the command line has to start quickly."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,10 +15,10 @@ T = TypeVar("T")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A loop on the default main context.
+    """Return a loop on the default main context.
 
-    Made directly and not through an event loop policy: policies end with Python 3.16, the class
-    is the same in PyGObject 3.50 and later.
+    Created without an event loop policy: Python 3.16 removes policies, while the class is the same
+    in PyGObject 3.50 and later.
     """
     from gi.events import GLibEventLoop
     from gi.repository import GLib
@@ -30,7 +28,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[object, object, T]) -> T:
-    """Run one coroutine to its end, as asyncio.run does."""
+    """Run a coroutine to its end, as asyncio.run does, on GLib's main loop."""
     import asyncio
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -38,20 +36,14 @@ def run(main: Coroutine[object, object, T]) -> T:
 
 
 def run_bare(main: Coroutine[object, object, T]) -> T:
-    """The same without GLib, for a process that does nothing else."""
-    hidden = "asyncio" not in sys.modules and "ssl" not in sys.modules
-    if hidden:
-        # A fifth of the start-up time goes into TLS, which asyncio can do without.
-        sys.modules["ssl"] = None  # type: ignore[assignment]
+    """Run a coroutine to its end without GLib, for a command line that needs nothing of it."""
     import asyncio
 
-    if hidden:
-        del sys.modules["ssl"]
     return asyncio.run(main)
 
 
 def run_application(application: Gio.Application, arguments: Sequence[str]) -> int:
-    """Run a GApplication; tasks may be created from its signal handlers."""
+    """Run a GApplication, whose signal handlers may create tasks."""
     import asyncio
 
     loop = new_loop()
@@ -64,7 +56,7 @@ def run_application(application: Gio.Application, arguments: Sequence[str]) -> i
 
 
 def end(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop for good: what is still under way is cancelled, and may put its things away."""
+    """Cancel all tasks, let them clean up, and close the loop."""
     import asyncio
 
     tasks = asyncio.all_tasks(loop)

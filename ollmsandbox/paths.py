@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every file and folder the program owns, in one place."""
+"""The locations of the program's files and folders, and helpers for paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _NAME = "ollmchat"
 
 @dataclass(frozen=True)
 class Paths:
-    """The person's home and our folders in it. Nothing is created by asking for a path."""
+    """The user's home folder and the program's folders. Asking for a path creates nothing, except
+    `runtime`."""
 
     home: Path
     data: Path
@@ -35,7 +36,7 @@ class Paths:
         # A container that does not know its user sets HOME to /.
         if not home.is_absolute() or home == home.parent:
             raise OllmSandboxError(
-                N_("It is not known where your home folder is."), N_("Set HOME to its full path.")
+                N_("Your home folder is unknown."), N_("Set HOME to its full path.")
             )
 
         def xdg(variable: str, default: str) -> Path:
@@ -60,12 +61,12 @@ class Paths:
 
     @cached_property
     def real_home(self) -> str:
-        """The home folder, links resolved."""
+        """The home folder with links resolved."""
         return real_path(self.home)
 
     @property
     def playground_inside(self) -> Path:
-        """Where a command finds the playground."""
+        """The path of the playground inside the sandbox."""
         return self.home / "playground"
 
     @property
@@ -74,29 +75,29 @@ class Paths:
 
     @property
     def unclaimed(self) -> Path:
-        """Says that changes may wait that a new database does not know."""
+        """Exists while there may be pending changes that a new database does not know."""
         return self.data / "ollmsandbox.db-new"
 
     def pending(self, project: str) -> Path:
-        """Where changes to a project wait. Named after its path, so that it is found without
-        asking the database."""
+        """The folder of a project's pending changes, named by a hash of its path, so that it is
+        found without the database."""
         return self.data / "pending" / _key(project)
 
     def linked_roots(self, project: str) -> Path:
         return self.cache / f"roots-{_key(project)}.json"
 
     def system(self, project: str) -> Path:
-        """Says in which system the commands of a project run."""
+        """The file that says which system the commands of a project run in."""
         return self.data / "systems" / _key(project)
 
     @property
     def rootfs(self) -> Path:
-        """Systems that commands can run in instead of this machine's."""
+        """The root file systems that commands can run in instead of the host's."""
         return self.data / "rootfs"
 
     @property
     def versions(self) -> Path:
-        """What files were before a run, and what they were after it if that was undone."""
+        """Versions of files from before a run, and from after it if it was undone."""
         return self.cache / "temp-files"
 
     @property
@@ -114,26 +115,24 @@ class Paths:
 
     @cached_property
     def runtime(self) -> Path:
-        """A private folder outside the home folder, made when missing.
+        """A private folder outside the home folder, created if it is missing.
 
-        It holds the layers that overlayfs stacks on the home folder; the kernel refuses a layer
-        that lies inside another one (ELOOP), so it cannot be below home.
+        It contains the mask layers for the home folder. The kernel refuses a layer that is inside
+        another one (ELOOP), so it cannot be in the home folder.
         """
-        home = f"{self.real_home.rstrip('/')}/"
-        bases = [
-            base for base in self.runtime_candidates if not f"{real_path(base)}/".startswith(home)
-        ]
+        home = self.real_home
+        bases = [base for base in self.runtime_candidates if not is_inside(real_path(base), home)]
         for base in bases:
             folder = base / f"{_NAME}-{os.getuid()}"
             if _make_private(folder):
                 return folder
-        # Everybody can make that name in a folder for all; nobody knows this one.
+        # Another user may have taken that name in a shared folder; this one cannot be guessed.
         for base in bases:
             folder = base / f"{_NAME}-{os.getuid()}-{self._secret_name()}"
             if _make_private(folder):
                 return folder
         raise OllmSandboxError(
-            N_("There is no folder for temporary files outside your home folder."),
+            N_("No folder for temporary files outside your home folder is available."),
             N_("Make /dev/shm or /tmp writable, or set XDG_RUNTIME_DIR."),
         )
 
@@ -156,14 +155,14 @@ def _key(project: str) -> str:
 
 
 def _check_owner(home: Path) -> None:
-    """Root in somebody's home folder would trust what that person left there."""
+    """Raise if root uses the home folder of another user, whose files it would trust."""
     try:
         owner = home.stat().st_uid
     except OSError:
-        return  # not there; said where it is needed
+        return  # missing; reported where it is needed
     if os.getuid() == 0 != owner:
         raise OllmSandboxError(
-            N_("You are root, but HOME is another user's: {home}."),
+            N_("You are root, but HOME belongs to another user: {home}."),
             N_("Use sudo -H, or set HOME."),
             home=home,
         )
@@ -171,7 +170,7 @@ def _check_owner(home: Path) -> None:
 
 @cache
 def home_on_record() -> str:
-    """The home folder of the user who runs this, whatever HOME says; "" if there is none."""
+    """Return the user's home folder from the password database, or "" if there is none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -179,12 +178,12 @@ def home_on_record() -> str:
 
 
 def make_folder(folder: Path) -> Path:
-    """Create one of our folders, and its parents, for nobody but the person."""
+    """Create one of the program's folders and its parents, accessible only to the user."""
     try:
         _make_with_parents(folder)
     except OSError as error:
         raise OllmSandboxError(
-            N_("{folder} cannot be made: {why}."), folder=folder, why=error.strerror
+            N_("Cannot create {folder}: {why}."), folder=folder, why=error.strerror
         ) from error
     return folder
 
@@ -193,14 +192,14 @@ def _make_with_parents(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
-        # Not by mkdir(parents=True), which leaves the mode of the parents to the umask: one of 0
-        # would let everybody replace ~/.local/share.
+        # Not with mkdir(parents=True), which leaves the mode of the parents to the umask: with 0,
+        # every user could replace ~/.local/share.
         _make_with_parents(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def close_to_others(folder: Path) -> None:
-    """One that was there before us, made by another program."""
+    """Remove other users' permissions from a folder that another program created."""
     found = folder.stat()
     if found.st_mode & 0o077 and found.st_uid == os.getuid():
         folder.chmod(stat.S_IMODE(found.st_mode) & 0o700)
@@ -213,7 +212,7 @@ def _make_private(folder: Path) -> bool:
         pass
     except OSError:
         return False
-    # Somebody else may have put a link or a folder of theirs at this name in /tmp.
+    # Another user may have put a link or a folder at this name in /tmp.
     found = folder.lstat()
     return (
         stat.S_ISDIR(found.st_mode)
@@ -223,7 +222,7 @@ def _make_private(folder: Path) -> bool:
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """As os.path.realpath; for what is there, the kernel knows it in a quarter of the time."""
+    """Resolve links as os.path.realpath does, in a quarter of the time for existing paths."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -234,13 +233,13 @@ def real_path(path: str | os.PathLike[str]) -> str:
         return os.path.realpath(path)
     finally:
         os.close(descriptor)
-    # Else it was removed at this moment, or lies where no path leads to.
+    # Otherwise it was removed at this moment, or has no path here.
     whole = found.startswith("/") and not found.endswith(" (deleted)")
     return found if whole else os.path.realpath(path)
 
 
 def is_inside(path: str, *folders: str) -> bool:
-    """Return whether `path` is one of `folders` or lies in one. Only the names are compared."""
+    """Return whether `path` is one of `folders` or is inside one. Only the names are compared."""
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 

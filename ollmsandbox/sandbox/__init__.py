@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a command runs."""
+"""Run commands in a sandbox."""

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bubble: one command, one sandbox, one result.
-
-What is told of a sandbox while it runs: by bwrap, and by who stays in its control group.
-
-Bubble: one command, one sandbox, one result.
-"""
+"""Run one command in one sandbox, and return its result."""
 
 from __future__ import annotations
 
@@ -21,8 +16,8 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, make_folder
-from .launch import SHELL, Programs, check_words, make_order, open_descriptors
-from .limits import KILLS, Hold, scope_for, watch
+from .launch import SHELL, LaunchPrograms, check_command, make_order, open_descriptors
+from .limits import KILLS, WitnessPipe, scope_command, watch_limits
 from .output import readable
 from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
@@ -39,14 +34,14 @@ if TYPE_CHECKING:
     from .rootfs.store import Installed
 
 
-class Status:
-    """bwrap tells its first process's id, and at the end how the command ended. All of it fits into
-    the pipe, so it is read when it is needed."""
+class BwrapStatus:
+    """Reads the reports of bwrap and the memory witness from a pipe: the id of the first process,
+    errors, the exit code. All of it fits into the pipe, so it is read only when needed."""
 
     def __init__(self) -> None:
         self._descriptor = -1
         self._has_own_pids = False
-        self._said = b""
+        self._unread = b""
         self.begun = False
         # A pidfd of the first process, where that is not bwrap itself.
         self.first = -1
@@ -61,16 +56,16 @@ class Status:
         os.set_blocking(descriptor, False)
 
     def read(self) -> bool:
-        """Whether more can come."""
-        said = b"?"
+        """Take in what was reported by now; return whether more can come."""
+        data = b"?"
         with contextlib.suppress(BlockingIOError):
-            said = os.read(self._descriptor, 1 << 16)
-            self._said += said
-        *lines, self._said = self._said.split(b"\n")
+            data = os.read(self._descriptor, 1 << 16)
+            self._unread += data
+        *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError):
                 self._note(json.loads(line))
-        return bool(said)
+        return bool(data)
 
     async def read_all(self) -> None:
         while self.read():
@@ -92,25 +87,25 @@ class Status:
     def _hold_first(self, pid: int, namespace: object) -> None:
         with contextlib.suppress(OSError):
             pidfd = os.pidfd_open(pid)
-            # The number may be another process's by now, if this one was quick.
+            # If this process was quick, another one may have its number by now.
             if os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace:
                 self.first = pidfd
             else:
                 os.close(pidfd)
 
 
-# A sandbox that has not started by then never will.
-_PATIENCE = 15.0
-# How long a process may take to die that waits for a disk or a device.
-_LAST_BREATH = 10.0
+# A sandbox that has not started after this many seconds never will.
+_START_TIMEOUT = 15.0
+# Seconds that a process may take to die if it waits for a disk or a device.
+_KILL_TIMEOUT = 10.0
 _CAPTURE = 1 << 20
 
 
 class Bubble:
-    """`Bubble(project).exec(command)`: once, then it is spent.
+    """A sandbox for a single command: `await Bubble(project).exec(command)`.
 
-    What the command changes is handed to the keeper. Without one it is a dry run: the project stays
-    as it is. Who wants to see changes while they happen (`live`) needs a loop on GLib.
+    The keeper receives what the command changes. Without one it is a dry run, which leaves the
+    project as it is. `live` is called for changes as they happen, and needs a loop on GLib.
     """
 
     def __init__(
@@ -149,28 +144,28 @@ class Bubble:
             self.monitor = Monitor(self.overlay.overlay_map, self.overlay.upper_folder)
             self.monitor.listen(live)
         self._capture = capture
-        # The system it runs in, if that is not the machine's own.
+        # The root file system it runs in, if that is not the host's.
         self._rootfs = rootfs
         self._running: Running | None = None
-        # The command is over, and what it changed is being taken care of.
+        # Whether the command has ended and its changes are being settled.
         self.is_settling = False
         self._is_spent = False
         self._bwrap_pid = 0
         self._bwrap = -1
-        self._hold: Hold | None = None
-        self._status = Status()
+        self._witness: WitnessPipe | None = None
+        self._status = BwrapStatus()
 
     @staticmethod
     def can_wrap(environ: Mapping[str, str] | None = None) -> bool:
-        """Whether commands can be sandboxed here. False in a Flatpak."""
+        """Return whether commands can be sandboxed here. False in a Flatpak."""
         environ = os.environ if environ is None else environ
         return probe(Paths.from_environ(environ), environ).can_wrap
 
     @cached_property
     def plan(self) -> Plan:
-        """What the run is made of; the permission question is worded from it."""
+        """Everything the run is allowed; the permission question is worded from it."""
         make_folder(self._paths.playground)
-        # What is in there may lend the person's rights to everybody who can reach it.
+        # Other users could act with the user's rights through files in there.
         close_to_others(self._paths.data)
         make: Callable[..., Plan] = make_plan
         if self._rootfs is not None:
@@ -184,13 +179,13 @@ class Bubble:
             profile=self._profile,
             paths=self._paths,
             host=self._host,
-            way=self._found.overlay,
-            mounts_are_locked=self._found.namespaces != ("mount", "pid"),
+            way=self._machine.overlay,
+            mounts_are_locked=self._machine.namespaces != ("mount", "pid"),
             environ=self._environ,
         )
 
     def stop(self) -> None:
-        """End the command and everything it started."""
+        """Kill the command and everything it started."""
         if self._running is not None:
             self._running.stop(Stop.PERSON)
 
@@ -201,17 +196,17 @@ class Bubble:
         sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
         stdin: int | None = None,
     ) -> Result:
-        """Run shell text, or a program with its arguments, and return when all of it is dead.
+        """Run shell text, or a program with its arguments; return when all its processes are dead.
 
-        What happens to the output besides being captured is up to the sinks. Without `stdin`
-        the command reads nothing.
+        The output is captured and also goes to the sinks. Without `stdin` the command reads
+        nothing.
         """
         argv = _argv(command, self._rootfs.shell if self._rootfs else SHELL)
-        check_words(argv)
-        self.plan  # noqa: B018 - what is wrong with it is said before anything is made
+        check_command(argv)
+        self.plan  # noqa: B018 - raises before anything is created
         if self._is_spent:
             raise SandboxError(
-                N_("This sandbox has run a command already."), N_("Make another one.")
+                N_("This sandbox has already run a command."), N_("Create another one.")
             )
         self._is_spent = True
         if self._rootfs is None:
@@ -232,14 +227,14 @@ class Bubble:
         finally:
             if self.monitor is not None:
                 self.monitor.stop()
-            # However it ended: what was written until then is somebody's work.
+            # However the command ended: what it wrote until then counts.
             if self._status.first >= 0:
-                # Somebody still lives who could write. The next start looks again.
+                # A process that could write is still alive. The next start looks again.
                 self.overlay.release()
-            elif not self._is_set_aside():
+            elif not self._set_aside_if_untouched():
                 await asyncio.shield(asyncio.ensure_future(self._settle()))
 
-    def _is_set_aside(self) -> bool:
+    def _set_aside_if_untouched(self) -> bool:
         try:
             if not self.overlay.is_untouched():
                 return False
@@ -247,7 +242,7 @@ class Bubble:
         except BaseException:
             self.overlay.release()
             raise
-        # Not waited for here, but before the loop ends.
+        # The loop waits for it before it ends.
         asyncio.get_running_loop().run_in_executor(None, self._remove)
         return True
 
@@ -258,7 +253,7 @@ class Bubble:
                 await self._keeper.settle(self.overlay)
             await asyncio.to_thread(self.overlay.cleanup)
         except BaseException:
-            # Nothing is lost: it is taken up again at the next start.
+            # Nothing is lost: the next start takes it up again.
             self.overlay.release()
             raise
         finally:
@@ -268,7 +263,7 @@ class Bubble:
         try:
             self.overlay.cleanup()
         except OSError:
-            # Nobody needs it. The next start looks again.
+            # Nothing in it is needed. The next start tries again.
             self.overlay.release()
 
     async def _exec(self, argv: list[str], sinks: Sinks, stdin: int | None) -> Result:
@@ -292,26 +287,26 @@ class Bubble:
             if self.monitor is not None:
                 written = asyncio.Event()
                 self.monitor.listen(lambda _event: written.set())
-            limits = watch(self.plan.limits, self._bwrap_pid, folders, written)
-            late = asyncio.get_running_loop().call_later(_PATIENCE, self._give_up)
+            limits = watch_limits(self.plan.limits, self._bwrap_pid, folders, written)
+            late = asyncio.get_running_loop().call_later(_START_TIMEOUT, self._kill_if_not_started)
             try:
                 await running.wait(asyncio.ensure_future(limits))
             finally:
                 late.cancel()
-                await self._all_gone()
+                await self._end_all()
                 self._running = None
-            await self._hear_witness()
+            await self._read_oom_kills()
             if self._status.kills and self._status.exit != 0:
                 running.note(Stop.MEMORY)
             await running.drain()
-        return self._result(running, told=sinks.stderr is not None)
+        return self._result(running, stderr_was_shown=sinks.stderr is not None)
 
     @cached_property
     def _host(self) -> Host:
-        return Host.look()
+        return Host.read()
 
     @cached_property
-    def _found(self) -> Capabilities:
+    def _machine(self) -> Capabilities:
         found = self._capabilities or probe(
             self._paths, self._environ, writable=(self.project,), mounts=self._host.mounts
         )
@@ -325,17 +320,17 @@ class Bubble:
             )
         return found
 
-    def _programs(self) -> Programs:
-        found, memory = self._found, self._profile.limits.memory
+    def _programs(self) -> LaunchPrograms:
+        found, memory = self._machine, self._profile.limits.memory
         scope: tuple[str, ...] = ()
         if found.systemd_run and memory is not None and self._profile.own_memory_limit:
-            scope = scope_for(found.systemd_run, memory, self._environ)
-        return Programs(found.bwrap, found.namespaces, scope)
+            scope = scope_command(found.systemd_run, memory, self._environ)
+        return LaunchPrograms(found.bwrap, found.namespaces, scope)
 
     def _start(
         self, argv: Sequence[str], stdin: int | None, closing: contextlib.AsyncExitStack
     ) -> tuple[int, int]:
-        """Start bwrap; returns our ends of its output and errors."""
+        """Start bwrap and return our ends of its standard output and error."""
         programs = self._programs()
         order, arguments = make_order(
             self.plan, argv, programs, self._paths.runtime, first_descriptor=3
@@ -356,22 +351,22 @@ class Bubble:
             handed_over.callback(os.close, filter_)
             given = [stdin, theirs[0], theirs[1], options, filter_, theirs[2]]
             if programs.scope:
-                self._hold = Hold()
-                closing.callback(self._hold.release)
-                handed_over.callback(os.close, self._hold.theirs)
-                given.insert(-1, self._hold.theirs)
+                self._witness = WitnessPipe()
+                closing.callback(self._witness.release)
+                handed_over.callback(os.close, self._witness.theirs)
+                given.insert(-1, self._witness.theirs)
             started = shared_starter().start(order, given)
             closing.callback(os.close, started.pidfd)
             self._bwrap_pid, self._bwrap = started.pid, started.pidfd
             self._status.listen(ours[2], has_own_pids="pid" in order.namespaces)
         return ours[0], ours[1]
 
-    async def _hear_witness(self) -> None:
-        """The kernel may have ended something for the memory limit; only its group knows."""
-        if self._hold is not None:
-            self._hold.release()
+    async def _read_oom_kills(self) -> None:
+        """Learn from the control group whether the kernel killed a process for its memory."""
+        if self._witness is not None:
+            self._witness.release()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_BREATH):
+                async with asyncio.timeout(_KILL_TIMEOUT):
                     await self._status.read_all()
 
     def _kill(self) -> None:
@@ -382,44 +377,47 @@ class Bubble:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
-    async def _all_gone(self) -> None:
-        """Where bwrap ends with the command, what that left running dies a moment later."""
+    async def _end_all(self) -> None:
+        """Kill what the command left running, where bwrap itself is not the first process."""
         self._status.read()
         if self._status.first < 0:
             return
         self._kill()
         try:
-            async with asyncio.timeout(_LAST_BREATH):
+            async with asyncio.timeout(_KILL_TIMEOUT):
                 await readable(self._status.first)
         except TimeoutError as error:
             raise SandboxError(
-                N_("A process of the command does not end: it waits for a disk or a device."),
-                N_("What it changed is looked at when the program is started next."),
+                N_(
+                    "A process of the command does not end because it waits for a disk or a device."
+                ),
+                N_("Its changes are settled at the next start of the program."),
             ) from error
         os.close(self._status.first)
         self._status.first = -1
 
-    def _give_up(self) -> None:
+    def _kill_if_not_started(self) -> None:
         self._status.read()
         if not self._status.begun:
             self._kill()
 
-    def _result(self, running: Running, *, told: bool) -> Result:
+    def _result(self, running: Running, *, stderr_was_shown: bool) -> Result:
         result = running.result(125 if self._status.exit is None else self._status.exit)
         if self._status.exit is None and result.stop is None:
-            # bwrap's own words went where the command's errors would have gone.
-            said = self._status.error or ("" if told else result.stderr.text.strip())
+            # bwrap writes its own errors to the command's standard error.
+            own = "" if stderr_was_shown else result.stderr.text.strip()
+            error = self._status.error or own
             what = (
-                N_("The sandbox broke off; what the command did until then is done.")
-                if self._status.begun and not said
-                else N_("The sandbox could not be started; the command did not run.")
+                N_("The sandbox ended unexpectedly. What the command did until then is kept.")
+                if self._status.begun and not error
+                else N_("The sandbox could not start, so the command did not run.")
             )
-            raise SandboxError(in_lines(Sentence(what), said), N_("See `ollmsandbox doctor`."))
+            raise SandboxError(in_lines(Sentence(what), error), N_("See `ollmsandbox doctor`."))
         return result
 
 
 def _argv(command: str | Sequence[str], shell: str) -> list[str]:
     if isinstance(command, str):
         return [shell, "-c", "--", command] if command.strip() else []
-    # Through the shell, so that a program that is not there ends as people know it: with 127.
+    # Through the shell, so that a missing program ends with the usual status of 127.
     return [shell, "-c", 'exec "$@"', "sh", *command] if command else []

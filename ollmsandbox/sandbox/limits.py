@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The limits that no kernel interface holds for us everywhere: looked at while a command runs.
+"""Enforce limits while a command runs.
 
-systemd's scope around a command: the control group that holds the memory limit, and how it is
-found out that the kernel ended something in it.
-
-The limits that no kernel interface holds for us everywhere: looked at while a command runs.
+`watch_limits` polls what the kernel does not limit everywhere. Where systemd runs, a scope (a
+control group) limits the memory, and a witness in it reports whether the kernel killed a process.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from ..files.trees import measure
 from .process import Stop, tasks_below
 from .profile.profile import Limits
 
-# A group is gone with its last process, and with it what it could tell. So a process stays in it,
-# outside of the sandbox, until we let go of it; it tells what the kernel counted and ends. systemd
-# may want to stop all of the scope as soon as one process was killed: this one it has to wait for.
+# A control group disappears with its last process, and its counters with it. So this process stays
+# in it, outside the sandbox, until we close its pipe; then it reports what the kernel counted and
+# ends. systemd may stop the whole scope once a process was killed, but has to wait for this one.
 _WITNESS = """\
 ( (
     exec <&{life} >&{status} 2>/dev/null {life}<&- {status}>&- {options}<&- {filter_}<&-
@@ -38,12 +36,15 @@ _WITNESS = """\
 ) & )
 exec "$@" {life}<&-
 """
-# What it calls the number, in the language of bwrap's own status.
+# The key of that number, in the format of bwrap's own status.
 KILLS = "oom-kills"
 
 
-def scope_for(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """systemd needs the session bus; what it starts must not know of it."""
+def scope_command(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the command that starts another one in a scope of systemd with a memory limit.
+
+    systemd-run needs the session bus, but what it starts must not have its address.
+    """
     names = [n for n in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR") if n in environ]
     return (
         *("/usr/bin/env", *(f"{name}={environ[name]}" for name in names)),
@@ -53,14 +54,15 @@ def scope_for(systemd_run: str, memory: int, environ: Mapping[str, str]) -> tupl
     )
 
 
-def witness(*, options: int, filter_: int, life: int, status: int) -> tuple[str, ...]:
-    """What goes before bwrap. The numbers are descriptors, of one digit each: a shell's."""
+def witness_command(*, options: int, filter_: int, life: int, status: int) -> tuple[str, ...]:
+    """Return the command that starts the witness and then becomes bwrap. The numbers are
+    descriptors, of one digit each: a shell knows no others."""
     script = _WITNESS.format(options=options, filter_=filter_, life=life, status=status, key=KILLS)
     return ("/bin/sh", "-c", script, "sh")
 
 
-class Hold:
-    """What a witness waits for the end of. It ends with us too, however we end."""
+class WitnessPipe:
+    """A pipe whose end makes the witness report. It also ends when this process is killed."""
 
     def __init__(self) -> None:
         self.theirs, self._ours = os.pipe()
@@ -72,23 +74,22 @@ class Hold:
 
 
 _INTERVAL = 0.25
-_BRIEFLY = 0.05
-_LITTLE = 16 << 20
-# bwrap's own processes.
-_OWN = 2
-_MOST_LOOKED_AT = 256
-# In ns: by so much a file system's clock may be behind.
+_SHORTEST = 0.05
+_SMALL_WRITE = 16 << 20
+_BWRAP_PROCESSES = 2
+_MOST_SCANNED = 256
+# Nanoseconds that a file system's clock may be behind.
 _SLACK = 1_000_000_000
 
 
-async def watch(
+async def watch_limits(
     limits: Limits,
     first_process: int,
     folders: Sequence[str],
     written: asyncio.Event | None = None,
 ) -> Stop:
-    """Return when a limit is passed by the process or what is below it. Who knows that something
-    was `written` has it looked at sooner; it is looked at in any case."""
+    """Return the limit that a process and its descendants exceed. Setting `written` makes the next
+    check come sooner."""
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.time if limits.time is not None else None
     before = {folder: _used(folder) for folder in folders}
@@ -98,9 +99,9 @@ async def watch(
         if written is None:
             await asyncio.sleep(pause)
         else:
-            await asyncio.sleep(min(pause, _BRIEFLY))
+            await asyncio.sleep(min(pause, _SHORTEST))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, pause - _BRIEFLY)):
+                async with asyncio.timeout(max(0.0, pause - _SHORTEST)):
                     await written.wait()
             written.clear()
         if end is not None and loop.time() >= end:
@@ -114,43 +115,42 @@ async def watch(
 async def _disk(limits: Limits, before: dict[str, int], began: int, first: int) -> Stop | None:
     for folder in before:
         used = _used(folder)
-        # What others delete meanwhile must not make room for the command.
+        # What other programs delete meanwhile must not raise the command's limit.
         before[folder] = min(before[folder], used)
         added = used - before[folder]
         if limits.disk is not None and added > limits.disk:
-            # The disk is everybody's: what counts was written to the folder since, or was deleted
-            # there and is still held open. The rest is looked at once.
+            # Other programs use the disk, too. What counts was written to the folder since, or was
+            # deleted there and is still open.
             _, size = await asyncio.to_thread(measure, Path(folder), since=began)
-            held = _without_name(tasks_below(first, 1 << 20)[0], in_memory=False)
+            held = _unlinked_size(tasks_below(first, 1 << 20)[0], in_memory=False)
             size += max(0, min(held, added - size))
             if size > limits.disk:
                 return Stop.DISK
             before[folder] += added - size
-        # A disk that was full before is no reason to end a command that writes little.
-        if limits.free is not None and added > _LITTLE and _free(folder) < limits.free:
+        # On a disk that was full before, a command that writes little may go on.
+        if limits.free is not None and added > _SMALL_WRITE and _free(folder) < limits.free:
             return Stop.FULL
     return None
 
 
 def _processes(limits: Limits, first: int) -> Stop | None:
-    # RLIMIT_NPROC is not held against root, and memory has no limit without a control group.
+    # RLIMIT_NPROC does not apply to root, and memory has no limit without a control group.
     most = limits.processes if limits.processes is not None else 1 << 20
-    found, threads = tasks_below(first, most + _OWN)
-    if threads > most + _OWN:
+    found, threads = tasks_below(first, most + _BWRAP_PROCESSES)
+    if threads > most + _BWRAP_PROCESSES:
         return Stop.PROCESSES
     memory = limits.memory
     if memory is None:
         return None
-    without_name = _without_name(found[:_MOST_LOOKED_AT], in_memory=True)
-    # The first sum counts memory that several share once for each; the second is exact, and slow.
-    if sum(map(_at_most, found), without_name) > memory:
-        return Stop.MEMORY if sum(map(_share, found), without_name) > memory else None
+    unlinked = _unlinked_size(found[:_MOST_SCANNED], in_memory=True)
+    # The first sum counts shared memory once for each process; the second is exact, and slow.
+    if sum(map(_rss, found), unlinked) > memory:
+        return Stop.MEMORY if sum(map(_pss, found), unlinked) > memory else None
     return None
 
 
-def _without_name(found: Sequence[int], *, in_memory: bool) -> int:
-    """Files in nobody's folder: held by a descriptor, they need not be mapped to take up room.
-    Some are in memory only (memfd), the others were deleted."""
+def _unlinked_size(found: Sequence[int], *, in_memory: bool) -> int:
+    """Return the size of open files without a name: those in memory (memfd), or deleted ones."""
     sizes: dict[tuple[int, int], int] = {}
     for pid in found:
         with contextlib.suppress(OSError):
@@ -164,16 +164,16 @@ def _without_name(found: Sequence[int], *, in_memory: bool) -> int:
     return sum(sizes.values())
 
 
-def _at_most(pid: int) -> int:
-    return sum(_lines(f"/proc/{pid}/status", ("RssAnon", "RssShmem")))
+def _rss(pid: int) -> int:
+    return sum(_sizes(f"/proc/{pid}/status", ("RssAnon", "RssShmem")))
 
 
-def _share(pid: int) -> int:
-    return sum(_lines(f"/proc/{pid}/smaps_rollup", ("Pss_Anon", "Pss_Shmem")))
+def _pss(pid: int) -> int:
+    return sum(_sizes(f"/proc/{pid}/smaps_rollup", ("Pss_Anon", "Pss_Shmem")))
 
 
-def _lines(file: str, names: tuple[str, ...]) -> list[int]:
-    """The sizes behind these names, in bytes."""
+def _sizes(file: str, names: tuple[str, ...]) -> list[int]:
+    """Return the sizes with these names, in bytes."""
     found = []
     with contextlib.suppress(OSError, ValueError), open(file, encoding="utf-8") as opened:
         for line in opened:

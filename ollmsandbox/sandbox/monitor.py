@@ -42,7 +42,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True)
 class FileEvent:
-    """What just happened to a path, and how many paths are changed now."""
+    """A change of a path, and the number of changed paths now."""
 
     kind: EventKind
     path: str
@@ -113,7 +113,7 @@ class Monitor:
         if self._is_stopped:
             return
         self._is_stopped = True
-        # CPU time: on a busy machine just as much is looked at.
+        # CPU time, so that a busy machine does not shorten it.
         end = time.thread_time() + _LAST_LOOK
         for path in self._paused & self._folders.keys():
             self._list(path)

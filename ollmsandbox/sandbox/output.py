@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bounded capture of a stream: the beginning and the end are kept, the middle is counted."""
+"""Read a stream and keep a bounded part of it: the beginning and the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 
 
 class Capture:
-    """Takes bytes of any amount and keeps at most `head` and `tail` of them."""
+    """Keeps the first `head` and the last `tail` bytes of any amount, and counts the rest."""
 
     def __init__(self, head: int = 1 << 20, tail: int = 1 << 20) -> None:
         self._head_limit = head
@@ -52,7 +52,7 @@ class Capture:
 
     @property
     def text(self) -> str:
-        """What was kept. Bytes that are not UTF-8 become U+FFFD."""
+        """The bytes that were kept. Those that are not UTF-8 become U+FFFD."""
         tail = self._tail[max(0, len(self._tail) - self._tail_limit) :]
         if not self.truncated:
             return (self._head + tail).decode("utf-8", "replace")
@@ -61,9 +61,9 @@ class Capture:
 
 
 async def pump(descriptor: int, capture: Capture, sink: Sink | None) -> None:
-    """Read until the last writer is gone.
+    """Read until the last writer has closed the stream.
 
-    While the sink is busy nothing is read, so the writer waits as it would at any pipe.
+    While the sink is busy nothing is read, so the writer blocks as with any pipe.
     """
     os.set_blocking(descriptor, False)
     view = memoryview(bytearray(_SMALL))
@@ -79,22 +79,21 @@ async def pump(descriptor: int, capture: Capture, sink: Sink | None) -> None:
         if sink is not None:
             await sink(bytes(view[:size]))
         else:
-            # Others have their turn: endless output must not starve the time limit.
+            # Let other tasks run: endless output must not starve the time limit.
             await asyncio.sleep(0)
         if size == _SMALL == len(view):
-            # Much is coming. Reading it in small pieces costs a turn of the main loop each; a
-            # kernel may refuse a larger pipe.
+            # Much output: a larger pipe needs fewer turns of the main loop. The kernel may refuse.
             with contextlib.suppress(OSError):
                 fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _LARGE)
             view = memoryview(bytearray(_LARGE))
 
 
 async def readable(descriptor: int) -> None:
-    """Until there is something to read, or the end of it; of a pidfd: until the process is dead."""
-    # Not select(): that takes no descriptor above 1023.
-    look = select.poll()
-    look.register(descriptor, select.POLLIN)
-    if look.poll(0):
+    """Wait until there is data or the end of it; for a pidfd, until the process is dead."""
+    # Not select(), which takes no descriptor above 1023.
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if poll.poll(0):
         return
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

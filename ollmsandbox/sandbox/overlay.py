@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Overlay: where a run's changes go while it runs; one upper folder for each folder it writes to.
+"""The folders of a run's overlay: an upper folder for each root receives what a command writes.
 
-The folder of a run is locked as long as the run is ours to look after. One whose lock is free was
-left by a program that was killed, and holds all that is needed to finish what it had begun.
+The program that runs the command holds a lock on the run's folder. A folder whose lock is free was
+left by a program that was killed, and contains all that is needed to settle the run.
 """
 
 from __future__ import annotations
@@ -25,41 +25,42 @@ from ..files.locks import FileLock
 from ..paths import make_folder
 
 _PREFIX = "overlay-"
-# Nothing there is needed, and it is being removed.
+# Folders that are no longer needed and are being removed.
 _DONE = "done-"
 _MAP = "map.json"
 _PROCESS = "process"
 _GONE = "gone"
-_READINGS, _AT_ONCE = 100, 20_000
+_MOST_READINGS = 100
+_CLOSE_ENOUGH = 20_000  # nanoseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class Root:
-    """A folder that a command may write to."""
+    """A folder that a command may change: the project or a linked folder."""
 
     path: str
-    # What earlier runs changed there and nobody applied yet, in overlayfs's own format.
+    # The layer with changes of earlier runs that are not applied yet.
     pending: str = ""
-    # When the last of that came there. Before now, unless the clock was set back since.
+    # The time of its last change. In the past, unless the clock was set back.
     newest: int = 0
 
 
 class Keeper(Protocol):
-    """Takes care of what commands change."""
+    """Receives what commands change."""
 
-    # What it needs to know of the run, should the program be killed.
+    # What it needs to know about the run if the program is killed.
     about: Mapping[str, str]
 
     def roots(self) -> Sequence[Root]:
-        """What the command may write to, the project first."""
+        """Return the folders the command may change, the project first."""
 
     async def settle(self, overlay: Overlay) -> None:
-        """All processes are dead; what is in the upper folders is taken out of them."""
+        """Take the changes out of the upper folders, after all processes have ended."""
 
 
 class Overlay:
-    """The folders of one run. Nothing is on disk before `create()`."""
+    """The folders of one run. `create` creates them on disk."""
 
     def __init__(
         self,
@@ -74,10 +75,10 @@ class Overlay:
         self.about = dict(about or {})
         self.overlay_map = {f"overlay{n}": root.path for n, root in enumerate(roots, 1)}
         self.project = roots[0].path if roots else ""
-        # By root: the time its file system showed when the run began. What changed there later was
-        # changed by somebody else.
+        # For each root, the time of its file system when the run began. What changed there later
+        # was not changed by the command.
         self.began: dict[str, int] = {}
-        # How far the clock was from one that nobody can set.
+        # The difference between the clock and one that cannot be set.
         self.clock = 0
         self._lock: FileLock | None = None
         # The pending layers that are mounted, locked so that no program removes them meanwhile.
@@ -104,14 +105,16 @@ class Overlay:
                     made = f"{self.folder}/{kind}/{name}"
                     os.mkdir(made)
                     if kind == "upper":
-                        # What is inside shows the upper folder's own mode for the project's.
-                        _look_like(made, os.stat(root.pending or root.path))
+                        # Inside, the project has the mode of the upper folder.
+                        _copy_mode(made, os.stat(root.pending or root.path))
             self.began = {name: time_at(root) for name, root in self.overlay_map.items()}
             for name, root in zip(self.overlay_map, self.roots, strict=True):
                 if root.pending:
-                    self.began[_below(name)] = time_at(root.pending)
-                    self.began[_newest(name)] = root.newest
-                    with contextlib.suppress(PermissionError):  # it is closed, as the project is
+                    self.began[_pending_key(name)] = time_at(root.pending)
+                    self.began[_newest_key(name)] = root.newest
+                    with contextlib.suppress(
+                        PermissionError
+                    ):  # it has no permissions, like the project
                         # Waits: a program that checks whether it is used has it for a moment.
                         self._below.append(FileLock(root.pending, is_folder=True, shared=True))
             self.clock = clock_offset()
@@ -119,49 +122,49 @@ class Overlay:
         except OSError as error:
             self.cleanup()
             raise SandboxError(
-                N_("The folder for the command's changes cannot be made: {why}."),
-                N_("See whether the disk is full."),
+                N_("Cannot create the folder for the command's changes: {why}."),
+                N_("Check whether the disk is full."),
                 why=error.strerror,
             ) from error
 
     def began_below(self, name: str) -> int:
-        """The same by the clock of the file system that has what waits there."""
-        return self.began.get(_below(name), self.began[name])
+        """Return when the run began by the clock of the pending layer's file system."""
+        return self.began.get(_pending_key(name), self.began[name])
 
     def newest_below(self, name: str) -> int:
-        """When the last of that had come, which the command therefore sees."""
-        return self.began.get(_newest(name), 0)
+        """Return the time of the last pending change that the command sees."""
+        return self.began.get(_newest_key(name), 0)
 
     def make_durable(self) -> None:
-        """Before anything is moved out of it: after a power cut it has to be found again."""
-        for place in (f"{self.folder}/{_MAP}", self.folder):
-            flush(place)
+        """Write the map to disk, so that the run is found after a power cut."""
+        for path in (f"{self.folder}/{_MAP}", self.folder):
+            flush(path)
 
     def note_process(self, pid: int) -> None:
-        """For who finds the folder after we were killed: as long as that process lives, so may
-        others of the run."""
+        """Write down the run's first process. As long as it lives, a program that finds the folder
+        after we were killed leaves it alone."""
         self._write(_PROCESS, f"{pid} {_start_time(pid)}")
 
     def is_untouched(self) -> bool:
-        """Whether nothing at all was written."""
+        """Return whether the command wrote nothing."""
         for name, root in zip(self.overlay_map, self.roots, strict=True):
             upper, below = self.upper(name), root.path
             if root.pending and os.path.isdir(root.pending):
                 below = root.pending
-            # One is enough to know: there may be very many.
+            # One entry is enough to know, and there may be very many.
             with os.scandir(upper) as found:
                 if next(found, None) is not None:
                     return False
-            # One that is gone has no mode to compare with.
+            # A root that was removed has no mode to compare with.
             with contextlib.suppress(FileNotFoundError):
                 if os.stat(upper).st_mode != _mode_for(os.stat(below)):
                     return False
         return True
 
     def cleanup(self) -> None:
-        """Remove everything. What is still needed was moved out before."""
+        """Remove the folders. What is needed was moved out before."""
         with contextlib.suppress(FileNotFoundError):
-            # First: nobody takes up again what is half removed.
+            # First, so that no program settles a run that is half removed.
             self.set_aside()
             if not self._remove_quickly():
                 trees.empty(Path(self.folder))
@@ -169,19 +172,19 @@ class Overlay:
         self.release()
 
     def set_aside(self) -> None:
-        """It only has to be removed, and nobody has to wait for that."""
+        """Mark the folder as one to be removed, by this program or the next."""
         folder = f"{os.path.dirname(self.folder)}/{_DONE}{self.run_id}"
         os.rename(self.folder, folder)
         self.folder = folder
 
     def _remove_quickly(self) -> bool:
-        """If nothing was written, there are just the folders that we and the kernel made."""
+        """Remove only the folders that we and the kernel created; return False if there is more."""
         try:
             for name in self.overlay_map:
                 os.rmdir(self.upper(name))
                 kernels = f"{self.work(name)}/work"
                 if os.path.lexists(kernels):
-                    # Closed even to its owner.
+                    # The kernel creates it without permissions.
                     os.chmod(kernels, 0o700)
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(f"{kernels}/incompat/volatile/dirty")
@@ -200,20 +203,20 @@ class Overlay:
         return True
 
     def leave_below(self) -> None:
-        """All processes are dead: others may do with what waits what they like."""
+        """Release the pending layers, after all processes have ended."""
         while self._below:
             self._below.pop().release()
 
     def release(self) -> None:
-        """Leave it as it is, for the next start."""
+        """Unlock the folder and leave it to the next start."""
         self.leave_below()
         if self._lock:
             self._lock.release()
             self._lock = None
 
     def part(self, roots: Collection[str]) -> Overlay:
-        """These of its roots alone. The lock stays where it is."""
-        from copy import copy  # few need it
+        """Return an overlay with some of its roots, without the lock."""
+        from copy import copy  # rarely needed
 
         part = copy(self)
         part._lock = None
@@ -223,7 +226,7 @@ class Overlay:
         return part
 
     def keep_only(self, roots: Collection[str], *, anew: bool) -> None:
-        """With the others nothing is left to be done. What is left may be a run of its own."""
+        """Drop the other roots, which are settled. `anew` makes a new run of the rest."""
         if anew:
             self.run_id = f"{self.run_id.rpartition('-')[0]}-{os.urandom(4).hex()}"
         part = self.part(roots)
@@ -246,11 +249,11 @@ class Overlay:
         return json.dumps(document)
 
     def _write(self, name: str, text: str) -> None:
-        # Plainly: a file object takes longer to make than this takes to write.
+        # With os.write: creating a file object takes longer than writing.
         descriptor = os.open(f"{self.folder}/{name}", _NEW, 0o600)
         left = text.encode()
         try:
-            # A disk that is nearly full takes a part, and says at the next one that it is.
+            # A full disk takes a part, and fails at the next write.
             while left:
                 left = left[os.write(descriptor, left) :]
         finally:
@@ -262,7 +265,7 @@ class Overlay:
             document = json.load(file)
         roots = [Root(path, pending) for path, pending in document["roots"]]
         overlay = cls(cache, roots, run_id, document["about"])
-        # An earlier version did not write these.
+        # Earlier versions did not write these.
         overlay.run_id = document.get("run", run_id)
         overlay.project = document.get("project", overlay.project)
         names = document.get("names", overlay.overlay_map)
@@ -274,8 +277,10 @@ class Overlay:
 
 
 def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Overlay]:
-    """Overlays of programs that were killed, locked for us now; the caller cleans them up. One that
-    holds something and does not say what is left alone, and told."""
+    """Yield and lock the overlays of programs that were killed; the caller settles them.
+
+    Call `unreadable` for a folder with changes but without a readable map, and leave it alone.
+    """
     try:
         names = [name for name in os.listdir(cache) if name.startswith((_PREFIX, _DONE))]
     except FileNotFoundError:
@@ -285,7 +290,7 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
         try:
             lock = FileLock(folder, is_folder=True, timeout=0)
         except OSError:
-            # In use, gone, or none of ours.
+            # In use, removed, or not ours.
             continue
         if _is_alive(folder):
             lock.release()
@@ -295,10 +300,9 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
                 raise FileNotFoundError(folder)
             yield Overlay._read(cache, name.removeprefix(_PREFIX), lock)
         except (OSError, ValueError, KeyError, TypeError):
-            if name.startswith(_DONE) or not _holds_something(folder):
-                # Killed before the map was whole, when no command had been started; or when
-                # nothing was to be done but to remove it, which its owner may just have done. What
-                # cannot be removed is tried again the next time.
+            if name.startswith(_DONE) or not _has_content(folder):
+                # Killed before the map was written and the command started, or while the folder
+                # was being removed. What cannot be removed is tried again the next time.
                 with contextlib.suppress(OSError):
                     trees.empty(Path(folder))
                     os.rmdir(folder)
@@ -307,8 +311,8 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
             lock.release()
 
 
-def _holds_something(folder: str) -> bool:
-    """What a command wrote, or what was to be done with it."""
+def _has_content(folder: str) -> bool:
+    """Return whether a command wrote something, or a run was being settled."""
     try:
         if set(os.listdir(folder)) - {_MAP, _PROCESS, "upper", "work"}:
             return True
@@ -317,24 +321,24 @@ def _holds_something(folder: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        # A folder that a command has closed: there was a command.
+        # A command has removed the permissions, so there was one.
         return True
 
 
 def clock_offset() -> int:
-    """How far the clock is from one that nobody can set.
+    """Return the difference between the clock and one that cannot be set.
 
-    Both cannot be read at once. A machine with much to do may let another program run in between,
-    so it is read again until little time has passed; the best reading counts.
+    The two cannot be read at once, and another program may run in between. So they are read until
+    little time has passed; the best reading counts.
     """
     best, offset = 1 << 62, 0
-    for _ in range(_READINGS):
+    for _ in range(_MOST_READINGS):
         before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         now = time.time_ns()
         passed = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before
         if passed < best:
             best, offset = passed, now - before - passed // 2
-        if best < _AT_ONCE:
+        if best < _CLOSE_ENOUGH:
             break
     return offset
 
@@ -349,21 +353,21 @@ def _is_alive(folder: str) -> bool:
 
 
 def _start_time(pid: int) -> str:
-    """A process id is used again; with this it is one process's alone."""
+    """Return when a process started, which together with its id identifies it."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The second field is a name, which may hold spaces and brackets.
+            # The second field is a name, which may contain spaces and brackets.
             state, *fields = file.read().rpartition(b")")[2].decode("ascii").split()
     except (OSError, ValueError):
         return _GONE
-    # Dead, and nobody has asked yet how it ended.
+    # Dead, but not reaped by its parent yet.
     return _GONE if state in "ZX" else fields[18]
 
 
 def time_at(folder: str) -> int:
-    """What the file system would write as the time of a change made now."""
+    """Return the time that the file system would give to a change made now."""
     try:
-        # A file without a name: nothing of it is ever seen.
+        # A file without a name, so that nothing appears in the folder.
         descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except OSError:
         return time.clock_gettime_ns(getattr(time, "CLOCK_REALTIME_COARSE", time.CLOCK_REALTIME))
@@ -377,15 +381,15 @@ def _mode_for(found: os.stat_result) -> int:
     return stat.S_IFDIR | found.st_mode & 0o1777
 
 
-def _below(name: str) -> str:
+def _pending_key(name: str) -> str:
     return f"{name}-pending"
 
 
-def _newest(name: str) -> str:
+def _newest_key(name: str) -> str:
     return f"{name}-newest"
 
 
-def _look_like(made: str, found: os.stat_result) -> None:
+def _copy_mode(made: str, found: os.stat_result) -> None:
     if os.getuid() == 0:
         os.chown(made, found.st_uid, found.st_gid)
     os.chmod(made, stat.S_IMODE(_mode_for(found)))

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A running command: its streams, its limits, its end.
-
-What came of a command.
-
-A running command: its streams, its limits, its end.
-"""
+"""A running command, with its streams and its limits, and the result of a finished one."""
 
 from __future__ import annotations
 
@@ -22,16 +17,17 @@ from .. import N_
 from ..text.ansi import harmless
 from .output import Capture, Sink, pump
 
-# What copying a file up into an overlay ends with, if its group has no number inside.
+# The error when an overlay has to copy up a file whose group has no number inside.
 _NOT_MAPPED = os.strerror(errno.EOVERFLOW)
 
 
 class Stop(Enum):
-    """Why a command was ended before its time; the value says it to a person."""
+    """Why a command was ended early; the value is a sentence for the user."""
 
     TIME = N_("It took longer than the time limit.")
+    # The name is part of the output of `run --json`.
     PERSON = N_("It was stopped.")
-    DISK = N_("The disk filled by more than the limit while it ran.")
+    DISK = N_("It wrote more to the disk than the limit.")
     FULL = N_("The disk is almost full.")
     MEMORY = N_("It used more memory than the limit.")
     PROCESSES = N_("It started more processes than the limit.")
@@ -47,12 +43,11 @@ class Result:
 
     @property
     def hint(self) -> str:
-        """What an error that the sandbox causes, and nobody would guess, comes from."""
+        """Explain an error that the sandbox causes and that its message does not explain."""
         if _NOT_MAPPED in self.stderr.text:
             return (
-                "Files that belong to another group than your main one cannot be changed by "
-                "commands here (the kernel calls it a value too large). Give them to your own "
-                "group with chgrp."
+                "Sandboxed commands cannot change files of a group other than your primary one "
+                "(the kernel reports this as a value too large). Change their group with chgrp."
             )
         return ""
 
@@ -71,7 +66,7 @@ class Result:
         return self.stdout.truncated or self.stderr.truncated
 
     def for_model(self) -> str:
-        """Output, then errors, then the status if it is not 0."""
+        """Return output, then errors, then the status if it is not 0."""
         parts = [harmless(self.stdout.text), harmless(self.stderr.text)]
         if self.stop is not None:
             parts.append(f"The command was ended: {self.stop.value}")
@@ -84,16 +79,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Sinks:
-    """Where output goes while it comes, besides being captured."""
+    """Callbacks that receive output as it arrives, besides the capture."""
 
     stdout: Sink | None = None
     stderr: Sink | None = None
-    # Told the process id of the outermost process, as soon as it is there.
+    # Called with the id of the outermost process when that has started.
     started: Callable[[int], None] | None = None
 
 
 class Running:
-    """A started command. Who started it says how it ends (`ended`) and how it is killed."""
+    """A started command. `ended` completes when it ends, and `kill` kills it."""
 
     def __init__(
         self,
@@ -120,33 +115,34 @@ class Running:
             task.add_done_callback(self._on_stream_end)
 
     def stop(self, why: Stop) -> None:
-        """End the command now; the first reason is the one reported."""
+        """Kill the command. The first reason is the one that is reported."""
         self.note(why)
         self._kill()
 
     def note(self, why: Stop) -> None:
-        """The command is ended already, by somebody else."""
+        """Record why the command was ended by something else."""
         if self._stop is None:
             self._stop = why
 
     async def wait(self, limits: asyncio.Task[Stop]) -> None:
-        """Until the process is gone, whatever the limits find meanwhile."""
+        """Wait for the end of the process, and stop it when a limit is exceeded."""
         try:
             await asyncio.wait({self._ended, limits}, return_when=asyncio.FIRST_COMPLETED)
             if not self._ended.done():
                 self.stop(limits.result())
         except BaseException:
-            # Cancelled, or the limits cannot be looked at: it must not run on unwatched.
+            # Cancelled, or the limits cannot be watched: it must not run without them.
             self.stop(Stop.PERSON)
             raise
         finally:
             limits.cancel()
-            # Waited for and not awaited: cancelling us must not cancel that.
+            # Not awaited: cancelling us must not cancel that.
             await _until_done([self._ended])
 
-    async def drain(self, patience: float | None = None) -> None:
-        """Until the streams end. Nobody is left to write, unless `patience` says otherwise."""
-        await _until_done(self._pumps, patience)
+    async def drain(self, seconds: float | None = None) -> None:
+        """Wait for the end of the streams, `seconds` at most: a process that outlived the
+        command may still have them open."""
+        await _until_done(self._pumps, seconds)
         await self.close()
 
     async def close(self) -> None:
@@ -159,9 +155,9 @@ class Running:
                 task.result()
 
     def _on_stream_end(self, task: asyncio.Task[None]) -> None:
-        # Once it is closed, what it could kill may be another process.
+        # After `close`, the process id may belong to another process.
         if self._is_open and not task.cancelled() and task.exception() is not None:
-            # Nobody takes the output any more.
+            # The sink failed, so the output cannot be shown any more.
             self.stop(Stop.PERSON)
 
     def result(self, exit_code: int) -> Result:
@@ -173,15 +169,14 @@ class Running:
         return Result(exit_code, self._stdout, self._stderr, duration, self._stop)
 
 
-async def _until_done(tasks: Iterable[asyncio.Future[Any]], patience: float | None = None) -> None:
-    """asyncio.wait takes a turn of the loop also for what is done."""
+async def _until_done(tasks: Iterable[asyncio.Future[Any]], seconds: float | None = None) -> None:
+    # asyncio.wait needs a turn of the loop even for tasks that are done.
     if left := [task for task in tasks if not task.done()]:
-        await asyncio.wait(left, timeout=patience)
+        await asyncio.wait(left, timeout=seconds)
 
 
 def tasks_below(pid: int, most: int) -> tuple[list[int], int]:
-    """The processes below `pid`, itself included, and how many threads they have together; it is
-    not looked further than `most`."""
+    """Return `pid` with all its descendants, and their number of threads. Stop after `most`."""
     found, threads = [pid], 0
     for one in found:
         with contextlib.suppress(OSError):

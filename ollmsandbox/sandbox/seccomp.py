@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The system-call filter: what no profile needs, and what the kernel alone does not refuse."""
+"""The system-call filter: it refuses calls that no profile needs and that the kernel allows."""
 
 from __future__ import annotations
 
@@ -81,21 +81,24 @@ _SOCKET_TYPE_MASK = 0xF
 
 
 @dataclass(frozen=True)
-class Rules:
-    """`unix_sockets` is off in strict profiles, and with the network on: an abstract socket
-    belongs to the network namespace, and a filter cannot look at the address of a connect()."""
+class FilterRules:
+    """Options of the filter, besides its fixed list.
+
+    `unix_sockets` is off in strict profiles, and while the network is on: abstract sockets belong
+    to the network namespace, and a filter cannot see the address of a connect().
+    """
 
     unix_sockets: bool = True
     netlink: bool = True
     deny: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, profile: Profile, *, network: bool) -> Rules:
+    def of(cls, profile: Profile, *, network: bool) -> FilterRules:
         sockets = profile.unix_sockets
         return cls(sockets and not network, sockets, profile.deny_syscalls)
 
 
-def open_filter(rules: Rules, cache: Path) -> int:
+def open_filter(rules: FilterRules, cache: Path) -> int:
     """A descriptor of the compiled filter; compiling costs 30 ms, so the result is kept."""
     key = repr((_VERSION, rules, _REFUSED, _ABSENT, _FIRST_NEW, library_version()))
     file = cache / f"seccomp-{hashlib.sha256(key.encode()).hexdigest()[:16]}.bpf"
@@ -159,7 +162,7 @@ def find_call(name: str, arch: int = 0) -> int | None:
     return number if number >= 0 or number in _MULTIPLEXED else None
 
 
-def compile_filter(rules: Rules, arch: int = 0) -> bytes:
+def compile_filter(rules: FilterRules, arch: int = 0) -> bytes:
     """Return the filter for an architecture, by default this machine's. The kernel kills whoever
     makes a call of another one: a program can switch to the calls of a 32-bit processor."""
     lib = _library()
@@ -189,7 +192,7 @@ def compile_filter(rules: Rules, arch: int = 0) -> bytes:
                 # libseccomp compares all bits of ipc()'s number, the kernel the lowest 16.
                 made.add_rule(action, "ipc", lib.Arg(0, lib.MASKED_EQ, 0xFFFF, -number - 200))
 
-    # The first process inside belongs to the sandbox: stopped by a debugger it would hold the run.
+    # The first process inside is bwrap's: stopped by a debugger, it would block the run.
     for request in (_PTRACE_ATTACH, _PTRACE_SEIZE):
         made.add_rule(
             eperm,
@@ -223,10 +226,10 @@ def compile_filter(rules: Rules, arch: int = 0) -> bytes:
     for family in range(highest + 1):
         if family not in families:
             made.add_rule(no_family, "socket", lib.Arg(0, lib.EQ, family))
-    # Only Unix sockets come in pairs; asking for others would load kernel code all the same.
+    # Only Unix sockets come in pairs, but asking for others would load kernel modules.
     made.add_rule(no_family, "socketpair", lib.Arg(0, lib.NE, int(socket.AF_UNIX)))
     if rules.netlink:
-        # Routes only: no kernel events, audit, or table of everybody's sockets.
+        # Routes only: no kernel events, no audit, no table of all sockets.
         made.add_rule(
             no_family,
             "socket",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from ..paths import Paths, is_inside
-from ..sandbox.plan.folders import EMPTY
+from ..sandbox.plan.folders import EMPTY_FOLDERS
 from ..sandbox.plan.masks import hidden_paths
 from ..sandbox.profile.profile import Profile
 from ..sandbox.rootfs.packages import programs_in
@@ -34,12 +34,14 @@ def find_programs(
     profile: Profile, paths: Paths, environ: Mapping[str, str], project: str | None
 ) -> list[str]:
     """Return the programs in those folders of PATH that a command can see."""
-    unseen = (*EMPTY, *hidden_paths(profile, paths, environ))
+    unseen = (*EMPTY_FOLDERS, *hidden_paths(profile, paths, environ))
     folders = []
     for folder in profile.environment(environ).get("PATH", os.defpath).split(":"):
         real = os.path.realpath(folder)
         in_project = project is not None and is_inside(real, project)
-        in_home = is_inside(real, paths.real_home) and not is_inside(real, *unseen[len(EMPTY) :])
+        in_home = is_inside(real, paths.real_home) and not is_inside(
+            real, *unseen[len(EMPTY_FOLDERS) :]
+        )
         if folder.startswith("/") and (in_project or in_home or not is_inside(real, *unseen)):
             folders.append(folder)
     return [name for name in _KNOWN if any(_is_program(f"{f}/{name}") for f in folders)]

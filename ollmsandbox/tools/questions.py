@@ -11,7 +11,7 @@ from gettext import gettext as _
 from gettext import pgettext
 
 from ..permission.request import Fact, PermissionRequest, Source, Verdict
-from ..sandbox.plan.mounts import Overlaid, Writable
+from ..sandbox.plan.mounts import OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan
 from ..sandbox.probe.probe import Capabilities
 from ..sandbox.rootfs.paths import PLAYGROUND
@@ -68,7 +68,7 @@ async def ask(context: ToolContext, watcher: Watcher, request: PermissionRequest
 
 
 def facts_of(context: ToolContext, plan: Plan) -> list[Fact]:
-    writes = [m.folder for m in plan.mounts if isinstance(m, Overlaid | Writable)]
+    writes = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | WritableFolder)]
     playground = (f"{context.paths.real_home}/playground", PLAYGROUND)
     # The project first; the plan lists mounts in the order of mounting.
     writes.sort(key=lambda folder: folder in playground)
@@ -134,7 +134,7 @@ def without_sandbox(found: Capabilities, meaning: str) -> list[str]:
 
     `meaning` is marked for translation.
     """
-    return [_(meaning), *(found.told(miss).cause for miss in found.misses)]
+    return [_(meaning), *(found.translated(miss).cause for miss in found.missing)]
 
 
 def denial(verdict: Verdict, what: str) -> str:

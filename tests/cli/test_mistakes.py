@@ -136,7 +136,7 @@ def test_a_home_folder_that_is_a_file_is_told(person: Person) -> None:
 def test_an_error_is_told_once(person: Person, full: list[str]) -> None:
     """What is old is cleaned up first, which finds the same."""
     person.environ["XDG_DATA_HOME"] = "/proc/nothing"
-    refused(done := cli_here(person, *full), "cannot be made")
+    refused(done := cli_here(person, *full), "Cannot create")
     assert done.stderr.count("/proc/nothing") == 1
 
 

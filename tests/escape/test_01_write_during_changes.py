@@ -17,7 +17,7 @@ from support.escape.attack import attempt, look, papers, python, refusal, run_wh
 from support.person import ROOT, Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.probe.probe import probe
 
 
@@ -163,8 +163,8 @@ print(*(path.name for path in disk.iterdir()))
 """
 
 
-@pytest.mark.parametrize("way", [OverlayWay.UNSHARE, OverlayWay.NONE])
-def test_a_disk_is_mounted_outside_while_a_command_runs(tmp_path: Path, way: OverlayWay) -> None:
+@pytest.mark.parametrize("way", [OverlayMethod.UNSHARE, OverlayMethod.NONE])
+def test_a_disk_is_mounted_outside_while_a_command_runs(tmp_path: Path, way: OverlayMethod) -> None:
     # Where mounts are passed on into the sandbox, they come without being read-only.
     disk = next(folder for folder in ("/mnt", "/media", "/srv") if os.path.isdir(folder))
     modules = f"{ROOT}:{ROOT}/tests:{ROOT}/tests/escape"

@@ -25,7 +25,7 @@ from support.person import Person, cli_argv
 
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.probe.probe import Capabilities
 from ollmsandbox.sandbox.profile import file as profile_file
 
@@ -40,7 +40,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(params=[None, OverlayWay.NONE], ids=["layers", "pieces"])
+@pytest.fixture(params=[None, OverlayMethod.NONE], ids=["layers", "pieces"])
 def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
     """What the machine can do, and what a lesser one can: both must hide the same."""
     here = person.capabilities()
@@ -255,7 +255,7 @@ def test_agreeing_to_a_folder_that_is_hidden_opens_nothing(
 ) -> None:
     put_secret(person.home / ".ssh" / "keys" / "id_rsa")
     agree(person, person.home / ".ssh" / "keys")
-    with pytest.raises(ProjectError, match=r"\.ssh, which they may not see"):
+    with pytest.raises(ProjectError, match=r"\.ssh, which is hidden"):
         person.run(read_all(person.home / ".ssh"), capabilities=found)
 
 

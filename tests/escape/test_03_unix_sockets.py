@@ -189,10 +189,10 @@ from pathlib import Path
 sys.path[:0] = sys.argv[1].split(":")
 from support.escape.attack import Listener, refusal, works_outside
 from support.person import Person
-from ollmsandbox.sandbox import probe
+from ollmsandbox.sandbox.probe import probe
 
 # What it can do is found out anew, however busy it is.
-probe._PATIENCE = 60
+probe._TIMEOUT = 60
 home = Path(sys.argv[2])
 person = Person(home, home / "project", {**os.environ, "HOME": str(home)}, knows_machine=False)
 attacks = ast.literal_eval(sys.argv[3])

@@ -167,7 +167,7 @@ def test_a_model_is_told_in_english(german: dict[str, Any]) -> None:
     described, notice = german["unrecorded"]
     assert described.startswith("/elsewhere (das Projekt, sichtbar als /workspace) ist lesbar")
     assert notice == (
-        "/elsewhere (the project, seen as /workspace) can be read, not written: "
+        "/elsewhere (the project, visible as /workspace) is read-only: "
         "changes cannot be recorded here."
     )
 

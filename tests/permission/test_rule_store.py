@@ -282,7 +282,7 @@ def test_a_store_without_a_folder_to_write_to(store: RuleStore) -> None:
     store.file.parent.parent.mkdir(parents=True)
     store.file.parent.write_text("in the way")
     assert store.rules() == ()
-    with pytest.raises(OllmSandboxError, match="cannot be made"):
+    with pytest.raises(OllmSandboxError, match="Cannot create"):
         store.add(rule("make"))
 
 

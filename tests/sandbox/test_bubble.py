@@ -23,7 +23,7 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.errors import ProjectError, SandboxError
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Result
 
 # --- how a command ends --------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_nothing_is_left_open_and_nobody_left_running(person: Person) -> None:
     for _ in range(3):
         person.run("sleep 100 & echo $!")
     with pytest.raises(SandboxError):
-        person.run("true", capabilities=replace(by(person, OverlayWay.NONE), bwrap="/bin/false"))
+        person.run("true", capabilities=replace(by(person, OverlayMethod.NONE), bwrap="/bin/false"))
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -208,7 +208,7 @@ def call(port: int) -> list[str]:
 
 
 @each_way
-def test_the_network_is_off(person: Person, way: OverlayWay) -> None:
+def test_the_network_is_off(person: Person, way: OverlayMethod) -> None:
     with server() as port:
         result = person.run(call(port), capabilities=by(person, way))
         assert result.exit_code != 0
@@ -217,7 +217,7 @@ def test_the_network_is_off(person: Person, way: OverlayWay) -> None:
 
 
 @each_way
-def test_the_network_is_on_when_it_is_allowed(person: Person, way: OverlayWay) -> None:
+def test_the_network_is_on_when_it_is_allowed(person: Person, way: OverlayMethod) -> None:
     with server() as port:
         result = person.run(call(port), network=True, capabilities=by(person, way))
     assert (result.exit_code, result.stdout.text) == (0, "hello\n")

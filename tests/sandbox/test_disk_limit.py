@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.limits import _disk, watch
+from ollmsandbox.sandbox.limits import _disk, watch_limits
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.profile.profile import Limits
 
@@ -25,7 +25,7 @@ def test_what_is_written_has_the_disk_looked_at_sooner(
 
     async def scenario() -> Stop:
         written = asyncio.Event()
-        watched = asyncio.ensure_future(watch(limits, os.getpid(), [str(tmp_path)], written))
+        watched = asyncio.ensure_future(watch_limits(limits, os.getpid(), [str(tmp_path)], written))
         await asyncio.sleep(0)
         (tmp_path / "large").write_bytes(os.urandom(32 << 20))
         while not watched.done():

@@ -9,7 +9,7 @@ from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.bubble import Bubble
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Stop
 
 
@@ -102,14 +102,14 @@ def test_no_limit_is_no_limit(person: Person) -> None:
 
 
 @each_way
-def test_a_strict_command_runs(person: Person, way: OverlayWay) -> None:
+def test_a_strict_command_runs(person: Person, way: OverlayMethod) -> None:
     command = "cd ~/playground && echo ran >made; cat made"
     result = person.run(command, profile="strict", capabilities=by(person, way))
     assert (result.exit_code, result.stdout.text) == (0, "ran\n")
 
 
 @each_overlay
-def test_a_strict_command_writes_to_the_project(person: Person, way: OverlayWay) -> None:
+def test_a_strict_command_writes_to_the_project(person: Person, way: OverlayMethod) -> None:
     result = person.run("echo ran >made; cat made", profile="strict", capabilities=by(person, way))
     assert (result.exit_code, result.stdout.text) == (0, "ran\n")
     assert (person.project / "made").read_text() == "ran\n"

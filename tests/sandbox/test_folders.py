@@ -12,7 +12,7 @@ import pytest
 from support.bubble import WAYS, by, each_overlay, each_way
 from support.person import Person
 
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 
 # --- where it runs -------------------------------------------------------------------------------
 
@@ -48,7 +48,7 @@ ODD_NAMES = {
 
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())
 @each_overlay
-def test_a_project_may_have_any_name(person: Person, name: str, way: OverlayWay) -> None:
+def test_a_project_may_have_any_name(person: Person, name: str, way: OverlayMethod) -> None:
     project = person.home / name
     project.mkdir()
     (project / "old").write_text("old")
@@ -68,7 +68,7 @@ def test_a_project_of_any_name_can_be_read_without_an_overlay(person: Person, na
     project.mkdir()
     (project / "old").write_text("old")
     command = 'cat old "$PWD/old"; mkdir inner'
-    result = person.run(command, project=project, capabilities=by(person, OverlayWay.NONE))
+    result = person.run(command, project=project, capabilities=by(person, OverlayMethod.NONE))
     assert (result.exit_code, result.stdout.text) == (1, "oldold")
     assert result.stderr.text.endswith("Read-only file system\n")
     assert os.listdir(project) == ["old"]
@@ -90,7 +90,7 @@ def test_a_project_may_lie_outside_of_the_home_folder(person: Person, tmp_path: 
 
 
 @each_overlay
-def test_a_project_may_lie_on_another_file_system(person: Person, way: OverlayWay) -> None:
+def test_a_project_may_lie_on_another_file_system(person: Person, way: OverlayMethod) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as project:
         assert os.stat(project).st_dev != os.stat(person.home).st_dev
         result = person.run("pwd; touch made; ls", project=project, capabilities=by(person, way))
@@ -101,7 +101,7 @@ def test_a_project_may_lie_on_another_file_system(person: Person, way: OverlayWa
 def test_a_project_on_another_file_system_can_be_read_without_an_overlay(person: Person) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as project:
         Path(project, "old").write_text("old")
-        found = by(person, OverlayWay.NONE)
+        found = by(person, OverlayMethod.NONE)
         result = person.run("pwd; cat old; touch made", project=project, capabilities=found)
         assert result.stdout.text == f"{project}\nold"
         assert "Read-only file system" in result.stderr.text
@@ -113,7 +113,7 @@ def test_a_project_on_another_file_system_can_be_read_without_an_overlay(person:
 
 @each_way
 def test_the_home_folder_is_seen_without_secrets_and_not_written(
-    person: Person, way: OverlayWay
+    person: Person, way: OverlayMethod
 ) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".ssh/id").write_text("secret")
@@ -136,7 +136,7 @@ def test_the_home_folder_is_seen_without_secrets_and_not_written(
 
 @each_way
 def test_the_real_home_folder_stays_as_it_was(
-    person: Person, way: OverlayWay, tmp_path: Path
+    person: Person, way: OverlayMethod, tmp_path: Path
 ) -> None:
     for name in ("DATA", "CACHE", "CONFIG"):
         person.environ[f"XDG_{name}_HOME"] = str(tmp_path / name)
@@ -159,7 +159,9 @@ def test_the_real_home_folder_stays_as_it_was(
 
 
 @each_way
-def test_the_playground_is_the_same_folder_for_every_run(person: Person, way: OverlayWay) -> None:
+def test_the_playground_is_the_same_folder_for_every_run(
+    person: Person, way: OverlayMethod
+) -> None:
     found = by(person, way)
     assert person.run("echo kept >~/playground/note", capabilities=found).exit_code == 0
     other = person.home / "other"

@@ -16,7 +16,7 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.sandbox.overlay import Overlay, Root, clock_offset, leftovers
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 
 
 def left_in(cache: Path) -> list[str]:
@@ -38,8 +38,10 @@ def test_of_a_run_that_wrote_nothing_nothing_is_left(person: Person) -> None:
     assert not left_in(person.paths.cache)
 
 
-@pytest.mark.parametrize("way", [OverlayWay.NONE, OverlayWay.UNSHARE], ids=lambda way: way.value)
-def test_nothing_is_left_however_it_was_mounted(person: Person, way: OverlayWay) -> None:
+@pytest.mark.parametrize(
+    "way", [OverlayMethod.NONE, OverlayMethod.UNSHARE], ids=lambda way: way.value
+)
+def test_nothing_is_left_however_it_was_mounted(person: Person, way: OverlayMethod) -> None:
     found = replace(person.capabilities(), overlay=way)
     assert person.run("true", capabilities=found).exit_code == 0
     assert not left_in(person.paths.cache)

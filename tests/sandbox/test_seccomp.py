@@ -16,7 +16,7 @@ from support.escape.bpf import ALLOWED, KILLED, Machine
 from ollmsandbox.errors import SandboxError
 from ollmsandbox.sandbox import seccomp
 from ollmsandbox.sandbox.profile import file
-from ollmsandbox.sandbox.seccomp import Rules
+from ollmsandbox.sandbox.seccomp import FilterRules
 
 pytestmark = pytest.mark.anybody
 
@@ -33,7 +33,7 @@ ARCHITECTURES = {
 }
 PROFILES = file.available(Path("/nowhere"))
 RULES = {
-    f"{name}{' with the network' if network else ''}": Rules.of(
+    f"{name}{' with the network' if network else ''}": FilterRules.of(
         file.load(name, Path("/nowhere")), network=network
     )
     for name, network in itertools.product(PROFILES, (False, True))
@@ -283,7 +283,7 @@ def test_what_a_profile_names_is_refused_where_it_exists(name: str, profile: str
 @on_every_machine
 def test_a_call_that_a_profile_names_has_no_second_way(name: str) -> None:
     arch = ARCHITECTURES[name]
-    found = Machine(arch, seccomp.compile_filter(Rules(deny=("shmget", "connect")), arch))
+    found = Machine(arch, seccomp.compile_filter(FilterRules(deny=("shmget", "connect")), arch))
     assert found.answer(number_of("shmget", name)) == "EPERM"
     assert found.answer(number_of("connect", name)) == "EPERM"
     if name not in DIRECT:
@@ -300,7 +300,7 @@ def test_a_call_that_a_profile_names_has_no_second_way(name: str) -> None:
 
 def test_a_call_that_the_library_does_not_know_is_an_error() -> None:
     with pytest.raises(SandboxError, match="no_such_call"):
-        seccomp.compile_filter(Rules(deny=("no_such_call",)))
+        seccomp.compile_filter(FilterRules(deny=("no_such_call",)))
 
 
 # --- what is kept --------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def test_a_filter_is_compiled_once_for_each_library_and_architecture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened() -> int:
-        os.close(seccomp.open_filter(Rules(), tmp_path))
+        os.close(seccomp.open_filter(FilterRules(), tmp_path))
         return len(list(tmp_path.iterdir()))
 
     assert [opened(), opened()] == [1, 1]

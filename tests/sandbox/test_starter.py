@@ -13,7 +13,7 @@ from pathlib import Path
 from support.person import Person, cli_argv
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Result
 
 
@@ -99,7 +99,7 @@ def test_bwrap_cannot_be_written_by_a_command(person: Person) -> None:
 
 
 def test_where_there_can_be_no_mounts_of_our_own_those_of_the_machine_stay(person: Person) -> None:
-    found = replace(person.capabilities(), namespaces=(), overlay=OverlayWay.NONE)
+    found = replace(person.capabilities(), namespaces=(), overlay=OverlayMethod.NONE)
 
     async def main() -> list[int]:
         codes = []

@@ -88,7 +88,7 @@ def test_a_command_whose_limits_cannot_be_looked_at_does_not_run_on(
     async def broken(*_given: object) -> Stop:
         raise RuntimeError("no clock")
 
-    monkeypatch.setattr("ollmsandbox.sandbox.bubble.watch", broken)
+    monkeypatch.setattr("ollmsandbox.sandbox.bubble.watch_limits", broken)
     with pytest.raises(RuntimeError, match="no clock"):
         loop.run(person.bubble().exec("sleep 87654"))
 

@@ -12,31 +12,31 @@ from pathlib import Path
 import pytest
 from support.person import Person, make_person
 
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.probe.probe import Capabilities
 
 IS_ROOT = os.getuid() == 0
 
 
-def ways_of_this_machine() -> list[OverlayWay]:
+def ways_of_this_machine() -> list[OverlayMethod]:
     """Without any overlay it must work everywhere."""
     with tempfile.TemporaryDirectory() as folder:
         person = make_person(Path(folder))
         found = person.capabilities()
-    ways = [OverlayWay.UNSHARE] if found.namespaces else []
+    ways = [OverlayMethod.UNSHARE] if found.namespaces else []
     if any(finding.key == "overlay-bwrap" and finding.ok for finding in found.findings):
-        ways.append(OverlayWay.BWRAP)
-    return [*ways, OverlayWay.NONE]
+        ways.append(OverlayMethod.BWRAP)
+    return [*ways, OverlayMethod.NONE]
 
 
 WAYS = ways_of_this_machine()
 each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.value)
 # Without one, changes could not be recorded, and the project is not written.
-OVERLAYS = [way for way in WAYS if way is not OverlayWay.NONE]
+OVERLAYS = [way for way in WAYS if way is not OverlayMethod.NONE]
 each_overlay = pytest.mark.parametrize("way", OVERLAYS, ids=lambda way: way.value)
 
 
-def by(person: Person, way: OverlayWay) -> Capabilities:
+def by(person: Person, way: OverlayMethod) -> Capabilities:
     return replace(person.capabilities(), overlay=way)
 
 

@@ -129,7 +129,7 @@ def asked(subject: str, **options: object) -> PermissionRequest:
             Fact("network", "off"),
             Fact("writes", "~/src/parser, playground"),
         ),
-        sees=("The system can be read, not written.", "Secrets are hidden: ~/.ssh, ~/.gnupg."),
+        sees=("The system is read-only.", "Secrets are hidden: ~/.ssh, ~/.gnupg."),
         session_id="session",
         call_id="call",
     )

@@ -14,8 +14,8 @@ from support.tools import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.sandbox.plan.mounts import PROJECT, Unrecorded
-from ollmsandbox.sandbox.probe.probe import kept_answer, probe
+from ollmsandbox.sandbox.plan.mounts import PROJECT, UnrecordedFolder
+from ollmsandbox.sandbox.probe.probe import cache_file, probe
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.ui.badge.flatpak_state import look
 from ollmsandbox.ui.badge.project_state import sections_of
@@ -44,7 +44,7 @@ def told(person: Person) -> dict[str, object]:
     asked = [*agent.asked, *outside.asked]
     [(_pid, plan)] = agent.looking.starts
     assert plan is not None
-    unrecorded = Unrecorded("/elsewhere", PROJECT, "/workspace")
+    unrecorded = UnrecordedFolder("/elsewhere", PROJECT, "/workspace")
     in_flatpak = {**person.environ, "FLATPAK_ID": "some.program"}
     state = loop.run(look(str(person.project), "standard", person.paths, in_flatpak, Limits()))
     found = probe(person.paths, {**person.environ, "PATH": "/nowhere"}, fresh=True)
@@ -55,9 +55,9 @@ def told(person: Person) -> dict[str, object]:
         "badge": {section.title: list(section.sentences) for section in sections_of(plan)},
         "badge in a Flatpak": {item.title: list(item.sentences) for item in state.sections},
         "unrecorded": [unrecorded.describe(), unrecorded.notice()],
-        "missing": [asdict(found.told(miss)) for miss in found.misses],
-        "kept": [asdict(miss) for miss in found.misses],
-        "kept file": kept_answer(person.paths, person.environ).read_text(encoding="utf-8"),
+        "missing": [asdict(found.translated(miss)) for miss in found.missing],
+        "kept": [asdict(miss) for miss in found.missing],
+        "kept file": cache_file(person.paths, person.environ).read_text(encoding="utf-8"),
         "notes": [
             note("It was changed in the meantime."),
             note("A later run changed it, too: some-run."),

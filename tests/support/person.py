@@ -20,7 +20,7 @@ from ollmsandbox.paths import Paths, make_folder
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
-from ollmsandbox.sandbox.probe.probe import Capabilities, kept_answer, probe
+from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
 from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.profile import file as profile_file
 from ollmsandbox.sandbox.profile.profile import Profile
@@ -140,7 +140,7 @@ class Person:
         if any(mount.path.startswith(f"{home}/") for mount in mount_table()):
             return
         device = os.stat(home).st_dev
-        file = kept_answer(self.paths, self.environ)
+        file = cache_file(self.paths, self.environ)
         cache = self.paths.cache
         if device not in _answers:
             probe(self.paths, self.environ)

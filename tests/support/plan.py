@@ -11,11 +11,11 @@ import pytest
 from support.person import Person
 
 from ollmsandbox.errors import ProjectError
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.plan.plan import Plan
 
 
-def plan_of(person: Person, way: OverlayWay | None = None, **options: Any) -> Plan:
+def plan_of(person: Person, way: OverlayMethod | None = None, **options: Any) -> Plan:
     found = person.capabilities()
     if way is not None:
         found = replace(found, overlay=way)

@@ -65,7 +65,7 @@ def test_what_could_not_be_finished_is_finished_before_the_next_one(agent: Agent
     file.write_text("old")
     paths.versions.parent.mkdir(parents=True, exist_ok=True)
     paths.versions.write_text("not a folder")
-    assert "cannot be made" in agent.run("echo new > file").text
+    assert "Cannot create" in agent.run("echo new > file").text
     assert [*paths.cache.glob("overlay-*")]
     paths.versions.unlink()
     assert agent.run("cat file").text == "new"

@@ -45,7 +45,7 @@ def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(pers
         assert window.chat.session is not None
         talk = window.chat.session.conversation
         outcome = finish(talk.run("true"))
-        assert outcome.text.startswith(f"ERROR: {person.home} holds your whole home folder, and")
+        assert outcome.text.startswith(f"ERROR: {person.home} contains your whole home folder")
         card = card_that(window, lambda card: card.entry.stage is Stage.DONE)
         shown = card.output
         assert shown is not None

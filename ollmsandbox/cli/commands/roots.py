@@ -13,7 +13,7 @@ from ...project.database.models import Project
 from ...project.folder import Folder
 from ...project.manager import ProjectManager
 from ...sandbox.plan.folders import find_project
-from ...sandbox.plan.host import folders_of
+from ...sandbox.plan.host import path_and_parents
 from ...sandbox.plan.masks import hidden_paths
 from ...sandbox.profile import file
 from ...text.ansi import escape_line
@@ -77,7 +77,7 @@ def _check_visible(folder: str, paths: Paths) -> None:
     """Raise now, and not when the next command starts."""
     profile = file.load(file.DEFAULT, paths.profiles, paths.cache)
     real = os.path.realpath(folder)
-    for name in set(hidden_paths(profile, paths, os.environ)).intersection(folders_of(real)):
+    for name in set(hidden_paths(profile, paths, os.environ)).intersection(path_and_parents(real)):
         raise ProjectError(
             f"{real} cannot be opened to commands: they may not see {name}.",
             "Choose another folder, or name it under `show` in your profile.",

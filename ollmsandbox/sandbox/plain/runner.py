@@ -18,8 +18,8 @@ from gi.repository import Gio, GLib
 from ... import N_
 from ...errors import DeniedError, SandboxError
 from ...paths import Paths, is_inside, make_folder
-from ..launch import SHELL, check_words
-from ..limits import watch
+from ..launch import SHELL, check_command
+from ..limits import watch_limits
 from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
 from ..profile import file
@@ -89,7 +89,7 @@ class PlainRunner:
         if not text.strip():
             raise SandboxError(N_("The command is empty."), N_("Name a command to run."))
         argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
-        check_words(argv)
+        check_command(argv)
         folder = self._folder()
         try:
             await self._prepare(folder)
@@ -111,7 +111,7 @@ class PlainRunner:
         self._running = running
         if sinks.started is not None:
             sinks.started(process.pid)
-        limits = watch(self._limits, process.pid, (self.project,))
+        limits = watch_limits(self._limits, process.pid, (self.project,))
         try:
             await running.wait(asyncio.ensure_future(limits))
             await running.drain(_PATIENCE)

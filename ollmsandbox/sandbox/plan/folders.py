@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a command may work: the project, and the folder it starts in."""
+"""Decide which folder may be a project, and where a command starts."""
 
 from __future__ import annotations
 
@@ -14,45 +14,41 @@ from ... import N_
 from ...errors import ProjectError, WorkingDirError
 from ...paths import Paths, is_inside, real_path
 
-# Where programs put sockets and temporary files: the sandbox has its own, empty ones.
-EMPTY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+# Programs put sockets and temporary files there, so the sandbox has its own, empty ones.
+EMPTY_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 _NO_PROJECT = ("/proc", "/sys", "/dev", "/run/user")
 _OF_THE_KERNEL = ("/proc", "/dev")
-# Neither they nor what is in them; then those that hold everybody's things.
+# These and everything in them cannot be projects; of the second list only the folders themselves.
 _OF_THE_SYSTEM = ("/etc", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr")
 _OF_ALL = ("/", "/var", "/var/lib", "/home", "/opt", "/root", "/srv", "/mnt", "/media", "/snap")
 
 
 def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
-    """The project folder, links resolved, or an error that says why it cannot be one."""
+    """Return the project folder with links resolved, or raise why it cannot be one."""
     given = os.fspath(folder)
     if not given:
-        raise ProjectError(N_("The name of the project folder is empty."), N_("Name a folder."))
+        raise ProjectError(N_("The name of the project folder is empty."), N_("Choose a folder."))
     try:
         found = os.stat(given)
     except PermissionError as error:
-        raise ProjectError(
-            N_("The project folder cannot be opened: {given}."), given=given
-        ) from error
+        raise ProjectError(N_("Cannot open the project folder: {given}."), given=given) from error
     except OSError as error:
         raise ProjectError(
             N_("The project folder does not exist: {given}."), given=given
         ) from error
     except ValueError as error:
-        raise ProjectError(
-            N_("This cannot be a folder's name: {given}."), given=repr(given)
-        ) from error
+        raise ProjectError(N_("Not a valid folder name: {given}."), given=repr(given)) from error
     if not stat.S_ISDIR(found.st_mode):
         raise ProjectError(
             N_("The project is a file, not a folder: {given}."),
-            N_("Name the folder that holds it."),
+            N_("Choose the folder that contains it."),
             given=given,
         )
     project = real_path(given)
     home = paths.real_home
     if is_inside(home, project):
         raise ProjectError(
-            N_("{project} holds your whole home folder, and with it your keys and passwords."),
+            N_("{project} contains your whole home folder, with your keys and passwords."),
             N_("Choose a folder inside it."),
             project=project,
         )
@@ -61,13 +57,13 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
         if is_inside(project, real) or is_inside(real, project):
             # A command that could write there would decide what the next one may do.
             raise ProjectError(
-                N_("{project} has files of this program in it, or lies among them."),
+                N_("{project} contains files of this program, or is inside its folders."),
                 project=project,
             )
     for place in _NO_PROJECT:
         if is_inside(project, place) and not is_inside(project, "/dev/shm"):
             raise ProjectError(
-                N_("{project} cannot be a project: it is not on a disk."), project=project
+                N_("{project} cannot be a project because it is not on a disk."), project=project
             )
     if project in _OF_ALL or is_inside(project, *_OF_THE_SYSTEM):
         raise ProjectError(
@@ -77,13 +73,13 @@ def find_project(folder: str | os.PathLike[str], paths: Paths) -> str:
         )
     if is_inside(project, f"{home}/playground"):
         raise ProjectError(
-            N_("{project} lies where commands find the playground."),
+            N_("{project} is where commands find the playground."),
             N_("Move it to another folder."),
             project=project,
         )
-    if project in EMPTY:
+    if project in EMPTY_FOLDERS:
         raise ProjectError(
-            N_("{project} is for every program's temporary files."),
+            N_("{project} is for temporary files of all programs."),
             N_("Choose a folder inside it."),
             project=project,
         )
@@ -95,9 +91,9 @@ def find_working_dir(
     project: str,
     paths: Paths,
     hidden: Sequence[str],
-    empty: Sequence[str] = EMPTY,
+    empty: Sequence[str] = EMPTY_FOLDERS,
 ) -> str:
-    """Where the command starts, as a path inside the sandbox."""
+    """Return where the command starts, as a path inside the sandbox."""
     if not working_dir:
         return project
     inside = paths.real_home + "/playground"
@@ -105,13 +101,13 @@ def find_working_dir(
         return inside
     if "\0" in working_dir:
         raise WorkingDirError(working_dir)
-    # Not by expanduser: the home folder is the one of the run, not of this process.
+    # Not with expanduser: the run may have another home folder than this process.
     whole = working_dir
     if whole == "~" or whole.startswith("~/"):
         whole = f"{paths.home}{whole[1:]}"
     path = os.path.normpath(os.path.join(project, whole))
     for shown in (str(paths.playground_inside), inside):
-        # The playground is elsewhere on the host.
+        # The playground has another path on the host.
         if is_inside(path, shown):
             playground = real_path(paths.playground)
             real = os.path.realpath(f"{playground}/{path[len(shown) :]}")
@@ -122,11 +118,11 @@ def find_working_dir(
     if not may_enter(path):
         raise WorkingDirError(working_dir)
     home = paths.real_home
-    # What leads to the project or the home folder is there, even in a folder that is else empty.
+    # Parents of the project and the home folder exist even in the empty folders.
     leads = is_inside(project, path) or is_inside(home, path) or path in empty
     in_scratch = is_inside(path, *empty) and not leads and not is_inside(path, home)
     alive = is_inside(path, *_OF_THE_KERNEL) and path not in (
-        *EMPTY,
+        *EMPTY_FOLDERS,
         *_OF_THE_KERNEL,
         "/dev/pts",
     )
@@ -138,7 +134,7 @@ def find_working_dir(
 
 @cache
 def own_code() -> tuple[str, ...]:
-    """Where the code of this program lies, and what starts it."""
+    """Return the folders with this program's code and what starts it."""
     package = str(Path(__file__).resolve().parents[2])
     around = os.path.dirname(package)
     found = [package, sys.prefix, f"{around}/build-aux", f"{around}/build"]
@@ -146,7 +142,7 @@ def own_code() -> tuple[str, ...]:
 
 
 def may_enter(path: str) -> bool:
-    """Inside, root has no more rights than a folder's mode gives."""
+    """Return whether a command may enter a folder: inside, root has only the rights of its mode."""
     if not os.path.isdir(path) or not os.access(path, os.X_OK):
         return False
     while os.getuid() == 0 and path != "/":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the machine has at this moment: sockets, mount points, the resolver's file."""
+"""Read what the host has right now: sockets, mount points, the resolver's file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ...paths import is_inside
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
-def folders_of(path: str) -> list[str]:
-    """The path itself and all folders that it lies in."""
+def path_and_parents(path: str) -> list[str]:
+    """Return the path itself and all folders that contain it, outermost first."""
     parts = path.rstrip("/").split("/")
     return ["/".join(parts[: n + 1]) or "/" for n in range(len(parts))]
 
 
 @dataclass(frozen=True)
 class MountPoint:
-    """Where a file system, or the part of it below `root`, is mounted."""
+    """A path where a file system, or the part of it below `root`, is mounted."""
 
     path: str
     device: str
@@ -35,7 +35,7 @@ class Host:
     resolver: str
 
     @classmethod
-    def look(cls) -> Host:
+    def read(cls) -> Host:
         return cls(
             sockets=_sockets(),
             mounts=mount_table(),
@@ -50,8 +50,8 @@ class Host:
         return sorted({m.path for m in self.mounts if m.path.startswith(start)} - {folder})
 
     def aliases(self, path: str) -> list[str]:
-        """Other paths of the same thing: its file system may be mounted twice, or bound."""
-        for folder in reversed(folders_of(path)):
+        """Return other paths of the same file: its file system may be mounted twice, or bound."""
+        for folder in reversed(path_and_parents(path)):
             if folder in self._by_path:
                 mount = self._by_path[folder]
                 break
@@ -67,7 +67,7 @@ class Host:
 
     @cached_property
     def _by_path(self) -> dict[str, MountPoint]:
-        # The last one at a path is the one that is seen.
+        # The last mount at a path covers the others.
         return {mount.path: mount for mount in self.mounts}
 
     @cached_property
@@ -79,7 +79,7 @@ class Host:
 
 
 def resolve(path: str, known: dict[str, str]) -> str:
-    """As os.path.realpath, but what several paths have in common is looked at once."""
+    """Resolve links as os.path.realpath does, but check common parents of several paths once."""
     if path not in known:
         around, _, name = path.rpartition("/")
         here = f"{resolve(around or '/', known).rstrip('/')}/{name}"
@@ -88,7 +88,7 @@ def resolve(path: str, known: dict[str, str]) -> str:
 
 
 def _sockets() -> tuple[str, ...]:
-    """Full paths of the sockets that are bound now, links resolved."""
+    """Return the paths of all bound sockets, with links resolved."""
     given = set()
     for line in _read("/proc/net/unix").split(b"\n")[1:]:
         # Num RefCount Protocol Flags Type St Inode Path; the path may hold spaces.
@@ -109,7 +109,7 @@ def mount_table() -> tuple[MountPoint, ...]:
 
 
 def _read(table: str) -> bytes:
-    """In pieces as large as the kernel gives them: each takes a lock that others wait for."""
+    # In large pieces: for each, the kernel takes a lock that other programs wait for.
     with open(table, "rb", buffering=0) as file:
         return b"".join(iter(lambda: file.read(1 << 16), b""))
 
@@ -117,7 +117,7 @@ def _read(table: str) -> bytes:
 @lru_cache(maxsize=2)
 def _mounts_of(table: bytes) -> tuple[MountPoint, ...]:
     found = []
-    # Not by splitlines: a name may hold what that takes for the end of a line.
+    # Not with splitlines: a name may contain other characters that end a line.
     for line in table.split(b"\n")[:-1]:
         # ID PARENT MAJOR:MINOR ROOT MOUNT-POINT ...
         fields = line.split(b" ", 5)
@@ -130,7 +130,7 @@ def _plain(field: bytes) -> str:
 
 
 def _move(path: str, folder: str, other: str) -> str:
-    """The path that is in `other` what `path` is in `folder`."""
+    """Return the path in `other` that corresponds to `path` in `folder`."""
     return (other.rstrip("/") + path[len(folder.rstrip("/")) :]) or "/"
 
 

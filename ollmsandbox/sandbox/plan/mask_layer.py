@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Layers that take names away from a folder, in overlayfs's own format.
+"""Create mask layers: overlayfs layers with whiteouts that hide names in a folder.
 
-A name is covered, not a file: it stays gone when it is replaced, or appears, while a command
-runs, and nothing is ever put into the folder itself.
+They hide a name, not a file: it stays hidden if it is replaced or created while a command runs, and
+the folder itself is never changed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 
 from ...files.locks import FileLock
 
-# As many folders can be layered in one run; the mount points are made once, for all runs: each
-# run mounts in a namespace of its own.
+# The most folders with a layer in one run. All runs share the mount points, as each mounts in a
+# namespace of its own.
 MOUNT_POINTS = 32
 _VERSION = 2
 
 
 @dataclass(frozen=True)
 class LayerFolder:
-    """A folder of the layer with the look of the one below it."""
+    """A folder in the layer, with the mode and owner of the one below it."""
 
     name: str
     mode: int
@@ -36,7 +36,7 @@ class LayerFolder:
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """What a layer over `folder` shall do. Equal specs share one layer."""
+    """Describes the layer for `folder`. Equal specs share one layer."""
 
     folder: str
     hidden: tuple[str, ...]
@@ -49,7 +49,7 @@ class LayerSpec:
 
 
 def spec_for(folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()) -> LayerSpec:
-    """Look at the folder and describe the layer for it. `hidden` and `added` are relative."""
+    """Return the spec of a layer that hides some names and adds folders, both relative."""
     missing = frozenset(p for p in _ways(hidden) if not os.path.lexists(f"{folder}/{p}"))
     hidden, parents = _outermost(hidden, missing)
     folders = [_like(folder, name) for name in ("", *sorted({*parents, *added}))]
@@ -58,12 +58,12 @@ def spec_for(folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()) 
 
 @lru_cache(maxsize=64)
 def _spec(folder: str, hidden: tuple[str, ...], folders: tuple[LayerFolder, ...]) -> LayerSpec:
-    # The same object as for the last run: its name takes a while to be found.
+    # The same object as in the last run, since computing its name takes a while.
     return LayerSpec(folder, hidden, folders)
 
 
 def prepare(runtime: Path, spec: LayerSpec) -> None:
-    """Make the layer if no earlier run did, or if something cleared it away."""
+    """Create the layer if no earlier run did, or if it was removed."""
     target = runtime / "layers" / spec.name
     if _is_whole(target, spec):
         return
@@ -82,12 +82,11 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
         made = Path(tempfile.mkdtemp(dir=layers, prefix="new-"))
         try:
             _fill(made / "top", spec)
-            # Whiteouts are filtered from a listing only where there is something below them: so
-            # below is the same once more, without them.
+            # The kernel omits whiteouts from a listing only where a layer is below them, so the
+            # same folders come once more, without whiteouts.
             _fill(made / "frame", replace(spec, hidden=()))
             if target.exists():
-                # Not removed: a command may be running on it. Others may be about to use it, and
-                # shall find one there.
+                # Not removed: a command may be using it.
                 broken = tempfile.mkdtemp(dir=layers, prefix="broken-")
                 target.rename(broken)
             made.rename(target)
@@ -98,7 +97,7 @@ def prepare(runtime: Path, spec: LayerSpec) -> None:
 
 @lru_cache(maxsize=64)
 def _is_whole(target: Path, spec: LayerSpec) -> bool:
-    """Looked at once by each program: a name that is missing here would be seen by commands."""
+    """Return whether the layer hides all names. Each program checks this once."""
     try:
         whiteouts = [os.lstat(f"{target}/top/{name}") for name in spec.hidden]
         frame = os.lstat(f"{target}/frame")
@@ -135,8 +134,8 @@ def _give_away(path: Path, uid: int, gid: int) -> None:
     try:
         os.chown(path, uid, gid)
     except OSError as error:
-        # Root of a user namespace can give nothing to who has no number there, nor root of some
-        # containers to anybody. It stays our own, as it does if an ordinary user makes it.
+        # Root in a user namespace cannot give files to users without a number there, and root in
+        # some containers to no user. It stays ours, as it does for an ordinary user.
         if error.errno not in (errno.EINVAL, errno.EPERM):
             raise
 
@@ -158,7 +157,7 @@ def _parents(name: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _ways(names: tuple[str, ...]) -> frozenset[str]:
-    """The folders on the way to these names."""
+    """Return the folders that contain these names."""
     return frozenset(parent for name in names for parent in _parents(name))
 
 
@@ -166,10 +165,10 @@ def _ways(names: tuple[str, ...]) -> frozenset[str]:
 def _outermost(
     names: tuple[str, ...], missing: frozenset[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Without what lies below another name, for that is gone with it; and the folders around.
+    """Return the names that are not inside another one, and the folders that contain them.
 
-    Where a folder on the way to a name is missing, that folder is what may not appear: otherwise
-    empty folders that nobody made would be seen.
+    Where a folder that contains a name is missing, that folder is hidden instead: otherwise the
+    command would see it, empty.
     """
     first = {next((p for p in _parents(name) if p in missing), name) for name in names}
     kept = sorted(name for name in first if not any(p in first for p in _parents(name)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which names commands do not see, as full paths."""
+"""Find the paths that a profile hides from commands."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ... import N_
 from ...errors import ProfileError
 from ...paths import Paths, home_on_record, is_inside, real_path
 from ..profile.profile import Profile
-from .host import folders_of
+from .host import path_and_parents
 
-# Who moved these folders moved the secrets in them, too.
+# If these variables move a folder, the secrets in it have moved, too.
 _MOVED = {
     "~/.config": "XDG_CONFIG_HOME",
     "~/.local/share": "XDG_DATA_HOME",
@@ -27,10 +27,10 @@ _TICK = 1_000_000_000
 
 
 def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """With links resolved; what is named need not exist."""
+    """Return the hidden paths, with links resolved. They need not exist."""
     home = paths.real_home
-    seen = _Seen()
-    # Somebody may run under another HOME than their own.
+    seen = _Resolver()
+    # HOME may be another folder than the user's home.
     homes = dict.fromkeys((home, real_path(home_on_record() or home)))
     places: list[tuple[str, tuple[str, ...]]] = []
     more: list[str] = []
@@ -50,10 +50,10 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     for variable in profile.mask_variables:
         if environ.get(variable, "").startswith("/"):
             hidden[os.path.realpath(environ[variable])] = None
-    for name in hidden.keys() & set(folders_of(home)):
+    for name in hidden.keys() & set(path_and_parents(home)):
         raise ProfileError(
-            N_("The profile {profile} hides {name}, and with it your home folder."),
-            N_("Hide what is in it instead."),
+            N_("The profile {profile} hides {name}, which contains your home folder."),
+            N_("Hide single folders in it instead."),
             profile=repr(profile.name),
             name=name,
         )
@@ -65,7 +65,7 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
 def _places(
     given: str, homes: Iterable[str], environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """The folders a mask's folder stands for: what is put for the beginning, and the rest."""
+    """Yield the folders that a mask's folder stands for, each as a beginning and the rest."""
     if not given.startswith("~"):
         yield "", given or "/"
         return
@@ -77,19 +77,19 @@ def _places(
             yield moved, given[len(usual) :]
 
 
-class _Seen:
-    """Folders, each looked at once: many names lie in the same ones."""
+class _Resolver:
+    """Resolves folders, each only once: many masks are in the same ones."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, os.stat_result | None]] = {"/": ("/", os.stat("/"))}
 
     def folder(self, path: str) -> tuple[str, os.stat_result | None]:
-        """With links resolved, as os.path.realpath does it; and what is there, if anything is."""
+        """Return the path with links resolved, and its status if it exists."""
         if path not in self._known:
             around, _, name = path.rpartition("/")
             real, found = self.folder(around or "/")
             here = f"{real.rstrip('/')}/{name}"
-            # Where the folder around is not, nothing is in it.
+            # If its parent does not exist, neither does this.
             self._known[path] = (here, None) if found is None else _look(here)
         return self._known[path]
 
@@ -106,8 +106,8 @@ def _look(path: str) -> tuple[str, os.stat_result | None]:
 
 
 def _links(folder: str, found: os.stat_result) -> frozenset[str]:
-    # A listing is good as long as the folder is unchanged; within the clock's tick that cannot be
-    # told.
+    # A listing is valid while the folder is unchanged, which its time does not show if the change
+    # was a moment ago.
     if time.time_ns() - found.st_mtime_ns < _TICK:
         return _links_now(folder)
     return _links_of(folder, (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One small class a mount. The objects that become bwrap's arguments also word the question."""
+"""The mounts of a sandbox. Each becomes arguments for bwrap and a sentence for the user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Protocol
 from ... import N_
 from .mask_layer import LayerSpec
 
-# What a folder is to the person, behind its path: "/home/me/parser (the project)".
+# What a folder is for, shown after its path: "/home/me/parser (the project)".
 PROJECT = N_("the project")
 LINKED = N_("linked from the project")
 PLAYGROUND = N_("the playground")
@@ -21,14 +21,14 @@ PLAYGROUND = N_("the playground")
 
 class Mount(Protocol):
     def args(self) -> Sequence[str]:
-        """For bwrap."""
+        """Return bwrap's arguments."""
 
     def describe(self) -> str:
-        """For people, in their language; empty where there is nothing to tell."""
+        """Return a sentence in the user's language, or "" if it is not worth one."""
 
 
-class OverlayWay(Enum):
-    """Who mounts an overlay on this machine."""
+class OverlayMethod(Enum):
+    """The program that mounts overlays on this machine: our starter, bwrap, or none."""
 
     UNSHARE = "unshare"
     BWRAP = "bwrap"
@@ -42,63 +42,61 @@ class OverlayMount:
     lower: tuple[str, ...]
     target: str
     options: str
-    # Where what is written goes; without them nothing can be.
+    # Where writes go. Without these the overlay is read-only.
     upper: str = ""
     work: str = ""
 
     def packed(self) -> dict[str, object]:
-        """For the starter."""
+        """Return what the starter reads."""
         return {
             "lower": [os.fsencode(folder) for folder in self.lower],
             "target": os.fsencode(self.target),
             "options": self.options,
             "upper": os.fsencode(self.upper),
             "work": os.fsencode(self.work),
-            # What was mounted before the run was asked for may be another folder's by now.
-            "numbers": [] if self.upper else [*map(number_of, (*self.lower, self.target))],
         }
 
 
 @dataclass(frozen=True)
-class System:
-    """The whole machine. Everything else is put on top of it."""
+class HostSystem:
+    """The whole host, read-only, below all other mounts."""
 
     def args(self) -> Sequence[str]:
         return ("--ro-bind", "/", "/")
 
     def describe(self) -> str:
-        return _("The system can be read, not written.")
+        return _("The system is read-only.")
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """Devices and processes of the sandbox's own."""
+class DevicesAndProcesses:
+    """The sandbox's own /dev and /proc."""
 
     is_root: bool
 
     def args(self) -> Sequence[str]:
-        # The first process is bwrap's. It takes on the filter a moment later than the command, and
-        # who could write to its memory by then would have it do what is refused to all others.
+        # The first process is bwrap. It gets the filter a moment after the command does, and until
+        # then the command could write to its memory and so get around the filter.
         made = ["--dev", "/dev", "--proc", "/proc", "--size", "4096", "--tmpfs", "/proc/1"]
-        # Whose keys there are; the keys themselves are out of reach of the filtered calls.
+        # The names of keys; the filter refuses the calls that read the keys themselves.
         if os.path.exists("/proc/keys"):
             made += ["--ro-bind", "/dev/null", "/proc/keys"]
         if self.is_root:
             # Writable for root without any capability: core_pattern would start a program of the
-            # command's choice outside.
+            # command's choice outside the sandbox.
             made += ["--ro-bind", "/proc/sys", "/proc/sys"]
             for name in filter(os.path.exists, ("/proc/acpi", "/proc/dynamic_debug", "/proc/scsi")):
-                # Nobody needs what is in there, and this takes a third of the time of a bind.
+                # Nothing in there is needed, and this takes a third of the time of a bind.
                 made += ["--perms", "0555", "--size", "4096", "--tmpfs", name]
         return made
 
     def describe(self) -> str:
-        return _("Other programs and devices cannot be seen.")
+        return _("Other programs and devices are not visible.")
 
 
 @dataclass(frozen=True)
-class Scratch:
-    """An empty folder in memory that is gone after the command."""
+class EmptyFolder:
+    """A folder in memory, empty at first and removed after the command."""
 
     folder: str
     size: int | None = None
@@ -110,13 +108,13 @@ class Scratch:
         return (*size, "--perms", mode, "--tmpfs", self.folder)
 
     def describe(self) -> str:
-        text = _("{folder} is empty at the start and forgotten at the end.")
+        text = _("{folder} starts empty and is discarded at the end.")
         return text.format(folder=self.folder)
 
 
 @dataclass(frozen=True)
-class OtherSystem:
-    """Another system in place of the machine's own."""
+class RootfsSystem:
+    """A root file system in place of the host's, read-only."""
 
     folder: str
     title: str
@@ -126,14 +124,14 @@ class OtherSystem:
 
     def describe(self) -> str:
         # Translators: {title} is the name of a system, such as "Alpine 3.20".
-        text = _("The system is {title}, not this machine's. It can be read, not written.")
+        text = _("The system is {title}, not this computer's. It is read-only.")
         return text.format(title=self.title)
 
 
 @dataclass(frozen=True)
-class ReadOnly:
+class ReadOnlyBind:
     folder: str
-    # Where it is seen, if not at its own path.
+    # Its path inside, if that is another one.
     shown: str = ""
 
     def args(self) -> Sequence[str]:
@@ -144,8 +142,8 @@ class ReadOnly:
 
 
 @dataclass(frozen=True)
-class Sealed:
-    """Nothing more is added to a scratch folder once its mount points are made."""
+class SealedFolder:
+    """A folder in memory that becomes read-only once its mount points exist."""
 
     folder: str
 
@@ -157,8 +155,8 @@ class Sealed:
 
 
 @dataclass(frozen=True)
-class Writable:
-    """A folder whose changes are real."""
+class WritableFolder:
+    """A folder that the command changes directly."""
 
     folder: str
     source: str
@@ -169,28 +167,28 @@ class Writable:
 
     def describe(self) -> str:
         # Translators: {what} is one of "the project", "linked from the project", "the playground".
-        text = _("{folder} ({what}) can be written.")
+        text = _("{folder} ({what}) is writable.")
         return text.format(folder=self.folder, what=_(self.what))
 
 
 @dataclass(frozen=True)
-class Overlaid:
-    """A folder whose changes go elsewhere, to be looked at when the command is over."""
+class OverlaidFolder:
+    """A folder with an overlay, which collects the command's changes."""
 
     folder: str
     pending: str
     upper: str
     work: str
     what: str
-    way: OverlayWay
+    way: OverlayMethod
     runtime: str
     number: int
     shown: str = ""
 
     def outer(self) -> Sequence[OverlayMount]:
-        if self.way is not OverlayWay.UNSHARE:
+        if self.way is not OverlayMethod.UNSHARE:
             return ()
-        # volatile: nobody needs it to survive a power cut, and a sync of the disk takes long.
+        # volatile: it need not survive a power cut, and syncing the disk takes long.
         options = "userxattr,volatile"
         return (OverlayMount(self._lower, self._merged, options, self.upper, self.work),)
 
@@ -203,19 +201,19 @@ class Overlaid:
         return f"{self.runtime}/merged{self.number}"
 
     def args(self) -> Sequence[str]:
-        if self.way is OverlayWay.BWRAP:
+        if self.way is OverlayMethod.BWRAP:
             sources = (part for layer in reversed(self._lower) for part in ("--overlay-src", layer))
             return (*sources, "--overlay", self.upper, self.work, self.shown or self.folder)
         return ("--bind", self._merged, self.shown or self.folder)
 
     def describe(self) -> str:
-        text = _("{folder} ({what}) can be written; what changes is recorded.")
-        return text.format(folder=self.folder, what=_seen_at(_(self.what), self.shown, _))
+        text = _("{folder} ({what}) is writable. Changes are recorded.")
+        return text.format(folder=self.folder, what=_with_path(_(self.what), self.shown, _))
 
 
 @dataclass(frozen=True)
-class Unrecorded:
-    """A folder that would be writable, if its changes could be recorded."""
+class UnrecordedFolder:
+    """A folder that is read-only because its changes cannot be recorded."""
 
     folder: str
     what: str
@@ -225,20 +223,20 @@ class Unrecorded:
         return ("--ro-bind", self.folder, self.shown or self.folder)
 
     def describe(self) -> str:
-        return self._told(_)
+        return self._describe(_)
 
     def notice(self) -> str:
-        """The same for a model, which is told in English."""
-        return self._told(str)
+        """Return the sentence in English, for a model."""
+        return self._describe(str)
 
-    def _told(self, _: Callable[[str], str]) -> str:
-        text = _("{folder} ({what}) can be read, not written: changes cannot be recorded here.")
-        return text.format(folder=self.folder, what=_seen_at(_(self.what), self.shown, _))
+    def _describe(self, _: Callable[[str], str]) -> str:
+        text = _("{folder} ({what}) is read-only: changes cannot be recorded here.")
+        return text.format(folder=self.folder, what=_with_path(_(self.what), self.shown, _))
 
 
 @dataclass(frozen=True)
-class Pinned:
-    """A folder bound onto itself: it stays what it is, but it cannot be moved."""
+class PinnedFolder:
+    """A folder bound onto itself: the command can write in it, but cannot rename it."""
 
     folder: str
     source: str
@@ -251,8 +249,8 @@ class Pinned:
 
 
 @dataclass(frozen=True)
-class Hidden:
-    """Nothing, where something is. Used where no layer can be put over the folder around it."""
+class HiddenPath:
+    """A single path that is covered, used where its folder cannot get a mask layer."""
 
     path: str
     is_folder: bool
@@ -267,24 +265,24 @@ class Hidden:
 
 
 @dataclass(frozen=True)
-class Layered:
-    """A folder seen through a layer: read-only, some names gone, mount points added.
+class MaskedFolder:
+    """A folder below a mask layer: read-only, without some names, with mount points added.
 
-    What lies behind an overlay cannot be connected to: the kernel finds a Unix socket by its
-    inode, and an overlay has inodes of its own.
+    Its Unix sockets are out of reach: the kernel finds a socket by its inode, and an overlay has
+    inodes of its own.
     """
 
     spec: LayerSpec
-    way: OverlayWay
+    way: OverlayMethod
     runtime: str
     number: int
-    # Mounted where it belongs before bwrap starts, which then finds it there: a bind costs bwrap a
-    # reading of all mounts. Not where something below is bound by its own path.
+    # Mounted at its own path before bwrap starts: that saves a bind, for which bwrap reads all
+    # mounts. Not possible where something below it is bound by its own path.
     in_place: bool = False
     shown: str = ""
 
     def outer(self) -> Sequence[OverlayMount]:
-        if self.way is not OverlayWay.UNSHARE:
+        if self.way is not OverlayMethod.UNSHARE:
             return ()
         target = self.spec.folder if self.in_place else self._merged
         return (OverlayMount((*self._layers, self.spec.folder), target, "userxattr"),)
@@ -299,7 +297,7 @@ class Layered:
         return f"{self.runtime}/merged{self.number}"
 
     def args(self) -> Sequence[str]:
-        if self.way is OverlayWay.BWRAP:
+        if self.way is OverlayMethod.BWRAP:
             top, frame = self._layers
             lowest_first = (self.spec.folder, frame, top)
             sources = (part for layer in lowest_first for part in ("--overlay-src", layer))
@@ -313,8 +311,8 @@ class Layered:
 
 
 @dataclass(frozen=True)
-class Pieced:
-    """A folder put together from what may be seen of it, where no overlay can be mounted."""
+class BoundFolder:
+    """A folder rebuilt from binds of what is not hidden, where no overlay can be mounted."""
 
     folder: str
     mode: int
@@ -337,21 +335,12 @@ class Pieced:
         return _hidden_of(self.folder, self.hidden)
 
 
-def number_of(path: str) -> tuple[int, int]:
-    """By which a file or folder is known, whatever is done to its name."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0)  # what is not there is told when it is needed
-    return (found.st_dev, found.st_ino)
-
-
-def _seen_at(what: str, shown: str, _: Callable[[str], str]) -> str:
+def _with_path(what: str, shown: str, _: Callable[[str], str]) -> str:
     # Translators: {what} is one of "the project", "linked from the project".
-    return _("{what}, seen as {path}").format(what=what, path=shown) if shown else what
+    return _("{what}, visible as {path}").format(what=what, path=shown) if shown else what
 
 
 def _hidden_of(folder: str, names: Sequence[str]) -> str:
-    """Only what is there: a person does not want to read of a hundred names they do not have."""
+    # Only existing paths: most of the hundred masked names do not exist.
     there = [f"{folder}/{name}" for name in names if os.path.lexists(f"{folder}/{name}")]
     return _("Hidden: {paths}.").format(paths=", ".join(there)) if there else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is around us: programs, containers, and all that an answer about this machine rests on."""
+"""Find programs and the kind of environment (host, container, Flatpak), and the cache's key."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from pathlib import Path
 from ...paths import Paths, is_inside
 from ..plan.host import MountPoint
 
-# Of the answer: an older one is not taken.
+# Of the cached result: others are not used.
 _VERSION = 6
 
 
 def find_program(name: str, environ: Mapping[str, str], writable: Sequence[str]) -> str:
-    """The program's full path, "" if there is none.
+    """Return a program's full path, or "" if there is none that can be trusted.
 
-    Not from relative folders of the PATH, which lead into whatever folder is current; not from
-    folders that commands can write, nor by a link that leads there; nor from other projects,
-    which were writable when it was their turn.
+    Relative folders in PATH depend on the current folder, so they do not count; nor do folders
+    that commands can write to, links into them, and other projects, which were writable once.
     """
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, name)
@@ -34,9 +33,9 @@ def find_program(name: str, environ: Mapping[str, str], writable: Sequence[str])
 
 
 def _in_a_project(path: str) -> bool:
-    """A checkout, or an environment made for one."""
+    """Return whether a path is in a checkout, or in an environment made for one."""
     if os.getuid() != 0 and not os.access(os.path.dirname(path), os.W_OK):
-        return False  # none of this person's commands can have written there
+        return False  # no command of this user can have written there
     while path != "/":
         path = os.path.dirname(path)
         if any(
@@ -60,17 +59,17 @@ def find_surroundings(environ: Mapping[str, str]) -> str:
     return "host"
 
 
-def key_for(
+def cache_key(
     paths: Paths,
     environ: Mapping[str, str],
     programs: Mapping[str, str],
     mounts: Sequence[MountPoint],
 ) -> str:
-    """Everything the answer rests on."""
+    """Return a hash of everything that the result of the probe depends on."""
     facts: list[object] = [_VERSION, os.getuid(), os.uname().release, find_surroundings(environ)]
     with contextlib.suppress(OSError):
         facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-    facts += versions_of(filter(None, programs.values()))
+    facts += file_stamps(filter(None, programs.values()))
     with contextlib.suppress(OSError):
         home = paths.real_home
         below_home = {mount.path for mount in mounts if is_inside(mount.path, home)}
@@ -79,8 +78,8 @@ def key_for(
     return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def versions_of(files: Iterable[str]) -> list[object]:
-    """A file's change is seen by its time and size."""
+def file_stamps(files: Iterable[str]) -> list[object]:
+    """Return what changes when one of the files does."""
     facts: list[object] = []
     for path in files:
         with contextlib.suppress(OSError):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What this machine can do, found by trying. Nothing is concluded from version numbers or from
-the words of an error message: both differ between releases."""
+"""Find out what this machine can do, by trying it.
+
+Version numbers and the words of error messages decide nothing: they differ between releases.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import write_atomically
 from ...paths import Paths, is_inside, make_folder, real_path
 from .. import seccomp
-from ..limits import scope_for
+from ..limits import scope_command
 from ..plan import mask_layer
 from ..plan.host import MountPoint, mount_table
-from ..plan.mounts import Layered, Overlaid, OverlayMount, OverlayWay
-from ..starter.client import Order, shared_starter
+from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
+from ..starter.client import StartOrder, shared_starter
 from . import remedies
-from .environment import find_program, find_surroundings, key_for, versions_of
+from .environment import cache_key, file_stamps, find_program, find_surroundings
 
 _PROGRAMS = ("bwrap", "systemd-run")
 # As long as a run waits for bwrap: a machine with much to do needs seconds to start a program.
-_PATIENCE = 15.0
+_TIMEOUT = 15.0
 _TRY_AGAIN = 600.0
 _OLD = 7 * 86400
 _BASIC = (
@@ -40,14 +42,14 @@ _BASIC = (
     *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
 )
 _OVERLAYS = {
-    "overlay": N_("Overlays, by the program"),
-    "overlay-bwrap": N_("Overlays, by bubblewrap"),
+    "overlay": N_("Overlays mounted by this program"),
+    "overlay-bwrap": N_("Overlays mounted by bubblewrap"),
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the checklist, in English. A miss says why, and what to do."""
+    """One line of the checklist, in English, with cause and remedy if it is not `ok`."""
 
     key: str
     title: str
@@ -62,9 +64,9 @@ class Finding:
 class Capabilities:
     findings: tuple[Finding, ...]
     bwrap: str
-    # Those in which bwrap can be started, and overlays mounted before that.
+    # bwrap is started in these, after overlays were mounted there.
     namespaces: tuple[str, ...]
-    overlay: OverlayWay
+    overlay: OverlayMethod
     systemd_run: str
     surroundings: str
 
@@ -73,12 +75,12 @@ class Capabilities:
         return all(finding.ok for finding in self.findings if finding.needed)
 
     @property
-    def misses(self) -> tuple[Finding, ...]:
+    def missing(self) -> tuple[Finding, ...]:
         return tuple(f for f in self.findings if f.needed and not f.ok)
 
-    def told(self, finding: Finding) -> Finding:
-        """In the person's language. What is kept, and told to programs, is not."""
-        cause, remedy = remedies.find(finding.key, self.bwrap)
+    def translated(self, finding: Finding) -> Finding:
+        """Return a finding in the user's language. The cache and other programs get English."""
+        cause, remedy = remedies.find_remedy(finding.key, self.bwrap)
         if finding.ok or not cause:
             cause, remedy = Sentence(finding.cause), Sentence(finding.remedy)
         return replace(
@@ -89,10 +91,10 @@ class Capabilities:
         )
 
     def why_not(self) -> tuple[Sentence, Sentence]:
-        """Cause and remedy of the first miss."""
-        miss = self.misses[0]
-        # What is kept is English and nothing else; what is found anew can be translated.
-        now = remedies.find(miss.key, self.bwrap)
+        """Return cause and remedy of the first finding that is missing."""
+        miss = self.missing[0]
+        # Cached texts are plain English; new ones can be translated.
+        now = remedies.find_remedy(miss.key, self.bwrap)
         kept = (Sentence(miss.cause), Sentence(miss.remedy))
         return now if now == kept else kept
 
@@ -105,54 +107,55 @@ def probe(
     writable: Sequence[str] = (),
     mounts: Sequence[MountPoint] | None = None,
 ) -> Capabilities:
-    """The answer for this machine; a good one is kept until something it rests on changes.
+    """Return what this machine can do. A good result is cached until something it depends on
+    changes.
 
-    Programs are not taken from folders that commands can write: a project's own `bin` may be on
-    the PATH, and a `bwrap` that a command left there would be no sandbox.
+    Programs in folders that commands can write to do not count: a project's own `bin` may be in
+    PATH, and a `bwrap` that a command left there would be no sandbox.
     """
     writable = tuple(real_path(folder) for folder in (*writable, str(paths.playground)))
     mounts = mount_table() if mounts is None else mounts
     path, flatpak = environ.get("PATH", os.defpath), environ.get("FLATPAK_ID")
     places = (paths.real_home, paths.cache, paths.runtime_candidates)
     question = (path, flatpak, places, writable, tuple(mounts))
-    if not fresh and question in _answered:
-        files, versions, found = _answered[question]
-        if versions == versions_of(files):
+    if not fresh and question in _last_results:
+        files, versions, found = _last_results[question]
+        if versions == file_stamps(files):
             return found
     programs = _programs(environ, writable)
-    file = _answer_file(paths, environ, programs, mounts)
-    found = _look(paths, environ, programs, file, fresh=fresh)
-    if found.can_wrap and found.overlay is not OverlayWay.NONE:
+    file = _cache_file(paths, environ, programs, mounts)
+    found = _cached_or_new(paths, environ, programs, file, fresh=fresh)
+    if found.can_wrap and found.overlay is not OverlayMethod.NONE:
         files = (*filter(None, programs.values()), str(file))
-        _answered.clear()
-        _answered[question] = files, versions_of(files), found
+        _last_results.clear()
+        _last_results[question] = files, file_stamps(files), found
     return found
 
 
-def kept_answer(paths: Paths, environ: Mapping[str, str]) -> Path:
-    """Where the answer for this machine and person is kept."""
+def cache_file(paths: Paths, environ: Mapping[str, str]) -> Path:
+    """Return the file with the cached result for this machine and user."""
     programs = _programs(environ, (os.path.realpath(paths.playground),))
-    return _answer_file(paths, environ, programs, mount_table())
+    return _cache_file(paths, environ, programs, mount_table())
 
 
 def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
     return {name: find_program(name, environ, writable) for name in _PROGRAMS}
 
 
-def _answer_file(
+def _cache_file(
     paths: Paths,
     environ: Mapping[str, str],
     programs: Mapping[str, str],
     mounts: Sequence[MountPoint],
 ) -> Path:
-    return paths.cache / f"probe-{key_for(paths, environ, programs, mounts)}.json"
+    return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
 
 
-# What this program asked last, so that the next run need not read the file again.
-_answered: dict[object, tuple[tuple[str, ...], list[object], Capabilities]] = {}
+# The last result, so that the next run need not read the file again.
+_last_results: dict[object, tuple[tuple[str, ...], list[object], Capabilities]] = {}
 
 
-def _look(
+def _cached_or_new(
     paths: Paths,
     environ: Mapping[str, str],
     programs: Mapping[str, str],
@@ -164,15 +167,15 @@ def _look(
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             written = file.stat().st_mtime
             kept = _from_json(json.loads(file.read_text(encoding="utf-8")))
-            # Overlays may have failed for a passing reason.
-            if kept.overlay is not OverlayWay.NONE or time.time() - written < _TRY_AGAIN:
+            # Overlays may have failed for a temporary reason.
+            if kept.overlay is not OverlayMethod.NONE or time.time() - written < _TRY_AGAIN:
                 return kept
     found = _Probe(paths, environ, programs).run()
-    # A miss is not kept: the person is about to mend it and tries again.
+    # A failure is not cached: the user is about to fix it and tries again.
     if found.can_wrap:
-        with contextlib.suppress(OllmSandboxError, OSError):  # then it is tried again next time
+        with contextlib.suppress(OllmSandboxError, OSError):  # then the next start probes again
             for old in paths.cache.glob("probe-*.json"):
-                # Of another boot, kernel or program.
+                # From another boot, kernel or program.
                 if time.time() - old.stat().st_mtime > _OLD:
                     old.unlink(missing_ok=True)
             write_atomically(file, json.dumps(asdict(found), default=lambda way: way.value))
@@ -186,8 +189,8 @@ def _is_mounted_below(folder: str) -> bool:
     return any(mount.path != folder and is_inside(mount.path, folder) for mount in mount_table())
 
 
-def _written(made: str, upper: str, work: str, way: OverlayWay, runtime: str) -> Overlaid:
-    return Overlaid(f"{made}/below", "", upper, work, "", way, runtime, number=1)
+def _written(made: str, upper: str, work: str, way: OverlayMethod, runtime: str) -> OverlaidFolder:
+    return OverlaidFolder(f"{made}/below", "", upper, work, "", way, runtime, number=1)
 
 
 class _Probe:
@@ -204,7 +207,7 @@ class _Probe:
         surroundings = find_surroundings(self._environ)
         self._note("surroundings", N_("Surroundings"), surroundings != "flatpak", surroundings)
         namespaces: tuple[str, ...] = ()
-        overlay = OverlayWay.NONE
+        overlay = OverlayMethod.NONE
         systemd_run = ""
         try:
             if surroundings != "flatpak" and self._find_bwrap():
@@ -240,7 +243,7 @@ class _Probe:
     def _find_filter(self) -> None:
         title = N_("System calls can be filtered")
         try:
-            descriptor = seccomp.open_filter(seccomp.Rules(), self._paths.cache)
+            descriptor = seccomp.open_filter(seccomp.FilterRules(), self._paths.cache)
         except (OllmSandboxError, OSError) as error:
             self._note("seccomp", title, ok=False, detail=str(error))
             return
@@ -251,16 +254,16 @@ class _Probe:
             os.close(descriptor)
 
     def _find_namespaces(self) -> tuple[str, ...]:
-        users = self._enters(("user", "mount", "pid"), (), "true", "/")
+        users = self._starter_can(("user", "mount", "pid"), (), "true", "/")
         self._note("namespaces", N_("User namespaces"), users, needed=False)
-        # Root mounts without a user namespace, so that files of other users can be copied up.
-        if os.getuid() == 0 and self._enters(("mount", "pid"), (), "true", "/"):
+        # Root mounts without a user namespace: overlays then can copy up files of other users.
+        if os.getuid() == 0 and self._starter_can(("mount", "pid"), (), "true", "/"):
             return ("mount", "pid")
         return ("user", "mount", "pid") if users else ()
 
-    def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayWay:
-        """Both ways are tried over the real home folder, and with what is written in the cache:
-        not every file system can be below, fewer can be above."""
+    def _find_overlay(self, namespaces: tuple[str, ...]) -> OverlayMethod:
+        """Try both methods over the real home folder, with the writes going to the cache: not every
+        file system can be the lower layer, and fewer can be the upper one."""
         import tempfile
 
         runtime = self._paths.runtime
@@ -271,38 +274,38 @@ class _Probe:
                     os.mkdir(f"{made}/{name}")
                 folder = self._paths.real_home
                 if namespaces != ("mount", "pid") and _is_mounted_below(folder):
-                    # It cannot be below an overlay, but others can.
+                    # This folder cannot get an overlay, but others can.
                     folder = f"{made}/below"
                 spec = mask_layer.spec_for(folder, (".ollmsandbox-probe",), ("playground",))
                 mask_layer.prepare(runtime, spec)
                 for number in range(2):
                     mask_layer.prepare_mount_point(runtime, number)
-                ours = bool(namespaces) and self._mounts_ours(namespaces, spec, made)
-                theirs = self._mounts_theirs(spec, made)
+                by_starter = bool(namespaces) and self._starter_mounts(namespaces, spec, made)
+                by_bwrap = self._bwrap_mounts(spec, made)
         except (OllmSandboxError, OSError) as error:
             for key, title in _OVERLAYS.items():
                 self._note(key, title, ok=False, detail=str(error), needed=False)
-            return OverlayWay.NONE
-        self._note("overlay", _OVERLAYS["overlay"], ours, needed=False)
-        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], theirs, needed=False)
-        if ours:
-            return OverlayWay.UNSHARE
-        return OverlayWay.BWRAP if theirs else OverlayWay.NONE
+            return OverlayMethod.NONE
+        self._note("overlay", _OVERLAYS["overlay"], by_starter, needed=False)
+        self._note("overlay-bwrap", _OVERLAYS["overlay-bwrap"], by_bwrap, needed=False)
+        if by_starter:
+            return OverlayMethod.UNSHARE
+        return OverlayMethod.BWRAP if by_bwrap else OverlayMethod.NONE
 
-    def _mounts_ours(
+    def _starter_mounts(
         self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
     ) -> bool:
-        way, runtime = OverlayWay.UNSHARE, str(self._paths.runtime)
-        layered = Layered(spec, way, runtime, 0)
+        way, runtime = OverlayMethod.UNSHARE, str(self._paths.runtime)
+        layered = MaskedFolder(spec, way, runtime, 0)
         written = _written(made, f"{made}/above", f"{made}/work", way, runtime)
         test = "test -d merged0/playground && echo x >merged1/file"
-        return self._enters(namespaces, [*layered.outer(), *written.outer()], test, runtime)
+        return self._starter_can(namespaces, [*layered.outer(), *written.outer()], test, runtime)
 
-    def _mounts_theirs(self, spec: mask_layer.LayerSpec, made: str) -> bool:
-        way, runtime = OverlayWay.BWRAP, str(self._paths.runtime)
+    def _bwrap_mounts(self, spec: mask_layer.LayerSpec, made: str) -> bool:
+        way, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
         written = _written(made, f"{made}/above2", f"{made}/work2", way, runtime)
         tried = (
-            (Layered(spec, way, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
+            (MaskedFolder(spec, way, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
             (written.args(), 'echo x >"$1/file"', written.folder),
         )
         return all(
@@ -310,17 +313,17 @@ class _Probe:
             for args, test, folder in tried
         )
 
-    def _enters(
+    def _starter_can(
         self,
         namespaces: tuple[str, ...],
         mounts: Sequence[OverlayMount],
         test: str,
         folder: Path | str,
     ) -> bool:
-        """Whether the starter can make these namespaces and mounts, and the test holds there."""
+        """Return whether the starter can make these namespaces and mounts, and the test passes."""
         reader, writer = os.pipe()
         with open(reader, "rb") as answer, open(os.devnull, "r+b") as nothing:
-            order = Order(
+            order = StartOrder(
                 argv=["/bin/sh", "-c", f"{test} && echo yes >&3"],
                 folder=str(folder),
                 namespaces=namespaces,
@@ -334,13 +337,13 @@ class _Probe:
             finally:
                 os.close(writer)
             with open(started.pidfd, "rb") as pidfd:
-                if not select.select([pidfd], [], [], _PATIENCE)[0]:
-                    raise subprocess.TimeoutExpired(order.argv, _PATIENCE)
+                if not select.select([pidfd], [], [], _TIMEOUT)[0]:
+                    raise subprocess.TimeoutExpired(order.argv, _TIMEOUT)
                 return answer.read() == b"yes\n"
 
     def _find_systemd(self) -> str:
         program = self._systemd_run
-        lent = scope_for(program, 1 << 40, self._environ)
+        lent = scope_command(program, 1 << 40, self._environ)
         ok = False
         # It may wait for a service that never answers.
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -358,7 +361,7 @@ class _Probe:
     def _note(
         self, key: str, title: str, ok: bool, detail: str = "", *, needed: bool = True
     ) -> None:
-        cause, remedy = ("", "") if ok else remedies.find(key, self._bwrap)
+        cause, remedy = ("", "") if ok else remedies.find_remedy(key, self._bwrap)
         self._findings.append(Finding(key, title, ok, needed, detail, cause, remedy))
 
     def _works(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> bool:
@@ -376,9 +379,9 @@ class _Probe:
                 errors="replace",
                 pass_fds=descriptors,
                 cwd="/",
-                # The person's variables may name libraries in a project.
+                # The user's variables may name libraries in a project.
                 env={},
-                timeout=_PATIENCE,
+                timeout=_TIMEOUT,
                 check=False,
             )
         except OSError:
@@ -392,10 +395,10 @@ def _from_json(found: dict[str, object]) -> Capabilities:
     overlay = given.pop("overlay")
     namespaces = given.pop("namespaces")
     if not isinstance(findings, list) or not isinstance(namespaces, list):
-        raise ValueError("not a probe's answer")
+        raise ValueError("not a result of the probe")
     return Capabilities(
         findings=tuple(Finding(**finding) for finding in findings),
-        overlay=OverlayWay(overlay),
+        overlay=OverlayMethod(overlay),
         namespaces=tuple(map(str, namespaces)),
         **{name: str(value) for name, value in given.items()},
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why something is missing, and what a person does about it, in plain words."""
+"""Explain why something is missing on this machine, and what the user can do about it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ...errors import Sentence
 
-# English for what is kept and for other programs, and translated for a person.
+# English for the cache and other programs, translated for the user.
 _ = Sentence
 
-# How each family of distributions installs a package, and what ours is called there.
+# How each family of distributions installs a package, and names that differ there.
 _INSTALL = {
     "debian": "sudo apt install {}",
     "fedora": "sudo dnf install {}",
@@ -34,19 +34,19 @@ _SET = "echo {} | sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system"
 _UNCONFINED = "--security-opt seccomp=unconfined --security-opt systempaths=unconfined"
 
 
-def find(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
-    """Cause and remedy of a miss; the cause is looked for in the kernel's own settings."""
+def find_remedy(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
+    """Return cause and remedy of a finding. The kernel's settings tell the cause."""
     if key == "surroundings":
         return (
-            _("The program runs in a Flatpak, in which no sandbox of its own can start."),
-            _("Use the program outside of Flatpak to have commands sandboxed."),
+            _("This program runs in a Flatpak, where it cannot start a sandbox of its own."),
+            _("Install the program without Flatpak to run commands in a sandbox."),
         )
     if key == "bwrap" and not bwrap:
         return (_("bubblewrap is not installed."), install("bubblewrap"))
     if key == "bwrap":
         return (
-            _("{program} is there but does not answer.", program=bwrap),
-            _("Reinstall bubblewrap; `bwrap --version` should print a version at once."),
+            _("{program} does not work.", program=bwrap),
+            _("Reinstall bubblewrap. `bwrap --version` should print a version."),
         )
     if key == "seccomp":
         return (
@@ -58,19 +58,18 @@ def find(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
     if key == "overlay":
         return (
             _(
-                "Overlays cannot be mounted over your home folder here: the kernel is older than "
-                "5.11, the home folder's file system does not allow it, or a security module does "
-                "not."
+                "Cannot mount overlays on your home folder: the kernel is older than 5.11, or the "
+                "file system or a security module does not allow it."
             ),
             _(
-                "A newer kernel may help. Without overlays commands can read the project, but "
-                "write to the playground only."
+                "A newer kernel may help. Without overlays, commands can read the project but "
+                "write only to the playground."
             ),
         )
     if key == "overlay-bwrap":
         return (
-            _("This bubblewrap does not mount overlays, or may not."),
-            _("It need not, if the program can. Bubblewrap 0.11 and newer know how."),
+            _("This version of bubblewrap cannot mount overlays, or is not allowed to."),
+            _("Not needed if this program can. Bubblewrap 0.11 and newer support it."),
         )
     if key == "time":
         return (
@@ -79,14 +78,14 @@ def find(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
         )
     if key == "systemd":
         return (
-            _("systemd's user manager does not answer here."),
-            _("Memory is watched by the program itself instead, which reacts a moment later."),
+            _("systemd's user manager is not running."),
+            _("This program watches memory itself instead, and reacts a moment later."),
         )
     return (Sentence(""), Sentence(""))
 
 
 def install(package: str) -> Sentence:
-    """The command that installs a package on this distribution."""
+    """Return how to install a package on this distribution."""
     family = _family()
     if family not in _INSTALL:
         return _("Install {package} with your distribution's package manager.", package=package)
@@ -97,13 +96,13 @@ def install(package: str) -> Sentence:
 def _namespaces() -> tuple[Sentence, Sentence]:
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
-            _("Ubuntu's AppArmor rule keeps programs from making user namespaces."),
-            _("Allow it for bubblewrap: {command}", command=_ALLOW),
+            _("Ubuntu's AppArmor policy does not allow user namespaces."),
+            _("Allow them for bubblewrap: {command}", command=_ALLOW),
         )
     if _setting("kernel/unprivileged_userns_clone") == "0":
         return (
             _("The kernel setting {setting} is off.", setting=_CLONE),
-            _("Switch it on: {command}", command=_SET.format(f"{_CLONE}=1")),
+            _("Turn it on: {command}", command=_SET.format(f"{_CLONE}=1")),
         )
     if _setting("user/max_user_namespaces") == "0":
         return (
@@ -112,17 +111,17 @@ def _namespaces() -> tuple[Sentence, Sentence]:
         )
     if _in_container():
         return (
-            _("The container or sandbox around this program does not allow another one in it."),
+            _("The container or sandbox around this program does not allow another one inside."),
             _(
-                "Start the container with {options}, or use the program outside of it.",
+                "Start the container with {options}, or use the program outside it.",
                 options=_UNCONFINED,
             ),
         )
     return (
         _("The kernel ({version}) refuses user namespaces.", version=os.uname().release),
         _(
-            "Use a kernel of 5.11 or newer with CONFIG_USER_NS, or ask who looks after this "
-            "machine whether a security module forbids them."
+            "Use kernel 5.11 or newer with CONFIG_USER_NS, or ask your administrator whether a "
+            "security module forbids them."
         ),
     )
 

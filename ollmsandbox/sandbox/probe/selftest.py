@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real commands in a real sandbox, to see that the wall stands on this machine."""
+"""Check that the sandbox holds on this machine, with real commands in a real sandbox."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import replace
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ..bubble import Bubble
-from ..plan.mounts import OverlayWay
+from ..plan.mounts import OverlayMethod
 from .probe import Capabilities, Finding
 
-_BROKEN = "This is a fault of the program on this machine."
+_BROKEN = "The sandbox does not work as it should on this machine."
 _UNRECORDED = (
-    "No overlay can be mounted, so what commands change could not be recorded.",
-    "What keeps overlays from being mounted is said above.",
+    "Overlays cannot be mounted, so changes of commands could not be recorded.",
+    "See above for the reason.",
 )
 _REPORT = "Please report it, with the output of `ollmsandbox doctor --json`."
 
-# Each line says "yes" if the wall stands.
+# Each line prints "yes" if the sandbox holds.
 _COMMAND = """
 touch made && rm made && echo writes=yes
 touch "$HOME/playground/.doctor" && rm "$HOME/playground/.doctor" && echo playground=yes
@@ -34,13 +34,13 @@ grep -q '^NoNewPrivs:.*1$' /proc/self/status && grep -q '^CapEff:.*0000000000000
     /proc/self/status && echo rights=yes
 """
 _TITLES = {
-    "writes": "The project can be written",
-    "playground": "The playground can be written",
-    "outside": "Nothing else can be written",
-    "secrets": "Secrets are not there",
-    "no-network": "The network is not there",
-    "processes": "Other programs are not there",
-    "rights": "No rights to be had",
+    "writes": "The project is writable",
+    "playground": "The playground is writable",
+    "outside": "Nothing else is writable",
+    "secrets": "Secrets are hidden",
+    "no-network": "The network is off",
+    "processes": "Other programs are not visible",
+    "rights": "Commands have no privileges",
 }
 
 
@@ -57,7 +57,7 @@ async def selftest(
             return [_finding("command", "A command runs", ok=False, cause=str(error))]
     said = set(result.stdout.text.split())
     found = [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
-    if capabilities.overlay is OverlayWay.NONE and not found[0].ok:
+    if capabilities.overlay is OverlayMethod.NONE and not found[0].ok:
         found[0] = replace(found[0], needed=False, cause=_UNRECORDED[0], remedy=_UNRECORDED[1])
     return found
 

@@ -25,16 +25,24 @@ from ... import N_
 from ...errors import RootfsError, SandboxError, Sentence, in_lines
 from ...paths import Paths
 from ...text.ansi import harmless
-from ..launch import Programs, make_order, open_descriptors
-from ..limits import watch
+from ..launch import LaunchPrograms, make_order, open_descriptors
+from ..limits import watch_limits
 from ..output import Sink, readable
 from ..plan.host import Host
-from ..plan.mounts import Kernel, Mount, OtherSystem, ReadOnly, Scratch, Sealed, Writable
+from ..plan.mounts import (
+    DevicesAndProcesses,
+    EmptyFolder,
+    Mount,
+    ReadOnlyBind,
+    RootfsSystem,
+    SealedFolder,
+    WritableFolder,
+)
 from ..plan.plan import Plan
 from ..probe.probe import Capabilities
 from ..process import Result, Running, Sinks
 from ..profile import file as profile_file
-from ..seccomp import Rules
+from ..seccomp import FilterRules
 from ..starter.client import shared_starter
 from .files import RESOLVER, write_inside
 from .paths import PATH, proxies
@@ -53,7 +61,7 @@ async def run_in(
     watched: Sequence[str] = (),
 ) -> Result:
     """`watched`: folders that may not grow beyond the limit. Cancelled, it is killed."""
-    programs = Programs(found.bwrap, found.namespaces)
+    programs = LaunchPrograms(found.bwrap, found.namespaces)
     order, arguments = make_order(plan, argv, programs, paths.runtime, first_descriptor=3)
     async with contextlib.AsyncExitStack() as closing:
         ours, theirs = [], []
@@ -86,9 +94,9 @@ async def run_in(
             sinks=Sinks(told, told),
         )
         closing.push_async_callback(running.close)
-        limits = watch(plan.limits, started.pid, watched)
+        limits = watch_limits(plan.limits, started.pid, watched)
         await running.wait(asyncio.ensure_future(limits))
-        await running.drain(patience=5.0)
+        await running.drain(seconds=5.0)
         os.set_blocking(ours[2], False)
         with contextlib.suppress(BlockingIOError):
             said = os.read(ours[2], 1 << 16)
@@ -175,15 +183,17 @@ class Inside:
     def plan(self, *, writable: bool, network: bool) -> Plan:
         profile = profile_file.load(profile_file.DEFAULT, self.paths.profiles, self.paths.cache)
         whole = str(self.folder)
-        system: Mount = OtherSystem(whole, self.title)
+        system: Mount = RootfsSystem(whole, self.title)
         if writable:
-            system = Writable("/", whole, self.title)
-        mounts = [system, Kernel(is_root=os.getuid() == 0)]
-        mounts += [Scratch(name, profile.limits.tmp) for name in ("/tmp", "/var/tmp", "/dev/shm")]
-        mounts += [Scratch("/run", _MiB, writable=False), Sealed("/dev")]
-        resolver = Host.look().resolver
+            system = WritableFolder("/", whole, self.title)
+        mounts = [system, DevicesAndProcesses(is_root=os.getuid() == 0)]
+        mounts += [
+            EmptyFolder(name, profile.limits.tmp) for name in ("/tmp", "/var/tmp", "/dev/shm")
+        ]
+        mounts += [EmptyFolder("/run", _MiB, writable=False), SealedFolder("/dev")]
+        resolver = Host.read().resolver
         if network and os.path.isfile(resolver):
-            mounts.append(ReadOnly(resolver, f"/{RESOLVER}"))
+            mounts.append(ReadOnlyBind(resolver, f"/{RESOLVER}"))
         environment = {"HOME": "/root", "PATH": PATH, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
         if network:
             environment |= proxies(self.environ)
@@ -194,7 +204,7 @@ class Inside:
             mounts=tuple(mounts),
             environment=environment,
             limits=replace(profile.limits, time=_TIME, disk=_DISK),
-            rules=Rules(unix_sockets=profile.unix_sockets and not network, netlink=True),
+            rules=FilterRules(unix_sockets=profile.unix_sockets and not network, netlink=True),
             # A package manager works for nobody but root. Outside it is the person.
             ids=(0, 0) if writable else None,
         )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ...errors import WorkingDirError
 from ...paths import Paths, is_inside
 from ..output import Sink
-from ..plan.folders import EMPTY, may_enter
+from ..plan.folders import EMPTY_FOLDERS, may_enter
 from ..process import Sinks
 from ..profile.profile import Profile
 
@@ -195,7 +195,7 @@ def find_working_dir_inside(
     # A link of the project's may lead there, too.
     found = folder_in(rootfs, path if places.to_host(path) is None else real)
     # These are empty when it starts.
-    if found is None or (is_inside(found, *EMPTY) and found not in EMPTY):
+    if found is None or (is_inside(found, *EMPTY_FOLDERS) and found not in EMPTY_FOLDERS):
         raise WorkingDirError(given)
     return found
 

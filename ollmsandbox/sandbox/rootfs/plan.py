@@ -18,24 +18,24 @@ from ..plan.masks import hidden_paths
 from ..plan.mounts import (
     LINKED,
     PROJECT,
-    Hidden,
-    Kernel,
-    Layered,
+    DevicesAndProcesses,
+    EmptyFolder,
+    HiddenPath,
+    MaskedFolder,
     Mount,
-    OtherSystem,
-    Overlaid,
-    OverlayWay,
-    Pinned,
-    ReadOnly,
-    Scratch,
-    Sealed,
-    Unrecorded,
-    Writable,
+    OverlaidFolder,
+    OverlayMethod,
+    PinnedFolder,
+    ReadOnlyBind,
+    RootfsSystem,
+    SealedFolder,
+    UnrecordedFolder,
+    WritableFolder,
 )
 from ..plan.mounts import PLAYGROUND as THE_PLAYGROUND
 from ..plan.plan import Plan, check_visible
 from ..profile.profile import Profile
-from ..seccomp import Rules
+from ..seccomp import FilterRules
 from .files import MOUNT_POINTS, RESOLVER
 from .paths import PLAYGROUND, Places, environment_of, find_working_dir_inside, folder_in
 from .store import Installed
@@ -52,7 +52,7 @@ def make_rootfs_plan(
     profile: Profile,
     paths: Paths,
     host: Host,
-    way: OverlayWay,
+    way: OverlayMethod,
     mounts_are_locked: bool,
     environ: Mapping[str, str],
 ) -> Plan:
@@ -64,15 +64,15 @@ def make_rootfs_plan(
     places = Places.of(paths, project, linked)
     builder = _Builder(rootfs, places, paths, host, way, locked=mounts_are_locked)
     limits = profile.limits
-    mounts: list[Mount] = [*builder.system(), Kernel(is_root=os.getuid() == 0)]
-    mounts += [Scratch(folder, limits.tmp) for folder in _SCRATCH]
-    mounts += [Scratch("/run", 1 << 20, writable=False)]
+    mounts: list[Mount] = [*builder.system(), DevicesAndProcesses(is_root=os.getuid() == 0)]
+    mounts += [EmptyFolder(folder, limits.tmp) for folder in _SCRATCH]
+    mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
     if network:
         mounts += builder.resolver()
-    mounts += [Writable(PLAYGROUND, places.playgrounds[0], THE_PLAYGROUND)]
+    mounts += [WritableFolder(PLAYGROUND, places.playgrounds[0], THE_PLAYGROUND)]
     mounts += builder.roots(overlay)
     mounts += builder.hidden(hidden)
-    mounts += [Sealed("/dev")]
+    mounts += [SealedFolder("/dev")]
     directory = find_working_dir_inside(working_dir, places, paths, rootfs.folder, hidden)
     environment = environment_of(profile, environ, network=network)
     environment["PWD"] = directory
@@ -83,7 +83,7 @@ def make_rootfs_plan(
         mounts=tuple(mounts),
         environment=environment,
         limits=limits,
-        rules=Rules.of(profile, network=network),
+        rules=FilterRules.of(profile, network=network),
     )
 
 
@@ -94,7 +94,7 @@ class _Builder:
         places: Places,
         paths: Paths,
         host: Host,
-        way: OverlayWay,
+        way: OverlayMethod,
         *,
         locked: bool,
     ) -> None:
@@ -109,11 +109,11 @@ class _Builder:
     def system(self) -> list[Mount]:
         """Nothing can be added to it, so where a mount point is missing a layer has it."""
         folder, title = self._rootfs.folder, self._rootfs.title
-        mounts: list[Mount] = [OtherSystem(folder, title)]
+        mounts: list[Mount] = [RootfsSystem(folder, title)]
         points = [*MOUNT_POINTS, *(path.lstrip("/") for path in self._places.linked)]
         missing = [point for point in points if folder_in(folder, point) != f"/{point}"]
         if missing:
-            if self._way is OverlayWay.NONE:
+            if self._way is OverlayMethod.NONE:
                 raise RootfsError(
                     N_("{folder} has no folder {name}, and no overlay can be mounted here."),
                     N_("Make it: mkdir -p {folder}/{name}"),
@@ -122,7 +122,9 @@ class _Builder:
                 )
             ways = {way for point in missing for way in _ways(point)}
             spec = spec_for(folder, (), tuple(sorted(ways)))
-            mounts.append(Layered(spec, self._way, self._runtime, self._next_number(), shown="/"))
+            mounts.append(
+                MaskedFolder(spec, self._way, self._runtime, self._next_number(), shown="/")
+            )
         return mounts
 
     def resolver(self) -> list[Mount]:
@@ -135,7 +137,7 @@ class _Builder:
                 N_("Make an empty file of that name."),
                 file=inside,
             )
-        return [ReadOnly(self._host.resolver, f"/{RESOLVER}")]
+        return [ReadOnlyBind(self._host.resolver, f"/{RESOLVER}")]
 
     def roots(self, overlay: Overlay) -> list[Mount]:
         mounts: list[Mount] = []
@@ -143,12 +145,12 @@ class _Builder:
             what = PROJECT if root.path == self._places.project else LINKED
             shown = self._shown(root.path)
             below_it = self._host.mounted_below(root.path)
-            if self._way is OverlayWay.NONE or (self._locked and below_it):
-                mounts.append(Unrecorded(root.path, what, shown))
+            if self._way is OverlayMethod.NONE or (self._locked and below_it):
+                mounts.append(UnrecordedFolder(root.path, what, shown))
                 mounts += self._hide(self._host.sockets_below(root.path))
                 continue
             mounts.append(
-                Overlaid(
+                OverlaidFolder(
                     root.path,
                     root.pending,
                     overlay.upper(name),
@@ -160,7 +162,7 @@ class _Builder:
                     shown,
                 )
             )
-            mounts += [ReadOnly(point, self._shown(point)) for point in below_it]
+            mounts += [ReadOnlyBind(point, self._shown(point)) for point in below_it]
             # Behind an overlay nothing that listens can be reached; on these it could.
             listening = [s for s in self._host.sockets_below(root.path) if is_inside(s, *below_it)]
             mounts += self._hide(listening)
@@ -171,7 +173,7 @@ class _Builder:
         writable = (places.project, *places.linked)
         # The program itself may lie in one of them, if that is its checkout.
         mounts: list[Mount] = [
-            ReadOnly(path, self._shown(path))
+            ReadOnlyBind(path, self._shown(path))
             for path in own_code()
             if is_inside(path, *writable) and os.path.exists(path)
         ]
@@ -186,10 +188,10 @@ class _Builder:
         """A folder around it could be renamed, and be there without the mount the next time. A
         mount point cannot."""
         around = _ways(path[len(playground) + 1 :])[:-1]
-        return [Pinned(f"{PLAYGROUND}/{name}", f"{playground}/{name}") for name in around]
+        return [PinnedFolder(f"{PLAYGROUND}/{name}", f"{playground}/{name}") for name in around]
 
     def _hide(self, paths: Sequence[str]) -> list[Mount]:
-        return [Hidden(self._shown(path), os.path.isdir(path)) for path in paths]
+        return [HiddenPath(self._shown(path), os.path.isdir(path)) for path in paths]
 
     def _shown(self, path: str) -> str:
         return self._places.to_inside(path) or path

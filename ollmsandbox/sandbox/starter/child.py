@@ -64,7 +64,7 @@ def run(
     uid: int,
     gid: int,
 ) -> NoReturn:
-    """In the child: make the mounts and become bwrap. Report an error to the last descriptor."""
+    """Make the mounts and become bwrap, in the child. Report an error to the last descriptor."""
     step, errors = "start", given[-1]
     try:
         die_with_parent(alive)
@@ -94,7 +94,7 @@ def run(
 
 
 def keep_mounts_alive(pipe: int, namespace: int) -> NoReturn:
-    """In another child: hold a mount namespace until the starter has let go of it, and end."""
+    """Hold a mount namespace, in another child, until the starter has let go of it."""
     first, last = sorted((pipe, namespace))
     os.closerange(0, first)
     os.closerange(first + 1, last)

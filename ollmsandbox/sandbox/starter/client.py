@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our side of the process that starts sandboxes.
+"""The program's side of the starter, the process that starts sandboxes (server.py).
 
-Imports little at the top: the command line starts that process before it loads asyncio and GLib,
-and finds it ready when it has.
+Imports little: the command line starts that process before it loads asyncio, and finds it ready
+after that.
 """
 
 from __future__ import annotations
@@ -26,33 +26,32 @@ if TYPE_CHECKING:
     from ..plan.mounts import OverlayMount
 
 _STARTER = os.path.join(os.path.dirname(__file__), "server.py")
-# Imported, not run as a script: that would be compiled anew each time. The folder comes last on the
-# path, so nothing in it takes the place of a module of Python's own.
+# Imported, since Python compiles a script each time. Our folder comes last on the path, so that
+# nothing in it replaces a module of Python's own.
 _MAIN = """\
 import os.path, sys
 sys.path.append(os.path.abspath(sys.argv[1] + "/../../../.."))
 from ollmsandbox.sandbox.starter.server import main
 main(int(sys.argv[2]))
 """
-_PATIENCE = 15.0
+_TIMEOUT = 15.0
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the starter is told, besides the descriptors, which become 0, 1, 2 and so on."""
+class StartOrder:
+    """A request to the starter. The descriptors sent along become 0, 1, 2 and so on."""
 
     argv: Sequence[str]
     folder: str
     namespaces: Sequence[str] = ()
     mounts: Sequence[OverlayMount] = ()
     processes: int | None = None
-    # A program that stays visible inside and must not be writable there.
+    # A program that must not be writable inside.
     protect: str = ""
-    protected: tuple[int, int] = (0, 0)
 
     def packed(self) -> bytes:
-        # As bytes: the starter has no locale of the person's to encode them by.
+        # As bytes: the starter does not have the user's locale to encode them.
         return marshal.dumps(
             {
                 "argv": [os.fsencode(word) for word in self.argv],
@@ -60,44 +59,39 @@ class Order:
                 "mounts": [mount.packed() for mount in self.mounts],
                 "processes": self.processes,
                 "protect": os.fsencode(self.protect),
-                "protected": self.protected,
             }
         )
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedProcess:
     pid: int
     pidfd: int
 
 
 class Starter:
-    """The small process that starts sandboxes, kept for the next one.
-
-    It answers as soon as it has forked, before anything that could take long, so it is waited for.
-    """
+    """The running starter. It answers as soon as it has forked, so callers wait for it."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
-        # A machine is probed in a thread while a command is started in another: each question has
-        # to get its own answer.
+        # A thread may probe the machine while another starts a command: each gets its own answer.
         self._asking = allocate_lock()
-        ours.settimeout(_PATIENCE)
+        ours.settimeout(_TIMEOUT)
         with theirs:
-            place = 3
-            argv = [sys.executable, "-I", "-S", "-c", _MAIN, _STARTER, str(place)]
+            descriptor = 3
+            argv = [sys.executable, "-I", "-S", "-c", _MAIN, _STARTER, str(descriptor)]
             actions: list[tuple[int | str, ...]] = [
-                (os.POSIX_SPAWN_DUP2, theirs.fileno(), place),
-                # Who reads our output must not wait for the end of a process they know nothing of.
-                *((os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_RDWR, 0) for n in range(place)),
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), descriptor),
+                # A reader of our output must not have to wait for the end of this process.
+                *((os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_RDWR, 0) for n in range(descriptor)),
             ]
             self.pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
 
-    def start(self, order: Order, descriptors: Sequence[int]) -> Started:
-        """The descriptors stay the caller's; the pidfd becomes theirs."""
-        paper = memory_file("order", order.packed())
-        rights = array.array("i", [paper, *descriptors])
+    def start(self, order: StartOrder, descriptors: Sequence[int]) -> StartedProcess:
+        """Start a process. The descriptors stay the caller's, and the pidfd becomes theirs."""
+        order_file = memory_file("order", order.packed())
+        rights = array.array("i", [order_file, *descriptors])
         room = socket.CMSG_LEN(rights.itemsize)
         try:
             names = " ".join(order.namespaces).encode() or b" "
@@ -107,12 +101,12 @@ class Starter:
         except OSError as error:
             raise self._lost() from error
         finally:
-            os.close(paper)
+            os.close(order_file)
         if not text or not ancillary:
             raise self._lost()
         pidfd = array.array("i")
         pidfd.frombytes(ancillary[0][2])
-        return Started(int(text), pidfd[0])
+        return StartedProcess(int(text), pidfd[0])
 
     def close(self) -> None:
         self._socket.close()
@@ -121,16 +115,16 @@ class Starter:
 
     def _lost(self) -> SandboxError:
         shared_starter.cache_clear()
-        return SandboxError(N_("The process that starts sandboxes is gone."), N_("Try again."))
+        return SandboxError(N_("The process that starts sandboxes has ended."), N_("Try again."))
 
 
 @cache
 def shared_starter() -> Starter:
-    """One for the program: it takes longer to come up than a sandbox does."""
+    """Return the program's starter, which takes longer to start than a sandbox does."""
     return Starter()
 
 
-# A copy of this process must not speak on the same line.
+# A fork of this process must not use the same socket.
 os.register_at_fork(after_in_child=shared_starter.cache_clear)
 
 

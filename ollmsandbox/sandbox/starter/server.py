@@ -31,11 +31,11 @@ def main(descriptor: int) -> None:
     gc.disable()
     # The kernel reaps the children: the other side holds their pidfds.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    Server(socket.socket(fileno=descriptor)).serve()
+    StarterServer(socket.socket(fileno=descriptor)).serve()
     os._exit(0)
 
 
-class Server:
+class StarterServer:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._poll = select.poll()

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ...sandbox.plan.mounts import Hidden, Layered, Overlaid, Pieced, Writable
+from ...sandbox.plan.mounts import (
+    BoundFolder,
+    HiddenPath,
+    MaskedFolder,
+    OverlaidFolder,
+    WritableFolder,
+)
 from ...sandbox.plan.plan import Plan
 from ...sandbox.profile.profile import Limits, Profile
 from ...text.visible import visible_line
@@ -76,10 +82,10 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
     hidden: list[str] = []
     rest: list[str] = []
     for mount in plan.mounts:
-        if isinstance(mount, Hidden | Layered | Pieced):
+        if isinstance(mount, HiddenPath | MaskedFolder | BoundFolder):
             hidden += _paths(mount)
             continue
-        of_its_kind = writes if isinstance(mount, Overlaid | Writable) else rest
+        of_its_kind = writes if isinstance(mount, OverlaidFolder | WritableFolder) else rest
         of_its_kind += filter(None, [mount.describe()])
     return tuple(
         section
@@ -94,11 +100,11 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
     )
 
 
-def _paths(mount: Hidden | Layered | Pieced) -> list[str]:
+def _paths(mount: HiddenPath | MaskedFolder | BoundFolder) -> list[str]:
     """One below the other: that they are hidden stands above them. Only those that are there."""
-    if isinstance(mount, Hidden):
+    if isinstance(mount, HiddenPath):
         return [visible_line(mount.path)]
-    if isinstance(mount, Layered):
+    if isinstance(mount, MaskedFolder):
         folder, names = mount.spec.folder, mount.spec.hidden
     else:
         folder, names = mount.folder, mount.hidden

@@ -72,7 +72,7 @@ class Welcome(Adw.Bin):
         for finding in found.findings:
             # What another way makes up for is nobody's worry.
             if not finding.ok and (finding.needed or not found.can_wrap):
-                self.checks.append(_miss(found.told(finding)))
+                self.checks.append(_miss(found.translated(finding)))
 
     def _system_row(self) -> Gtk.Widget:
         row = Adw.ActionRow(

@@ -24,7 +24,7 @@ def test_doctor_prints_a_checklist(person: Person) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"OLLM Sandbox {ollmsandbox.__version__}, ")
     assert done.stdout.endswith("\nCommands are sandboxed here.\n")
-    for title in ("Bubblewrap is installed", "Secrets are not there", "The project can be written"):
+    for title in ("Bubblewrap is installed", "Secrets are hidden", "The project is writable"):
         assert re.search(rf"^  ok +{title}", done.stdout, re.MULTILINE)
     assert "MISSING" not in done.stdout
     assert "\033" not in done.stdout

@@ -206,7 +206,7 @@ def test_a_hidden_folder_cannot_be_a_project(person: Person, name: str) -> None:
     folder = person.home / name
     folder.mkdir(parents=True)
     told = cannot_be_a_project(person, folder)
-    assert f"{person.home}/.ssh, which commands may not see" in told
+    assert f"{person.home}/.ssh" in told
     assert "show" in told
     assert not (folder / "ran").exists()
 
@@ -251,7 +251,6 @@ def test_a_file_cannot_be_a_project(person: Person) -> None:
     file.write_text("")
     told = cannot_be_a_project(person, file)
     assert f"a file, not a folder: {file}." in told
-    assert "Name the folder that holds it." in told
 
 
 @pytest.mark.parametrize("name", ["\0", "/tmp/\0", "/" + "x" * 300, "/x" * 3000])

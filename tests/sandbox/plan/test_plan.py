@@ -13,18 +13,18 @@ from support.plan import cannot_be_a_project, plan_of, starts_in
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.sandbox.plan.mounts import (
-    Hidden,
-    Kernel,
-    Layered,
+    BoundFolder,
+    DevicesAndProcesses,
+    EmptyFolder,
+    HiddenPath,
+    HostSystem,
+    MaskedFolder,
     Mount,
-    Overlaid,
-    OverlayWay,
-    Pieced,
-    Scratch,
-    Sealed,
-    System,
-    Unrecorded,
-    Writable,
+    OverlaidFolder,
+    OverlayMethod,
+    SealedFolder,
+    UnrecordedFolder,
+    WritableFolder,
 )
 from ollmsandbox.sandbox.plan.plan import Plan
 
@@ -43,47 +43,47 @@ def only(plan: Plan, kind: type[Mount]) -> list[int]:
 # --- the order of mounts -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", OverlayWay)
+@pytest.mark.parametrize("way", OverlayMethod)
 def test_a_later_mount_does_not_hide_an_earlier_one_that_is_needed(
-    person: Person, way: OverlayWay
+    person: Person, way: OverlayMethod
 ) -> None:
     plan = plan_of(person, way)
     home = [
         number
         for number, mount in enumerate(plan.mounts)
-        if (isinstance(mount, Layered) and mount.spec.folder == str(person.home))
-        or (isinstance(mount, Pieced) and mount.folder == str(person.home))
+        if (isinstance(mount, MaskedFolder) and mount.spec.folder == str(person.home))
+        or (isinstance(mount, BoundFolder) and mount.folder == str(person.home))
     ]
-    (playground,) = only(plan, Writable)
-    (project,) = only(plan, Unrecorded if way is OverlayWay.NONE else Overlaid)
-    assert only(plan, System) == [0]
-    assert only(plan, Kernel) == [1]
+    (playground,) = only(plan, WritableFolder)
+    (project,) = only(plan, UnrecordedFolder if way is OverlayMethod.NONE else OverlaidFolder)
+    assert only(plan, HostSystem) == [0]
+    assert only(plan, DevicesAndProcesses) == [1]
     assert len(home) == 1
-    assert max(only(plan, Scratch)) < home[0] < playground < project
+    assert max(only(plan, EmptyFolder)) < home[0] < playground < project
     assert places(plan)[playground] == f"{person.home}/playground"
     assert places(plan)[project] == str(person.project)
 
 
-@pytest.mark.parametrize("way", OverlayWay)
+@pytest.mark.parametrize("way", OverlayMethod)
 def test_scratch_folders_are_sealed_after_everything_is_in_them(
-    person: Person, way: OverlayWay
+    person: Person, way: OverlayMethod
 ) -> None:
-    seals = only(plan := plan_of(person, way), Sealed)
+    seals = only(plan := plan_of(person, way), SealedFolder)
     assert seals == list(range(len(plan.mounts) - len(seals), len(plan.mounts)))
     sealed = {places(plan)[number] for number in seals}
     assert "/dev" in sealed
-    assert (str(person.home) in sealed) == (way is OverlayWay.NONE)
+    assert (str(person.home) in sealed) == (way is OverlayMethod.NONE)
 
 
 def test_temporary_folders_are_the_sandboxes_own(person: Person) -> None:
     plan = plan_of(person)
-    scratch = {places(plan)[number] for number in only(plan, Scratch)}
+    scratch = {places(plan)[number] for number in only(plan, EmptyFolder)}
     assert {"/tmp", "/var/tmp", "/dev/shm", "/run"} <= scratch
 
 
 def test_the_playground_that_is_mounted_is_the_one_of_the_data_folder(person: Person) -> None:
     plan = plan_of(person)
-    mount = plan.mounts[only(plan, Writable)[0]]
+    mount = plan.mounts[only(plan, WritableFolder)[0]]
     assert mount.args() == ("--bind", str(person.playground), f"{person.home}/playground")
     assert person.playground.is_dir()
     assert person.playground.stat().st_mode & 0o077 == 0
@@ -104,23 +104,19 @@ def test_bwrap_is_told_to_take_everything_away(person: Person, network: bool) ->
 # --- what a person is asked about --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", OverlayWay)
+@pytest.mark.parametrize("way", OverlayMethod)
 def test_the_description_names_project_playground_network_and_secrets(
-    person: Person, way: OverlayWay
+    person: Person, way: OverlayMethod
 ) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".netrc").write_text("secret")
     told = plan_of(person, way).describe()
-    assert "The network cannot be reached." in told
-    assert "The system can be read, not written." in told
-    written = [line for line in told if line.startswith(f"{person.project} (the project) can be ")]
-    assert written == [
-        f"{person.project} (the project) can be read, not written: changes cannot be recorded here."
-        if way is OverlayWay.NONE
-        else f"{person.project} (the project) can be written; what changes is recorded."
-    ]
-    assert f"{person.home}/playground (the playground) can be written." in told
-    assert any("/tmp" in sentence and "forgotten" in sentence for sentence in told)
+    assert "The network is off." in told
+    assert "The system is read-only." in told
+    (project,) = [line for line in told if line.startswith(f"{person.project} (the project) is ")]
+    assert ("read-only" if way is OverlayMethod.NONE else "writable") in project
+    assert f"{person.home}/playground (the playground) is writable." in told
+    assert any("/tmp" in sentence and "discarded" in sentence for sentence in told)
     hidden = "\n".join(sentence for sentence in told if sentence.startswith("Hidden:"))
     assert f"{person.home}/.ssh" in hidden
     assert f"{person.home}/.netrc" in hidden
@@ -129,8 +125,8 @@ def test_the_description_names_project_playground_network_and_secrets(
 
 def test_the_description_says_when_the_network_can_be_reached(person: Person) -> None:
     told = plan_of(person, network=True).describe()
-    assert "The network can be reached." in told
-    assert "The network cannot be reached." not in told
+    assert "The network is on." in told
+    assert "The network is off." not in told
 
 
 def test_the_description_names_no_secret_that_the_person_does_not_have(person: Person) -> None:
@@ -206,9 +202,9 @@ def with_masks(person: Person, *masks: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["plain", "[a]*?", WEIRD])
-@pytest.mark.parametrize("way", [None, OverlayWay.NONE])
+@pytest.mark.parametrize("way", [None, OverlayMethod.NONE])
 def test_a_star_in_a_mask_stands_for_any_part_of_a_name(
-    tmp_path: Path, folder: str, way: OverlayWay | None
+    tmp_path: Path, folder: str, way: OverlayMethod | None
 ) -> None:
     person = make_person(tmp_path / folder)
     with_masks(person, "~/letters-*", "~/*/private.*")
@@ -263,7 +259,7 @@ def test_a_mask_of_something_that_is_not_there_makes_nothing(person: Person) -> 
 
 def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
     with_masks(person, "/etc/hostname", "/usr/share/glib-2.0")
-    for way in (None, OverlayWay.NONE):
+    for way in (None, OverlayMethod.NONE):
         found = person.capabilities()
         found = found if way is None else replace(found, overlay=way)
         result = person.run(
@@ -275,7 +271,7 @@ def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
 
 def test_what_hides_a_folder_in_the_project_says_so_only_if_it_is_there(person: Person) -> None:
     with_masks(person, "~/project/.env")
-    assert only(plan_of(person, OverlayWay.UNSHARE, profile="mine"), Hidden) == []
+    assert only(plan_of(person, OverlayMethod.UNSHARE, profile="mine"), HiddenPath) == []
 
 
 def test_a_folder_that_somebody_else_made_is_not_used(person: Person, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ollmsandbox.errors import ProfileError, SandboxError
 from ollmsandbox.sandbox import seccomp
 from ollmsandbox.sandbox.profile import file as profile_file
 from ollmsandbox.sandbox.profile.profile import Profile
-from ollmsandbox.sandbox.seccomp import Rules
+from ollmsandbox.sandbox.seccomp import FilterRules
 
 pytestmark = pytest.mark.anybody
 
@@ -160,7 +160,7 @@ def test_without_libseccomp_a_profile_can_be_read_all_the_same(
     found = load(folder, "deny_syscalls: [ptrace]")
     assert found.deny_syscalls == ("ptrace",)
     with pytest.raises(SandboxError, match="cannot be built"):
-        seccomp.open_filter(Rules.of(found, network=False), tmp_path)
+        seccomp.open_filter(FilterRules.of(found, network=False), tmp_path)
 
 
 # --- changes while the program runs, and between its runs --------------------------------------

@@ -19,7 +19,7 @@ from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.sandbox.plan.host import Host
-from ollmsandbox.sandbox.plan.mounts import ReadOnly
+from ollmsandbox.sandbox.plan.mounts import ReadOnlyBind
 from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.rootfs import paths as rootfs_places
 from ollmsandbox.sandbox.rootfs import plan as rootfs_plan
@@ -187,7 +187,7 @@ def test_without_the_network_there_is_no_resolver_and_no_way_out(
         assert "nameserver" not in off.stdout.text
         on = person.run(ask, rootfs=alpine, network=True)
         assert "hello" in on.stdout.text
-    resolver = ReadOnly(Host.look().resolver, "/etc/resolv.conf")
+    resolver = ReadOnlyBind(Host.read().resolver, "/etc/resolv.conf")
     plans = {n: person.bubble(rootfs=alpine, network=n).plan for n in (True, False)}
     assert resolver in plans[True].mounts
     assert resolver not in plans[False].mounts

@@ -105,7 +105,7 @@ def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> 
         window = window_of(application)
         window.open_project(str(person.project))
         wait_until(lambda: _popover_says(window.badge, str(person.project)))
-        assert _popover_says(window.badge, "The network cannot be reached.")
+        assert _popover_says(window.badge, "The network is off.")
         assert _popover_says(window.badge, "10 minutes")
         # Once is enough, above them.
         assert _popover_says(window.badge, "Hidden")
