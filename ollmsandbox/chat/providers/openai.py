@@ -175,7 +175,7 @@ _LENGTHS = (
     ("context_window",),
     ("max_context_length",),
 )
-_MOST_OF_A_WHOLE = 64 << 20
+_WHOLE_LIMIT = 64 << 20
 
 
 class OpenAIServer:
@@ -282,8 +282,8 @@ class OpenAIModel:
         yield FinishPiece(cut_off=answer.cut_off)
 
     async def _whole(self, exchange: Exchange) -> list[str]:
-        """A server that does not stream."""
-        return [(await exchange.read_all(_MOST_OF_A_WHOLE)).decode("utf-8", "replace")]
+        """Return the answer of a server that does not stream."""
+        return [(await exchange.read_all(_WHOLE_LIMIT)).decode("utf-8", "replace")]
 
     def _read(self, answer: OpenAIStream, event: str) -> list[Piece]:
         pieces = answer.read(event)

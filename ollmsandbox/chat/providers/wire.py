@@ -107,7 +107,7 @@ _ALPHABET = string.ascii_letters + string.digits
 
 
 def read_json(text: str) -> object:
-    """Raises ValueError. Half characters, which no file and no window can take, are replaced."""
+    """Parse JSON; replace lone surrogates, which cannot be stored or shown. Raise ValueError."""
     try:
         found: object = json.loads(text)
         return _clean_all(found) if "\\u" in text else found
@@ -116,7 +116,7 @@ def read_json(text: str) -> object:
 
 
 def read_object(text: str) -> Mapping[str, object]:
-    """Empty where it is something else."""
+    """Parse a JSON object; return an empty one for anything else."""
     try:
         found = read_json(text)
     except ValueError:
@@ -139,7 +139,7 @@ def _clean_all(found: object) -> object:
     return found
 
 
-# Looking into what may be of any shape.
+# For looking into data of any shape.
 
 
 def inside(found: object, *keys: str) -> object:
@@ -157,14 +157,14 @@ def a_list(found: object) -> list[object]:
 
 
 def a_number(found: object) -> int | None:
-    """Of tokens: whole and not negative."""
+    """Return a number of tokens: whole and not negative."""
     if isinstance(found, bool) or not isinstance(found, int):
         return None
     return found if 0 <= found < 1 << 53 else None
 
 
 def read_arguments(given: object) -> Mapping[str, object] | str:
-    """An object, or the text of one, or the text of the text of one; else as it is."""
+    """Return the object. It may be encoded as JSON once or twice; anything else stays as it is."""
     for _ in range(2):
         if isinstance(given, Mapping):
             return given
@@ -183,8 +183,8 @@ def read_arguments(given: object) -> Mapping[str, object] | str:
 
 
 class CallBuilder:
-    """Gives every call an id of its own: servers leave it out, or use the same one in each reply.
-    Nine letters and digits, as some models' templates demand."""
+    """Gives each call a unique id, because servers leave it out or repeat it in each reply. The id
+    has nine letters and digits, as some models' templates require."""
 
     def __init__(self, used: Iterable[str], mask: KeyMask) -> None:
         self._used = set(used)
