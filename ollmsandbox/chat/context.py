@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a conversation a model is sent, so that it fits into its context."""
+"""Shortens a conversation so that it fits into the model's context."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .. import N_
 from ..errors import Sentence
 from .messages import Message, Role, ToolSpec
 
-# Of a text nothing is known before a server has counted it.
+# Characters per token, until a server has counted.
 _CHARACTERS = 4
 _LEAST, _MOST = 0.8, 4.0
-# Cut back further than needed: a context that changes at its front with each message has to be
-# read anew by the model each time.
+# Cut back further than needed: if the beginning of the context changed with each message, the model
+# would have to process all of it each time.
 _CUT_BACK = 0.75
-# A message costs some tokens for being one.
+# The tokens that each message costs in addition to its text.
 _EACH = 4
-# What stays of output that was shortened.
+# The characters that are kept of shortened output.
 _HEAD, _TAIL = 400, 200
 _SHORT = 1200
 
@@ -30,14 +30,13 @@ FIRST_STEPS = "[Your first steps after this were left out here to make room.]"
 @dataclass(frozen=True)
 class FittedContext:
     messages: tuple[Message, ...]
-    # How much was left out just now, for the person; empty if nothing more than before.
+    # Tells the user how much more was left out than before; empty if nothing.
     notice: str = ""
 
 
 class ContextWindow:
-    """Remembers what was left out: it stays left out, so that the front of the context is stable.
-    The system prompt and the last that the person said are never touched, and a call is never
-    parted from its answer."""
+    """Remembers what was left out, so that the beginning of the context stays the same. Keeps the
+    system prompt and the user's last message whole, and each call together with its result."""
 
     def __init__(self) -> None:
         self._shortened: set[int] = set()
@@ -47,7 +46,7 @@ class ContextWindow:
         self._ceiling: int | None = None
 
     def was_too_long(self) -> bool:
-        """The server did not take what it was sent last. False if nothing more can be left out."""
+        """Note that the server refused the last request. Return False if nothing is left to cut."""
         ceiling = round(self._factor * self._sent * _CUT_BACK)
         if self._ceiling is not None and ceiling >= self._ceiling:
             return False
@@ -55,8 +54,8 @@ class ContextWindow:
         return True
 
     def learn(self, prompt_tokens: int) -> None:
-        """How the server counted what it was sent last. It may leave out what it had in store, so
-        a small number says little."""
+        """Note the server's count of the last request. It may be too small, as some servers do not
+        count what they have cached."""
         if self._sent and prompt_tokens > 0:
             self._factor = min(max(prompt_tokens / self._sent, _LEAST), _MOST)
 
@@ -70,7 +69,7 @@ class ContextWindow:
         tools: Sequence[ToolSpec],
         length: int | None,
     ) -> FittedContext:
-        """`length`: what the model can hold in all; None if nobody knows."""
+        """Return what to send. `length` is the size of the context, None if it is unknown."""
         before = (len(self._shortened), len(self._dropped))
         kept = self._kept(prompt, messages)
         room = self._room(length)
@@ -90,7 +89,7 @@ class ContextWindow:
         return room if self._ceiling is None else min(room, self._ceiling)
 
     def _steps(self, messages: Sequence[Message]) -> Iterator[None]:
-        """Each leaves out a little more."""
+        """Leave out a little more with each step."""
         groups = _groups(messages)
         last_said = _last_said(messages)
         newest = groups[-1] if groups else range(0)
@@ -130,7 +129,7 @@ class ContextWindow:
             if gap and message.role is Role.USER:
                 message = replace(message, text=f"{EARLIER}\n\n{message.text}")
                 gap = False
-            # Many models take nothing but turns: what a person said twice in a row is one.
+            # Many models accept only alternating turns: join two messages of the user.
             if message.role is Role.USER and found[-1].role is Role.USER:
                 message = replace(message, text=f"{found.pop().text}\n\n{message.text}")
             found.append(message)
@@ -164,7 +163,7 @@ class ContextWindow:
             # message was left out".
             what = Sentence(N_("{shorter} and {without}"), shorter=shorter, without=without)
         # Translators: {what} is such as "3 earlier messages were left out".
-        text = N_("To make room for the model, {what}. The history keeps all of it.")
+        text = N_("To fit the model's context, {what}. The history keeps everything.")
         return Sentence(text, what=what)
 
 
@@ -203,7 +202,7 @@ def _last_said(messages: Sequence[Message]) -> int:
 
 
 def _turns(messages: Sequence[Message]) -> list[range]:
-    """What the person said, and all until they said something again."""
+    """Return the turns: a message of the user and everything until the next one."""
     starts = [n for n, message in enumerate(messages) if message.role is Role.USER]
     if not starts or starts[0] > 0:
         starts.insert(0, 0)
@@ -212,7 +211,7 @@ def _turns(messages: Sequence[Message]) -> list[range]:
 
 
 def _groups(messages: Sequence[Message]) -> list[range]:
-    """An answer with its calls and what came of them."""
+    """Return the answers of the model, each with the results of its calls."""
     found: list[range] = []
     for number, message in enumerate(messages):
         if message.role is Role.ASSISTANT:

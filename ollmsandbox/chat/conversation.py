@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The turn loop: what the person says, what the model answers, what its tools do.
-
-Each call of a session has an id of its own, whatever a model sends: answers and runs are found
-by it.
-
-How far a model may go on by itself.
-
-The turn loop: what the person says, what the model answers, what its tools do.
-"""
+"""The turn loop: passes on what the user says, the model's replies, and the results of its tool
+calls."""
 
 from __future__ import annotations
 
@@ -43,12 +36,15 @@ from .storage.stored import StoredMessage
 from .storage.writer import SessionWriter
 from .tool_calls import GRACE, OUT_OF_TIME, STOPPED, ToolCalls
 
-OWN = "own"
+_OWN = "own"
 
 
 def with_unique_ids(reply: Message, earlier: Iterable[Message]) -> tuple[Message, frozenset[str]]:
-    """Some servers begin to count anew with each answer; that is no mistake of the model's. The ids
-    that came twice in this one are returned, as they are now called."""
+    """Give each call an id that no earlier call has: results and runs are found by it. Some servers
+    start counting again with each reply.
+
+    Also returns the new ids of those calls that repeated an id within this reply.
+    """
     used = _used(earlier)
     here: set[str] = set()
     repeated: set[str] = set()
@@ -64,10 +60,10 @@ def with_unique_ids(reply: Message, earlier: Iterable[Message]) -> tuple[Message
 
 
 def new_call_id(earlier: Iterable[Message]) -> str:
-    """For a command of the person's own. Drawn, not counted: no message keeps the id of such a
-    command, and those of before have their runs."""
+    """Return an id for a command of the user's own. It is random because no message stores such
+    ids, but the runs of earlier commands have them."""
     used = _used(earlier)
-    while (drawn := f"{OWN}-{secrets.token_hex(4)}") in used:
+    while (drawn := f"{_OWN}-{secrets.token_hex(4)}") in used:
         continue
     return drawn
 
@@ -89,11 +85,11 @@ def _unused(name: str, used: set[str]) -> str:
 
 @dataclass(frozen=True)
 class TurnLimits:
-    """Each counts from what the person said last."""
+    """How far a model may go on by itself; counted from the user's last message."""
 
-    # Answers of the model.
+    # Replies of the model.
     turns: int = 50
-    # As the server counts them: all that is sent and all that comes back.
+    # As counted by the server, for everything that is sent and received.
     tokens: int | None = None
     seconds: float | None = None
 
@@ -102,115 +98,115 @@ STANDARD_LIMITS = TurnLimits()
 
 
 T = TypeVar("T")
-_CUT_OFF = Sentence(N_("The answer was cut off: the model has no room for more."))
-_OTHERWISE = Sentence(N_("Say it in other words, or take another model."))
-_OUR_FAULT = N_("Something went wrong in this program: {error}")
+_CUT_OFF = Sentence(N_("The answer was cut off: the model's context is full."))
+_REPHRASE = Sentence(N_("Rephrase the request or choose another model."))
+_BUG = N_("Internal error: {error}")
 
 
 class Conversation:
-    """One session. Everything happens on the loop's own thread; one turn at a time."""
+    """One session, one turn at a time. Use it only on the thread of its event loop."""
 
     def __init__(
         self,
         *,
         model: Model | None,
         tools: Sequence[Tool] = (),
-        book: SessionWriter | None = None,
+        writer: SessionWriter | None = None,
         limits: TurnLimits = STANDARD_LIMITS,
         prompt: str | Callable[[], str] = "",
         messages: Sequence[Message] = (),
         tool_context: ToolContext | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """A prompt that is a function is called at each turn, in a thread; `notices` gives what
-        the person should know of what happened in the tools."""
+        """If `prompt` is a function, it is called in a thread for each reply. `notices` returns
+        what to tell the user about problems in the tools."""
         self.model = model
         self.tools = tuple(tools)
         self.limits = limits
         self.messages = list(messages)
         self.state = ConversationState.IDLE
-        self.session_id = book.session_id if book else new_session_id()
-        # What the tools work with; it may be changed between two turns.
+        self.session_id = writer.session_id if writer else new_session_id()
+        # The context of the tools; it may be changed between two turns.
         self.tool_context = tool_context
         self._notices = notices
-        self._book = book
-        self._replies = ReplyReader(tools, prompt, self._emit)
-        self._answers = ToolCalls(tools, book, self._emit, self._enter, self._why_stopped)
+        self._writer = writer
+        self._reader = ReplyReader(tools, prompt, self._emit)
+        self._tool_calls = ToolCalls(tools, writer, self._emit, self._enter, self._why_stopped)
         self._listeners = Listeners()
         self._task: asyncio.Task[object] | None = None
         self._ending: TurnEnd | None = None
-        if book is not None:
-            book.tell = lambda text: self._emit(Notice(text))
+        if writer is not None:
+            writer.notify = lambda text: self._emit(Notice(text))
 
     def listen(self, listener: Callable[[ChatEvent], None]) -> Callable[[], None]:
-        """Call what it returns to stop listening."""
+        """Return a function that removes the listener again."""
         return self._listeners.add(listener)
 
     def use_model(self, model: Model | None, connection: str = "") -> None:
-        """From the next answer on."""
+        """Use another model from the next reply on."""
         self.model = model
-        if self._book is not None and model is not None:
-            self._book.note_model(model.name, connection)
+        if self._writer is not None and model is not None:
+            self._writer.note_model(model.name, connection)
 
     async def say(self, text: str) -> TurnEnded:
-        """Returns when the model is done, was stopped or reached a limit."""
+        """Send a message; return when the model is done, was stopped or reached a limit."""
         if self.model is None:
-            raise OllmSandboxError(N_("No model is chosen."), N_("Choose one first."))
+            raise OllmSandboxError(N_("No model is selected."), N_("Choose a model first."))
         self._check_idle()
         self._begin(text)
         message = Message(Role.USER, text, at=time.time())
         self._add(message)
         self._emit(MessageAdded(message))
-        return await self._alone(self._turn(), TurnEnded(TurnEnd.STOPPED))
+        return await self._run_task(self._turn(), TurnEnded(TurnEnd.STOPPED))
 
     async def run(self, command: str, *, network: bool = False, working_dir: str = "") -> Outcome:
-        """The person's own command; the model hears of it with what is said next."""
+        """Run a command of the user's own. The model sees it with the next message."""
         self._check_idle()
         self._begin(f"!{command}")
         arguments: dict[str, object] = {"command": command, "network": network}
         if working_dir:
             arguments["working_dir"] = working_dir
         call = ToolCall(new_call_id(self.messages), "run_command", arguments)
-        work = self._answers.give_own(command, call, self.messages)
-        return await self._alone(work, Outcome(STOPPED, ok=False))
+        work = self._tool_calls.execute_own(command, call, self.messages)
+        return await self._run_task(work, Outcome(STOPPED, ok=False))
 
     async def stop(self) -> None:
-        """Returns when the next thing can be said; that is, at once."""
+        """Stop the turn; return as soon as the user can continue."""
         self._end(TurnEnd.STOPPED)
         if self._task is not None:
             await asyncio.wait({self._task})
-            # Let who waits for the turn have its result first.
+            # Let the task that waits for the turn have its result first.
             await asyncio.sleep(0)
 
     def stop_call(self, call_id: str) -> None:
-        """This one only: the turn goes on without it."""
-        self._answers.stop_one(call_id)
+        """Stop one call; the turn goes on."""
+        self._tool_calls.stop_one(call_id)
 
     async def is_written(self) -> bool:
-        """All that was said is in the database; False if that does not work just now."""
-        return self._book is None or await self._book.is_written()
+        """Wait until all messages are in the database. Return False if that fails."""
+        return self._writer is None or await self._writer.is_written()
 
     async def close(self) -> bool:
-        """Everything that goes on is ended, and what was changed and said is in its place; False
-        if the end of it could not be written."""
+        """Stop everything, and wait until all changes are settled and all messages are written.
+        Return False if the last ones could not be."""
         await self.stop()
-        await self._answers.settled()
-        return self._book is None or await self._book.close()
+        await self._tool_calls.settled()
+        return self._writer is None or await self._writer.close()
 
     # --- turns ---------------------------------------------------------------------------------
 
     def _check_idle(self) -> None:
         if self._task is not None:
             raise OllmSandboxError(
-                N_("The last turn is not over."), N_("Stop it, or wait for its end.")
+                N_("The model is still working."), N_("Stop it, or wait until it is done.")
             )
 
     def _begin(self, text: str) -> None:
-        self._answers.begin()
-        if self._book is not None:
-            self._book.begin(text, self.model.name if self.model else "")
+        self._tool_calls.begin()
+        if self._writer is not None:
+            self._writer.begin(text, self.model.name if self.model else "")
 
-    async def _alone(self, work: Coroutine[object, object, T], if_stopped: T) -> T:
+    async def _run_task(self, work: Coroutine[object, object, T], if_stopped: T) -> T:
         task = self._task = asyncio.ensure_future(work)
         self._ending = None
         try:
@@ -242,9 +238,9 @@ class Conversation:
             ended = TurnEnded(self._ending or TurnEnd.STOPPED)
         except ProviderError as error:
             ended = TurnEnded(TurnEnd.FAILED, str(error))
-        except Exception as error:  # noqa: BLE001 - said, and the session goes on
+        except Exception as error:  # noqa: BLE001 - reported, and the session goes on
             report(error)
-            ended = TurnEnded(TurnEnd.FAILED, Sentence(_OUR_FAULT, error=repr(error)))
+            ended = TurnEnded(TurnEnd.FAILED, Sentence(_BUG, error=repr(error)))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -256,11 +252,11 @@ class Conversation:
         was_empty = False
         for _ in range(self.limits.turns):
             reply, number = await self._reply()
-            spent += self._replies.spent(reply, self.messages)
+            spent += self._reader.spent(reply, self.messages)
             if reply.is_empty:
                 self._withdraw(reply, number)
                 if was_empty:
-                    return TurnEnded(TurnEnd.EMPTY, _OTHERWISE)
+                    return TurnEnded(TurnEnd.EMPTY, _REPHRASE)
                 was_empty = True
                 continue
             was_empty = False
@@ -272,33 +268,33 @@ class Conversation:
             if not message.calls:
                 return TurnEnded(TurnEnd.DONE)
             if self.limits.tokens is not None and spent >= self.limits.tokens:
-                self._answers.refuse(message.calls, self.messages)
+                self._tool_calls.refuse(message.calls, self.messages)
                 return TurnEnded(TurnEnd.TOKENS)
-            await self._answers.give(message.calls, repeated, self.messages)
+            await self._tool_calls.execute(message.calls, repeated, self.messages)
         return TurnEnded(TurnEnd.TURNS)
 
     async def _reply(self) -> tuple[StreamedReply, int]:
-        """What the model answers, and the number it has in the book."""
+        """Return the model's reply and its number in the session."""
         model = self.model
         if model is None:
-            raise ProviderError(N_("No model is chosen."), N_("Choose one first."))
-        number = self._book.take_number() if self._book else 0
+            raise ProviderError(N_("No model is selected."), N_("Choose a model first."))
+        number = self._writer.take_number() if self._writer else 0
         self._enter(ConversationState.WAITING)
-        growing = StreamedReply(model.name, self._grew, lambda m: self._save(number, m))
+        reply = StreamedReply(model.name, self._grew, lambda m: self._save(number, m))
         try:
-            await self._child(self._replies.read(model, growing, self.messages))
+            await self._child(self._reader.read(model, reply, self.messages))
         except BaseException:
-            # Whatever it was: what the person has read is kept.
-            growing.close()
-            if growing.has_begun:
-                message = growing.message(partial=True)
+            # Keep what the user has already read, whatever happened.
+            reply.close()
+            if reply.has_begun:
+                message = reply.message(partial=True)
                 self._add(message, number)
                 self._emit(MessageAdded(message))
             raise
-        return growing, number
+        return reply, number
 
     async def _child(self, work: Coroutine[object, object, None]) -> None:
-        """As a task of its own: one that does not end must not hold up a stop."""
+        """Run in a task of its own: one that does not end must not delay a stop."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task})
@@ -311,10 +307,10 @@ class Conversation:
     def _withdraw(self, reply: StreamedReply, number: int) -> None:
         if reply.has_begun:
             self._emit(ReplyWithdrawn())
-        if reply.was_saved and self._book is not None:
-            self._book.remove(number)
+        if reply.was_saved and self._writer is not None:
+            self._writer.remove(number)
 
-    # --- what is heard and kept ----------------------------------------------------------------
+    # --- events and messages -------------------------------------------------------------------
 
     def _grew(self, event: ChatEvent) -> None:
         self._enter(ConversationState.STREAMING)
@@ -322,14 +318,14 @@ class Conversation:
 
     def _add(self, message: Message, number: int | None = None) -> None:
         self.messages.append(message)
-        if self._book is not None:
-            place = self._book.take_number() if number is None else number
-            self._book.write(StoredMessage(place, message))
+        if self._writer is not None:
+            place = self._writer.take_number() if number is None else number
+            self._writer.write(StoredMessage(place, message))
 
     def _save(self, number: int, message: Message) -> None:
-        # Not behind others that wait: a database that is locked would get one more every second.
-        if self._book is not None and not self._book.is_behind:
-            self._book.write(StoredMessage(number, message))
+        # Not if others are queued: a locked database would get one more every second.
+        if self._writer is not None and not self._writer.is_behind:
+            self._writer.write(StoredMessage(number, message))
 
     def _enter(self, state: ConversationState) -> None:
         if state is not self.state and (self._task is not None or state is ConversationState.IDLE):

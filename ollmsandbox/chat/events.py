@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a front hears of a conversation while it goes on.
-
-Who hears of a conversation. Their mistakes are told to the loop and change nothing else.
-"""
+"""The events of a conversation, and the list of those who listen to them."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from .messages import Message, ToolCall
 
 class ConversationState(Enum):
     IDLE = "idle"
-    # Waiting for the first word.
+    # For the first word of the reply.
     WAITING = "waiting"
     STREAMING = "streaming"
     ASKING = "asking"
@@ -30,15 +27,15 @@ class ConversationState(Enum):
 
 
 class TurnEnd(Enum):
-    """Why a turn was over; the value says it to a person."""
+    """Why a turn ended; the value is a text for the user."""
 
     DONE = ""
     STOPPED = N_("Stopped.")
-    TURNS = N_("The limit of turns was reached.")
-    TOKENS = N_("The limit of tokens was reached.")
+    TURNS = N_("The turn limit was reached.")
+    TOKENS = N_("The token limit was reached.")
     TIME = N_("The time limit was reached.")
     FAILED = N_("The model's server failed.")
-    EMPTY = N_("The model had nothing to say.")
+    EMPTY = N_("The model sent an empty answer.")
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class StateChanged:
 
 @dataclass(frozen=True)
 class MessageAdded:
-    """A whole message was added: the person's, or a finished (or partial) answer."""
+    """A message was added: the user's, or a finished or partial answer."""
 
     message: Message
 
@@ -65,15 +62,15 @@ class ThinkingGrew:
 
 @dataclass(frozen=True)
 class ReplyWithdrawn:
-    """What grew since the last message did not become one: it is asked for anew."""
+    """The text since the last message is dropped; the model is asked again."""
 
 
 @dataclass(frozen=True)
 class CallBegan:
     call: ToolCall
-    # In one line, for a person.
+    # In one line, for the user.
     description: str
-    # The person's own command, not the model's.
+    # The user's own command, not the model's.
     own: bool = False
 
 
@@ -117,7 +114,7 @@ class CallEnded:
 
 @dataclass(frozen=True)
 class CallSettled:
-    """What a call had changed that was stopped, once that is known: it may take a while."""
+    """The changes of a call that was stopped are known; that may take a while."""
 
     call_id: str
     report: Report
@@ -125,14 +122,14 @@ class CallSettled:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something the person should know: old output was left out, a rule file was broken, ..."""
+    """Something to tell the user: old output was left out, a rule file was broken, ..."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class TokensUsed:
-    """Tokens of the last answer, and the room the model has."""
+    """The tokens of the last answer, and the size of the model's context."""
 
     prompt: int
     reply: int
@@ -142,7 +139,7 @@ class TokensUsed:
 @dataclass(frozen=True)
 class TurnEnded:
     end: TurnEnd
-    # What went wrong and what to do, where something did.
+    # What went wrong and what to do about it, if anything.
     why: str = ""
 
 
@@ -174,9 +171,9 @@ class Listeners:
         self._listeners: list[Listener] = []
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Call what it returns to stop listening; twice does no harm."""
-        # One that listens twice is two.
-        one = _One(listener)
+        """Return a function that removes the listener; calling it twice does no harm."""
+        # An object of its own: a listener may be added twice.
+        one = _Registration(listener)
         self._listeners.append(one)
 
         def remove() -> None:
@@ -189,11 +186,11 @@ class Listeners:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - a front's mistake must not end a turn
+            except Exception as error:  # noqa: BLE001 - a front end's bug must not end a turn
                 report(error)
 
 
-class _One:
+class _Registration:
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
 
@@ -202,7 +199,7 @@ class _One:
 
 
 def report(error: Exception) -> None:
-    """A mistake in the program: told where the loop tells such things."""
+    """Report a bug to the event loop's exception handler."""
     asyncio.get_running_loop().call_exception_handler(
-        {"message": "A mistake in the program", "exception": error}
+        {"message": "Internal error", "exception": error}
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said in a conversation, by whom."""
+"""The messages of a conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """What a model asks for. Arguments that are no JSON object are kept as the text they are."""
+    """A model's request to use a tool. Arguments that are not a JSON object stay text."""
 
     id: str
     name: str
@@ -30,17 +30,17 @@ class Message:
     text: str
     thinking: str = ""
     calls: tuple[ToolCall, ...] = ()
-    # Of a tool's answer: which call it answers.
+    # In the result of a tool: the call it belongs to.
     call_id: str = ""
     model: str = ""
     at: float = 0.0
-    # An answer that broke off.
+    # An answer that was interrupted.
     partial: bool = False
 
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool as a model is told of it."""
+    """A tool as it is described to a model."""
 
     name: str
     description: str

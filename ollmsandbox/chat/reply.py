@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks a model, with the prompt, the tools, and as much of the conversation as it can hold.
-
-An answer while it comes in.
-
-Asks a model, with the prompt, the tools, and as much of the conversation as it can hold.
-"""
+"""Asks a model for a reply, and collects it while it arrives."""
 
 from __future__ import annotations
 
@@ -28,14 +23,14 @@ from .providers.base import (
     Usage,
 )
 
-# A crash loses no more than this many seconds of an answer.
-_SAVE = 1.0
+# Seconds between two saves of a reply that is arriving: a crash loses no more than that.
+_SAVE_INTERVAL = 1.0
 _MOST_CHARACTERS = 4_000_000
 _MOST_CALLS = 64
 
 
 class StreamedReply:
-    """Collects the pieces, passes them on, and has them saved now and then."""
+    """Collects the pieces of a reply, passes them on, and has them saved every second."""
 
     def __init__(
         self, model: str, emit: Callable[[ChatEvent], None], save: Callable[[Message], None]
@@ -55,7 +50,7 @@ class StreamedReply:
 
     @property
     def has_begun(self) -> bool:
-        """Something was shown."""
+        """Something of it was shown to the user."""
         return bool(self._text or self._thinking)
 
     @property
@@ -63,7 +58,7 @@ class StreamedReply:
         return not self.calls and not "".join(self._text).strip()
 
     def message(self, *, partial: bool = False) -> Message:
-        """A partial one has no calls: nobody is going to answer them."""
+        """Return the reply so far. A partial one has no calls: they would never be answered."""
         return Message(
             Role.ASSISTANT,
             "".join(self._text),
@@ -75,7 +70,7 @@ class StreamedReply:
         )
 
     async def read(self, pieces: AsyncIterator[Piece]) -> None:
-        """May be tried again as long as nothing has begun."""
+        """Read all pieces. May be called again if it fails before `has_begun`."""
         try:
             async for piece in pieces:
                 if self._is_closed:
@@ -89,7 +84,7 @@ class StreamedReply:
                 await pieces.aclose()
 
     def close(self) -> None:
-        """Nothing is passed on or saved any more."""
+        """Stop passing on and saving pieces."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -100,17 +95,15 @@ class StreamedReply:
                 return
             self._size += len(piece.text)
             if self._size > _MOST_CHARACTERS:
-                raise ProviderError(N_("The model's answer does not end; it was cut off."))
+                raise ProviderError(N_("The model's answer was too long and was cut off."))
             is_text = isinstance(piece, TextPiece)
             (self._text if is_text else self._thinking).append(piece.text)
             self._emit(TextGrew(piece.text) if is_text else ThinkingGrew(piece.text))
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_SAVE, self._save_now)
+                self._timer = asyncio.get_running_loop().call_later(_SAVE_INTERVAL, self._save_now)
         elif isinstance(piece, CallPiece):
             if len(self.calls) >= _MOST_CALLS:
-                raise ProviderError(
-                    N_("The model asks for too many tools at once; it was cut off.")
-                )
+                raise ProviderError(N_("The model requested too many tools at once."))
             self.calls.append(piece.call)
         elif isinstance(piece, Usage):
             self.usage = piece
@@ -125,6 +118,8 @@ class StreamedReply:
 
 
 class ReplyReader:
+    """Sends a model the prompt, the tools, and as much of the conversation as it can hold."""
+
     def __init__(
         self,
         tools: Sequence[Tool],
@@ -137,33 +132,33 @@ class ReplyReader:
         self._context = ContextWindow()
         self._specs: list[ToolSpec] | None = None
 
-    async def read(self, model: Model, growing: StreamedReply, messages: Sequence[Message]) -> None:
+    async def read(self, model: Model, reply: StreamedReply, messages: Sequence[Message]) -> None:
         if self._specs is None:
-            # What the tools have to say about this machine is found out by trying.
+            # In a thread: to describe themselves, tools try out what this machine can do.
             self._specs = await asyncio.to_thread(_describe, self._tools)
-        prompt = Message(Role.SYSTEM, await self._say_prompt())
+        prompt = Message(Role.SYSTEM, await self._prompt_text())
         length = await model.context_length()
         while True:
             fitted = self._context.fit(prompt, messages, self._specs, length)
             if fitted.notice:
                 self._emit(Notice(fitted.notice))
             try:
-                await growing.read(model.reply(fitted.messages, self._specs))
+                await reply.read(model.reply(fitted.messages, self._specs))
                 break
             except TooLongError:
-                if growing.has_begun or not self._context.was_too_long():
+                if reply.has_begun or not self._context.was_too_long():
                     raise
-        if growing.usage is not None:
-            self._context.learn(growing.usage.prompt)
-            self._emit(TokensUsed(growing.usage.prompt, growing.usage.reply, length))
+        if reply.usage is not None:
+            self._context.learn(reply.usage.prompt)
+            self._emit(TokensUsed(reply.usage.prompt, reply.usage.reply, length))
 
     def spent(self, reply: StreamedReply, messages: Sequence[Message]) -> int:
-        """Tokens: as the server counted them, else about."""
+        """Return the number of tokens used, as counted by the server, or else estimated."""
         if reply.usage is not None:
             return reply.usage.prompt + reply.usage.reply
         return self._context.estimate([*messages, reply.message()])
 
-    async def _say_prompt(self) -> str:
+    async def _prompt_text(self) -> str:
         prompt = self._prompt
         return prompt if isinstance(prompt, str) else await asyncio.to_thread(prompt)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the fronts share: a session is opened with all that belongs to it."""
+"""Opens sessions, new or stored, for every front end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..permission.request import Asker
 from ..permission.rule_store import RuleStore
 from ..project.changes.change import Mode
 from ..project.manager import ProjectManager
-from ..sandbox.profile import file
+from ..sandbox.profile.file import DEFAULT
 from .conversation import STANDARD_LIMITS, TurnLimits
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChosenModel:
-    """A model, and where it comes from."""
+    """A model and its connection."""
 
     connection: Connection
     model: Model
 
 
 class SessionFactory:
-    """For one person at one front; several sessions may be open."""
+    """Opens any number of sessions for one front end."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SessionFactory:
         asker: Asker,
         say: Callable[[str], str] = str,
     ) -> None:
-        """`say` translates, at a front that does."""
+        """`say` translates texts; the command line does not."""
         self.paths = paths
         self.environ = environ
         self.manager = ProjectManager(paths)
@@ -58,7 +58,7 @@ class SessionFactory:
         self.rules = RuleStore(paths)
 
     async def choose(self, connection: str = "", model_name: str = "") -> ChosenModel | None:
-        """By name, else what the person uses; None if there is nothing to use."""
+        """Return the named model, or else the default; None if there is no connection."""
         found = self.connections.find(connection) if connection else self.connections.default()
         if found is None:
             return None
@@ -69,7 +69,7 @@ class SessionFactory:
             if not models:
                 raise ProviderError(
                     N_("{server} has no model."),
-                    N_("Fetch one there first, or use another server."),
+                    N_("Download a model there first, or use another server."),
                     server=found.name,
                 )
             name = models[0].name
@@ -83,21 +83,21 @@ class SessionFactory:
         connection: str = "",
         model_name: str = "",
         mode: Mode = Mode.AUTO,
-        profile_name: str = file.DEFAULT,
+        profile_name: str = DEFAULT,
         ask_every_command: bool = False,
         allow_private: bool = False,
         limits: TurnLimits = STANDARD_LIMITS,
         with_model: bool = True,
     ) -> Conversation:
-        """A new session, or one that is stored: with its project, and its model unless another one
-        is named. Without a model that can be used it has none."""
+        """Open a new session, or a stored one with its project, and its model unless another one
+        is named. The session has no model if none can be used."""
         id_ = session_id or new_session_id()
         await asyncio.to_thread(_load)
         from ..permission.provider import Provider
         from ..tools.context import ToolContext
         from .storage.writer import SessionWriter
 
-        book = await asyncio.to_thread(SessionWriter, self.history, id_)
+        writer = await asyncio.to_thread(SessionWriter, self.history, id_)
         try:
             stored = None
             if session_id is not None:
@@ -109,11 +109,11 @@ class SessionFactory:
                     model_name = model_name or stored.info.model
             chosen = await self.choose(connection, model_name) if with_model else None
         except BaseException:
-            await book.close()
+            await writer.close()
             raise
-        book.place(project or "", chosen.connection.name if chosen else "", stored)
+        writer.set_session(project or "", chosen.connection.name if chosen else "", stored)
         return self._conversation(
-            book,
+            writer,
             chosen,
             stored,
             limits,
@@ -121,7 +121,7 @@ class SessionFactory:
                 project=_real(project),
                 paths=self.paths,
                 environ=self.environ,
-                permissions=Provider(self._asker, self.rules, book.trail),
+                permissions=Provider(self._asker, self.rules, writer.audit),
                 mode=mode,
                 profile_name=profile_name,
                 ask_every_command=ask_every_command,
@@ -132,7 +132,7 @@ class SessionFactory:
 
     def _conversation(
         self,
-        book: SessionWriter,
+        writer: SessionWriter,
         chosen: ChosenModel | None,
         stored: StoredSession | None,
         limits: TurnLimits,
@@ -152,7 +152,7 @@ class SessionFactory:
         return Conversation(
             model=chosen.model if chosen else None,
             tools=all_tools(tool_context),
-            book=book,
+            writer=writer,
             limits=limits,
             prompt=partial(system_prompt, tool_context),
             messages=stored.messages if stored else (),
@@ -161,19 +161,18 @@ class SessionFactory:
         )
 
     def close(self) -> None:
-        """After the sessions."""
+        """Close the database. Close all sessions first."""
         self.manager.close()
 
 
 def _load() -> None:
-    """What runs a session takes long to load, which must not hold up a window: neither its first
-    picture nor, on its own thread, the first session."""
+    """Import what a session needs, in a thread: it takes long and must not delay the window."""
     from ..permission import provider  # noqa: F401
     from ..tools import context  # noqa: F401
     from ..tools.web import web_fetch  # noqa: F401
     from . import conversation, prompt  # noqa: F401
     from .providers import ollama, openai  # noqa: F401
-    from .storage import writer as book  # noqa: F401
+    from .storage import writer  # noqa: F401
 
 
 def _real(project: str | None) -> str | None:

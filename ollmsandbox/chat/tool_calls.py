@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An answer to each call, also where a turn is stopped.
-
-Carries out the tool calls of a reply. Whatever a model asks for, it gets an answer.
-
-An answer to each call, also where a turn is stopped.
-"""
+"""Executes the tool calls of a reply. Each call gets a result, also if the turn is stopped."""
 
 from __future__ import annotations
 
@@ -38,33 +33,38 @@ from .messages import Message, Role, ToolCall
 from .storage.stored import CallRecord, StoredMessage
 from .storage.writer import SessionWriter
 
-# The same call may fail so often, one time after the other, before it is refused.
-_PATIENCE = 3
+# The seconds that a stop waits for a command to end before it goes on without it.
+GRACE = 0.12
+STOPPED = "Stopped by the user."
+OUT_OF_TIME = "Stopped: the time limit of this turn was reached."
+_NO_TOKENS = "ERROR: Not executed: the token limit was reached."
+# After this many failures in a row, the same call is refused.
+_MAX_FAILURES = 3
 _MOST_SHOWN = 200
-SAME_ID = N_("Two calls of this reply had the same id. Give each call an id of its own.")
+SAME_ID = N_("Two calls in this reply had the same id. Give each call its own id.")
 
 
 @dataclass
 class ActiveCall:
-    """A call that is being carried out, or was."""
+    """A call, while it is being executed and afterwards."""
 
     call: ToolCall
-    # Its answer's place in the book.
+    # The number of its result in the session.
     number: int = 0
     own: bool = False
-    # Its id was that of another call of the same reply.
+    # Another call in the same reply had its id.
     repeated: bool = False
     description: str = ""
     request: RequestBase | None = None
     verdict: Verdict | None = None
     outcome: Outcome | None = None
-    # Why it was ended before it was done.
+    # Why it was stopped, for the model.
     stopped: str = ""
     task: asyncio.Task[Outcome] | None = None
 
 
 class CallRunner:
-    """For one conversation."""
+    """Executes calls, for one conversation."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CallRunner:
         enter: Callable[[ConversationState], None],
         ended: Callable[[ActiveCall], None],
     ) -> None:
-        """`ended` hears of each call that has its outcome."""
+        """`ended` is called with each call that has an outcome."""
         self._tools = {tool.name: tool for tool in tools}
         self._emit = emit
         self._enter = enter
@@ -82,60 +82,60 @@ class CallRunner:
         self._last_failed = ""
         self._times = 0
 
-    async def carry_out(self, doings: Sequence[ActiveCall]) -> None:
-        """One after the other; those that do not touch each other side by side."""
-        waiting = list(doings)
+    async def execute(self, active_calls: Sequence[ActiveCall]) -> None:
+        """Execute calls one after the other; neighbours that are independent, concurrently."""
+        waiting = list(active_calls)
         while waiting:
-            # Read only now: what came before may have made the folder it needs.
-            doing = waiting.pop(0)
-            request = self._read(doing)
+            # Not earlier: the call before may create the folder that this one needs.
+            active = waiting.pop(0)
+            request = self._read(active)
             if request is None:
                 continue
-            batch = [(doing, request)]
+            batch = [(active, request)]
             while waiting and request.is_independent:
                 beside = self._beside(waiting[0])
                 if beside is None:
                     break
                 batch.append((waiting.pop(0), beside))
-            await self._side_by_side(batch)
+            await self._run_together(batch)
 
     def begin(self) -> None:
-        """The person has said something: what failed before may be tried again."""
+        """Begin a turn: calls that failed before may be tried again."""
         self._last_failed, self._times = "", 0
 
-    def give_up(self, doing: ActiveCall, outcome: Outcome) -> None:
-        """It has this outcome now, whatever is still going on."""
-        if doing.task is None:
-            self._began(doing)
-        self._end(doing, outcome)
+    def give_up(self, active: ActiveCall, outcome: Outcome) -> None:
+        """End a call with this outcome, even if its task still runs."""
+        if active.task is None:
+            self._began(active)
+        self._end(active, outcome)
 
-    def _read(self, doing: ActiveCall) -> RequestBase | None:
-        """None if it is not sound; then that is its outcome."""
+    def _read(self, active: ActiveCall) -> RequestBase | None:
+        """Parse a call. If it is invalid, end it with the error and return None."""
         try:
-            request = self._sound(doing)
+            request = self._parse(active)
         except OllmSandboxError as error:
-            self._began(doing)
-            self._end(doing, Outcome(_as_error(error), ok=False))
+            self._began(active)
+            self._end(active, Outcome(_as_error(error), ok=False))
             return None
-        doing.description = request.describe()
-        doing.request = request
+        active.description = request.describe()
+        active.request = request
         return request
 
-    def _beside(self, doing: ActiveCall) -> RequestBase | None:
-        """None if it has to wait for its turn."""
+    def _beside(self, active: ActiveCall) -> RequestBase | None:
+        """Parse a call; return None unless it can run beside the one before."""
         try:
-            request = self._sound(doing)
+            request = self._parse(active)
         except OllmSandboxError:
-            return None  # said when its turn comes
+            return None  # reported when its turn comes
         if not request.is_independent:
             return None
-        doing.description = request.describe()
-        doing.request = request
+        active.description = request.describe()
+        active.request = request
         return request
 
-    def _sound(self, doing: ActiveCall) -> RequestBase:
-        call = doing.call
-        if doing.repeated:
+    def _parse(self, active: ActiveCall) -> RequestBase:
+        call = active.call
+        if active.repeated:
             raise OllmSandboxError(SAME_ID)
         tool = self._tools.get(call.name)
         if tool is None:
@@ -144,10 +144,10 @@ class CallRunner:
             raise OllmSandboxError(
                 N_("There is no tool {name}. The tools are: {names}."), name=repr(name), names=names
             )
-        if self._times >= _PATIENCE and self._last_failed == _key(call):
+        if self._times >= _MAX_FAILURES and self._last_failed == _key(call):
             raise OllmSandboxError(
                 N_(
-                    "This very call failed {times} times in a row, so it was not tried again. Do "
+                    "This call failed {times} times in a row, so it was not tried again. Do "
                     "something else."
                 ),
                 times=self._times,
@@ -158,88 +158,88 @@ class CallRunner:
             raise
         except Exception as error:
             report(error)
-            raise OllmSandboxError(N_("The call cannot be read: {why}"), why=str(error)) from error
+            raise OllmSandboxError(N_("The call is invalid: {why}"), why=str(error)) from error
 
-    async def _side_by_side(self, batch: Sequence[tuple[ActiveCall, RequestBase]]) -> None:
+    async def _run_together(self, batch: Sequence[tuple[ActiveCall, RequestBase]]) -> None:
         self._enter(ConversationState.RUNNING)
-        for doing, request in batch:
-            self._began(doing)
-            doing.task = asyncio.ensure_future(self._perform(doing, request))
-            doing.task.add_done_callback(partial(self._finished, doing))
-        await asyncio.wait([doing.task for doing, _ in batch if doing.task is not None])
+        for active, request in batch:
+            self._began(active)
+            active.task = asyncio.ensure_future(self._perform(active, request))
+            active.task.add_done_callback(partial(self._finished, active))
+        await asyncio.wait([active.task for active, _ in batch if active.task is not None])
 
-    async def _perform(self, doing: ActiveCall, request: RequestBase) -> Outcome:
+    async def _perform(self, active: ActiveCall, request: RequestBase) -> Outcome:
         try:
-            return await request.execute(_Watch(self, doing))
+            return await request.execute(_CallWatcher(self, active))
         except OllmSandboxError as error:
-            return Outcome(_as_error(error), ok=False, verdict=doing.verdict)
+            return Outcome(_as_error(error), ok=False, verdict=active.verdict)
         except Exception as error:  # noqa: BLE001 - one tool's mistake must not end the session
             report(error)
             text = Sentence(N_("ERROR: The tool failed: {why}"), why=str(error))
-            return Outcome(text, ok=False, verdict=doing.verdict)
+            return Outcome(text, ok=False, verdict=active.verdict)
         finally:
-            self.answered(doing)
+            self.answered(active)
 
-    def _finished(self, doing: ActiveCall, task: asyncio.Task[Outcome]) -> None:
-        if doing.outcome is None and not task.cancelled():
-            self._end(doing, task.result())
+    def _finished(self, active: ActiveCall, task: asyncio.Task[Outcome]) -> None:
+        if active.outcome is None and not task.cancelled():
+            self._end(active, task.result())
 
-    def _began(self, doing: ActiveCall) -> None:
-        doing.description = doing.description or _in_one_line(doing.call)
-        self._emit(CallBegan(doing.call, doing.description, doing.own))
+    def _began(self, active: ActiveCall) -> None:
+        active.description = active.description or _in_one_line(active.call)
+        self._emit(CallBegan(active.call, active.description, active.own))
 
-    def _end(self, doing: ActiveCall, outcome: Outcome) -> None:
-        doing.outcome = outcome
-        key = _key(doing.call)
+    def _end(self, active: ActiveCall, outcome: Outcome) -> None:
+        active.outcome = outcome
+        key = _key(active.call)
         if outcome.ok:
             self._last_failed, self._times = "", 0
         else:
             self._times = self._times + 1 if key == self._last_failed else 1
             self._last_failed = key
-        self._ended(doing)
+        self._ended(active)
 
-    # --- what the watchers tell ----------------------------------------------------------------
+    # --- for the watchers ----------------------------------------------------------------------
 
-    def watched(self, doing: ActiveCall, event: ChatEvent) -> None:
-        if doing.outcome is None:
+    def watched(self, active: ActiveCall, event: ChatEvent) -> None:
+        if active.outcome is None:
             self._emit(event)
 
-    def asked(self, doing: ActiveCall) -> None:
-        self._asking.add(doing.call.id)
+    def asked(self, active: ActiveCall) -> None:
+        self._asking.add(active.call.id)
         self._enter(ConversationState.ASKING)
 
-    def answered(self, doing: ActiveCall) -> None:
-        if doing.call.id in self._asking:
-            self._asking.remove(doing.call.id)
-            if not self._asking and doing.outcome is None:
+    def answered(self, active: ActiveCall) -> None:
+        if active.call.id in self._asking:
+            self._asking.remove(active.call.id)
+            if not self._asking and active.outcome is None:
                 self._enter(ConversationState.RUNNING)
 
 
-class _Watch:
-    """Looks on while one call is carried out."""
+class _CallWatcher:
+    """Turns what a tool reports about one call into events."""
 
-    def __init__(self, caller: CallRunner, doing: ActiveCall) -> None:
-        self._caller = caller
-        self._doing = doing
-        self._id = doing.call.id
+    def __init__(self, runner: CallRunner, active: ActiveCall) -> None:
+        self._runner = runner
+        self._active = active
+        self._id = active.call.id
 
     def asking(self, request: PermissionRequest) -> None:
-        self._caller.asked(self._doing)
-        self._caller.watched(self._doing, PermissionAsked(self._id, request))
+        self._runner.asked(self._active)
+        self._runner.watched(self._active, PermissionAsked(self._id, request))
 
     def answered(self, verdict: Verdict) -> None:
-        self._doing.verdict = verdict
-        self._caller.answered(self._doing)
-        self._caller.watched(self._doing, PermissionAnswered(self._id, verdict))
+        self._active.verdict = verdict
+        self._runner.answered(self._active)
+        self._runner.watched(self._active, PermissionAnswered(self._id, verdict))
 
     def started(self, pid: int, plan: Plan | None) -> None:
-        self._caller.watched(self._doing, CommandStarted(self._id, pid, plan))
+        self._runner.watched(self._active, CommandStarted(self._id, pid, plan))
 
     def output(self, stream: Stream, data: bytes) -> None:
-        self._caller.watched(self._doing, CommandOutput(self._id, stream, data))
+        self._runner.watched(self._active, CommandOutput(self._id, stream, data))
 
     def changed(self, event: FileEvent) -> None:
-        self._caller.watched(self._doing, FilesChanged(self._id, event))
+        self._runner.watched(self._active, FilesChanged(self._id, event))
 
 
 def _key(call: ToolCall) -> str:
@@ -254,7 +254,7 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _in_one_line(call: ToolCall) -> str:
-    """Beside its name."""
+    """Return the arguments in one line, to be shown beside the tool's name."""
     line = _arguments(call)
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
 
@@ -264,146 +264,145 @@ def _as_error(error: OllmSandboxError) -> str:
     return text if text.startswith("ERROR") else Sentence(N_("ERROR: {what}"), what=text)
 
 
-# How long a stop waits for a command to be gone before it goes on without it.
-GRACE = 0.12
-STOPPED = "Stopped by the person."
-OUT_OF_TIME = "Stopped: the time limit of this turn was reached."
-_NO_MORE = "ERROR: Not carried out: the limit of tokens was reached."
-
-
 class ToolCalls:
+    """Executes the calls of replies, stops them, and stores their results."""
+
     def __init__(
         self,
         tools: Sequence[Tool],
-        book: SessionWriter | None,
+        writer: SessionWriter | None,
         emit: Callable[[ChatEvent], None],
         enter: Callable[[ConversationState], None],
         why_stopped: Callable[[], str] = lambda: STOPPED,
     ) -> None:
         self._why_stopped = why_stopped
-        self._book = book
+        self._writer = writer
         self._emit = emit
         self._enter = enter
-        self._caller = CallRunner(tools, emit, enter, self._ended)
-        self._doings: Sequence[ActiveCall] = ()
-        # Calls that were stopped and still put in order what they had changed.
+        self._runner = CallRunner(tools, emit, enter, self._ended)
+        self._active_calls: Sequence[ActiveCall] = ()
+        # Calls that were stopped and are still settling their changes.
         self._lingering: set[asyncio.Task[None]] = set()
 
     def begin(self) -> None:
-        """A new turn."""
-        self._caller.begin()
+        """Begin a turn."""
+        self._runner.begin()
 
-    async def give(
+    async def execute(
         self, calls: Sequence[ToolCall], repeated: Collection[str], messages: list[Message]
     ) -> None:
-        """Adds an answer to each, in the order of the calls, however it ends."""
-        doings = [ActiveCall(call, self._number(), repeated=call.id in repeated) for call in calls]
+        """Execute the calls, and add a result for each to the messages, in order, however this
+        ends."""
+        active_calls = [
+            ActiveCall(call, self._number(), repeated=call.id in repeated) for call in calls
+        ]
         try:
-            await self._carry_out(doings)
+            await self._execute(active_calls)
         finally:
-            messages += [_answer(doing) for doing in doings]
+            messages += [_answer(active) for active in active_calls]
 
     def refuse(self, calls: Sequence[ToolCall], messages: list[Message]) -> None:
+        """Answer calls without executing them: the token limit was reached."""
         for call in calls:
-            doing = ActiveCall(call, self._number())
-            self._caller.give_up(doing, Outcome(_NO_MORE, ok=False))
-            messages.append(_answer(doing))
+            active = ActiveCall(call, self._number())
+            self._runner.give_up(active, Outcome(_NO_TOKENS, ok=False))
+            messages.append(_answer(active))
 
-    async def give_own(self, command: str, call: ToolCall, messages: list[Message]) -> Outcome:
-        """The person's own command."""
-        doing = ActiveCall(call, self._number(), own=True, description=command)
+    async def execute_own(self, command: str, call: ToolCall, messages: list[Message]) -> Outcome:
+        """Execute a command of the user's own."""
+        active = ActiveCall(call, self._number(), own=True, description=command)
         try:
-            await self._carry_out([doing])
+            await self._execute([active])
         except asyncio.CancelledError:
             pass  # stopped; that is its outcome
-        messages.append(_answer(doing))
-        assert doing.outcome is not None
-        return doing.outcome
+        messages.append(_answer(active))
+        assert active.outcome is not None
+        return active.outcome
 
     def stop_one(self, call_id: str) -> None:
-        """What runs beside it goes on, and the model hears what became of it."""
-        for doing in self._doings:
-            task = doing.task
-            if doing.call.id == call_id and task and not task.done() and not doing.stopped:
-                doing.stopped = STOPPED
-                task.add_done_callback(partial(self._stopped_one, doing))
+        """Stop one call. Others go on, and the model learns that it was stopped."""
+        for active in self._active_calls:
+            task = active.task
+            if active.call.id == call_id and task and not task.done() and not active.stopped:
+                active.stopped = STOPPED
+                task.add_done_callback(partial(self._stopped_one, active))
                 task.cancel()
 
     async def settled(self) -> None:
-        """What was stopped has put everything in order."""
+        """Wait until all stopped calls have settled their changes."""
         if self._lingering:
             await asyncio.wait(self._lingering)
 
-    async def _carry_out(self, doings: Sequence[ActiveCall]) -> None:
-        self._doings = doings
+    async def _execute(self, active_calls: Sequence[ActiveCall]) -> None:
+        self._active_calls = active_calls
         try:
             if self._lingering:
                 self._enter(ConversationState.RUNNING)
                 await self.settled()
-            await self._caller.carry_out(doings)
+            await self._runner.execute(active_calls)
         except asyncio.CancelledError:
-            await self._stop(doings)
+            await self._stop(active_calls)
             raise
         finally:
-            self._doings = ()
+            self._active_calls = ()
 
-    async def _stop(self, doings: Sequence[ActiveCall]) -> None:
-        tasks = [doing.task for doing in doings if doing.task and not doing.task.done()]
-        for doing in doings:
-            # One that was stopped by itself puts in order what it changed.
-            if not doing.stopped and doing.task in tasks:
-                doing.task.cancel()
-            # Known now: it may end when the next turn has begun.
-            doing.stopped = doing.stopped or self._why_stopped()
+    async def _stop(self, active_calls: Sequence[ActiveCall]) -> None:
+        tasks = [active.task for active in active_calls if active.task and not active.task.done()]
+        for active in active_calls:
+            # One that was stopped before is already settling its changes.
+            if not active.stopped and active.task in tasks:
+                active.task.cancel()
+            # Set now: its task may end after the next turn has begun.
+            active.stopped = active.stopped or self._why_stopped()
         if tasks:
             await asyncio.wait(tasks, timeout=GRACE)
-        for doing in doings:
-            if doing.outcome is not None:
+        for active in active_calls:
+            if active.outcome is not None:
                 continue
-            self._caller.give_up(doing, _stopped(doing))
-            if doing.task is not None and not doing.task.done():
-                lingering = asyncio.ensure_future(self._linger(doing, doing.task))
+            self._runner.give_up(active, _stopped(active))
+            if active.task is not None and not active.task.done():
+                lingering = asyncio.ensure_future(self._linger(active, active.task))
                 self._lingering.add(lingering)
                 lingering.add_done_callback(self._lingering.discard)
 
-    def _stopped_one(self, doing: ActiveCall, _task: asyncio.Task[Outcome]) -> None:
-        if doing.outcome is None:
-            self._caller.give_up(doing, _stopped(doing))
+    def _stopped_one(self, active: ActiveCall, _task: asyncio.Task[Outcome]) -> None:
+        if active.outcome is None:
+            self._runner.give_up(active, _stopped(active))
 
-    async def _linger(self, doing: ActiveCall, task: asyncio.Task[Outcome]) -> None:
+    async def _linger(self, active: ActiveCall, task: asyncio.Task[Outcome]) -> None:
         await asyncio.wait({task})
-        doing.outcome = _stopped(doing)
-        self._write(doing)
-        if doing.outcome.report is not None:
-            self._emit(CallSettled(doing.call.id, doing.outcome.report))
+        active.outcome = _stopped(active)
+        self._write(active)
+        if active.outcome.report is not None:
+            self._emit(CallSettled(active.call.id, active.outcome.report))
 
     def _number(self) -> int:
-        return self._book.take_number() if self._book else 0
+        return self._writer.take_number() if self._writer else 0
 
-    def _ended(self, doing: ActiveCall) -> None:
-        assert doing.outcome is not None
-        self._emit(CallEnded(doing.call, doing.outcome))
-        self._write(doing)
+    def _ended(self, active: ActiveCall) -> None:
+        assert active.outcome is not None
+        self._emit(CallEnded(active.call, active.outcome))
+        self._write(active)
 
-    def _write(self, doing: ActiveCall) -> None:
-        if self._book is not None and doing.outcome is not None:
-            record = CallRecord.of(doing.outcome, doing.description, own=doing.own)
-            self._book.write(
-                StoredMessage(doing.number, _answer(doing), record.asked(doing.verdict))
+    def _write(self, active: ActiveCall) -> None:
+        if self._writer is not None and active.outcome is not None:
+            record = CallRecord.of(active.outcome, active.description, own=active.own)
+            self._writer.write(
+                StoredMessage(active.number, _answer(active), record.asked(active.verdict))
             )
 
 
-def _stopped(doing: ActiveCall) -> Outcome:
-    """With what it had changed by then, as far as that is known."""
-    partial = doing.request.partial if doing.request else None
+def _stopped(active: ActiveCall) -> Outcome:
+    """Return the outcome of a stopped call, with the changes it had made, as far as known."""
+    partial = active.request.partial if active.request else None
     if partial is None:
-        return Outcome(doing.stopped, ok=False, verdict=doing.verdict)
-    return replace(partial, text=f"{doing.stopped}\n{partial.text}".rstrip(), ok=False)
+        return Outcome(active.stopped, ok=False, verdict=active.verdict)
+    return replace(partial, text=f"{active.stopped}\n{partial.text}".rstrip(), ok=False)
 
 
-def _answer(doing: ActiveCall) -> Message:
-    text = doing.outcome.text if doing.outcome else STOPPED
-    if doing.own:
-        said = f"I ran this command in the sandbox myself:\n$ {doing.description}\n{text}"
+def _answer(active: ActiveCall) -> Message:
+    text = active.outcome.text if active.outcome else STOPPED
+    if active.own:
+        said = f"I ran this command in the sandbox myself:\n$ {active.description}\n{text}"
         return Message(Role.USER, said, at=time.time())
-    return Message(Role.TOOL, text, call_id=doing.call.id, at=time.time())
+    return Message(Role.TOOL, text, call_id=active.call.id, at=time.time())

@@ -247,7 +247,7 @@ def test_a_turn_while_another_goes_on_is_refused() -> None:
         conversation.listen(listening)
         turn = asyncio.ensure_future(conversation.say("Hello"))
         await listening.until(lambda: listening.of(TextGrew))
-        with pytest.raises(OllmSandboxError, match="not over"):
+        with pytest.raises(OllmSandboxError, match="still working"):
             await conversation.say("Again")
         await conversation.stop()
         assert (await turn).end is TurnEnd.STOPPED

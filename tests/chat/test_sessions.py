@@ -72,7 +72,7 @@ def test_in_review_mode_the_next_command_sees_what_waits(person: Person) -> None
         async with opened(person, model, mode=Mode.REVIEW) as scene:
             await scene.conversation.say("go")
             assert "one" in model.seen[2][-1].text
-            assert "waits until the person" in model.seen[0][0].text
+            assert "stay pending until the user" in model.seen[0][0].text
 
     loop.run(main())
     assert not (person.project / "f.txt").exists()

@@ -65,7 +65,7 @@ async def goes_on(scene: Scene) -> None:
 
 def others() -> set[str]:
     """Threads that a turn has no right to leave behind."""
-    pools = ("asyncio_", "clerk", "MainThread", "gdbus", "gmain")
+    pools = ("asyncio_", "session writer", "MainThread", "gdbus", "gmain")
     return {t.name for t in threading.enumerate() if not t.name.startswith(pools)}
 
 

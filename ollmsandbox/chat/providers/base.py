@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server that has models, and a model that answers.
-
-What counts where nothing else is said; apart from what takes long to load.
-"""
+"""The interface of model servers: models, the pieces of an answer, errors, defaults."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from ..messages import Message, ToolCall, ToolSpec
 
 
 class ProviderError(OllmSandboxError):
-    """The model's server did not do its part. `can_retry`: the same may work a moment later;
-    `again_after`: so many seconds later it is tried again without asking, if nothing was shown."""
+    """A model server failed. `can_retry`: the same request may work a moment later; `again_after`:
+    try it again after this many seconds without asking, if nothing was shown yet."""
 
     def __init__(
         self,
@@ -59,14 +56,14 @@ class NoToolsError(ProviderError):
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A piece of the answer."""
+    """A piece of the answer's text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class ThinkingPiece:
-    """A piece of what the model thinks before it answers."""
+    """A piece of the model's reasoning."""
 
     text: str
 
@@ -80,7 +77,7 @@ class CallPiece:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens, as the server counted them."""
+    """Numbers of tokens, as counted by the server."""
 
     prompt: int
     reply: int
@@ -106,7 +103,7 @@ class ModelInfo:
 
 
 class Model(Protocol):
-    """Answers in pieces. Closing the iterator, or cancelling who reads it, ends the request at
+    """Closing the iterator of a reply, or cancelling the task that reads it, ends the request at
     once. Raises ProviderError."""
 
     @property
@@ -128,8 +125,8 @@ class Server(Protocol):
     def model(self, name: str) -> Model: ...
 
 
-# Ollama gives a model 4096 tokens or fewer unless asked, and forgets the rest without a word; all
-# that a model could take may be more than the machine's memory.
+# In tokens. Ollama's own default is 4096 or fewer, and it silently drops the rest; a model's
+# maximum may need more memory than the machine has.
 DEFAULT_CONTEXT = 32768
 
 
@@ -138,7 +135,7 @@ class Timeouts:
     """Seconds."""
 
     connect: float = 10.0
-    # Without a single byte. A model may think for long before it says anything.
+    # Without receiving a byte. A model may think for minutes before it answers.
     idle: float = 300.0
 
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A server at an address, with a key: questions go out, sound answers or sentences come back.
-
-Bytes as they come, in whole lines and events.
-"""
+"""Sends requests to a model server, with the key, and splits its response into lines and events."""
 
 from __future__ import annotations
 
@@ -15,19 +12,22 @@ from ... import N_
 from ...errors import NetError
 from ...net.http import Exchange, Request
 from .base import Piece, ProviderError, RefusedError, Timeouts
-from .errors import from_status, from_words, not_a_model_server, server_words
+from .errors import from_message, from_status, not_a_model_server, server_message
 from .wire import KeyMask, read_json
 
-# It lives in a keyring, which may ask for a password each time.
+# Returns the key. It is in a keyring, which may ask for a password each time.
 KeySource = Callable[[], Awaitable[str]]
 
 _TRIES = 3
 _ERROR_LIMIT = 64 * 1024
 _LIST_LIMIT = 16 << 20
+_LONGEST_LINE = 4 << 20
 _SHORT_TIMEOUTS = Timeouts(connect=5.0, idle=15.0)
 
 
 class Client:
+    """Requests to one server, with its key."""
+
     def __init__(
         self, root: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
     ) -> None:
@@ -80,8 +80,8 @@ class Client:
         return found
 
     def failed(self, text: str, model: str) -> ProviderError:
-        """The server says so itself, in JSON."""
-        return from_words(self.mask.whole(server_words(text)), self.root, model)
+        """Return the error for a JSON text in which the server reports one."""
+        return from_message(self.mask.whole(server_message(text)), self.root, model)
 
     async def _request(
         self,
@@ -96,8 +96,8 @@ class Client:
             key = self._key = await self._find_key() if self._find_key else ""
         if key and not (key.isascii() and key.isprintable() and " " not in key):
             raise ProviderError(
-                N_("The API key has characters that no key has."),
-                N_("Store it again, on one line."),
+                N_("The API key contains invalid characters."),
+                N_("Enter it again, on one line."),
             )
         self.mask = KeyMask(key)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -125,7 +125,7 @@ class Client:
         headers = {name: self.mask.whole(value) for name, value in exchange.headers.items()}
         error = from_status(exchange.status, headers, body, url, model)
         if isinstance(error, RefusedError):
-            # Another one may be stored by now, which is looked for the next time.
+            # Look it up again the next time: the user may have stored another one by then.
             self._key = None
         raise error
 
@@ -142,7 +142,7 @@ def _provider_errors() -> Iterator[None]:
 async def retried(
     make: Callable[[], AsyncGenerator[Piece, None]],
 ) -> AsyncGenerator[Piece, None]:
-    """Again where it may help, as long as nothing was shown."""
+    """Yield the pieces; try again after a temporary error, if nothing was shown before it."""
     for left in reversed(range(_TRIES)):
         shown = False
         try:
@@ -158,14 +158,11 @@ async def retried(
         await asyncio.sleep(pause)
 
 
-_LONGEST = 4 << 20
-
-
 class LineReader:
-    """Lines may end in LF, CR or both. A character that came in two pieces is whole again here:
-    only whole lines are decoded."""
+    """Splits the response into lines, which end in LF, CR or both. Only whole lines are decoded, as
+    a piece may end in the middle of a character."""
 
-    def __init__(self, read: Callable[[], Awaitable[bytes]], longest: int = _LONGEST) -> None:
+    def __init__(self, read: Callable[[], Awaitable[bytes]], longest: int = _LONGEST_LINE) -> None:
         self._read = read
         self._longest = longest
         self._lines: list[bytes] = []
@@ -174,7 +171,7 @@ class LineReader:
         self._ended = False
 
     async def next(self) -> str | None:
-        """None at the end."""
+        """Return the next line, or None at the end."""
         while not self._lines and not self._ended:
             self._take(await self._read())
         if not self._lines:
@@ -205,12 +202,12 @@ class LineReader:
                 N_("It may not be a model server."),
                 size=self._longest >> 20,
             )
-        # Taken from the end.
+        # `next` pops from the end.
         self._lines = [line.rstrip(b"\r\n") for line in reversed(lines)]
 
 
 class EventReader:
-    """Server-sent events, of which only the data matters. Comments keep the line alive."""
+    """Returns the data of server-sent events, and skips all else, such as keep-alive comments."""
 
     def __init__(self, lines: LineReader) -> None:
         self._lines = lines
@@ -226,9 +223,9 @@ class EventReader:
             if name == "data":
                 data.append(value.removeprefix(" "))
             elif name == "error":
-                # Older llama.cpp names the line itself so.
+                # Older versions of llama.cpp report errors in such a line.
                 data.append(f'{{"error": {value}}}')
             elif name.lstrip().startswith("{"):
-                # Plain JSON in place of an event: an error, mostly.
+                # Plain JSON instead of an event: mostly an error.
                 data.append(line)
         return "\n".join(data) if data else None

@@ -47,11 +47,11 @@ class ConnectionStore:
         keys: KeyStore | None = None,
         say: Callable[[str], str] = str,
     ) -> None:
-        """`say`: how the tour speaks."""
+        """`say` translates the texts of the tour."""
         self._say = say
         self._file = paths.config / "connections.yaml"
         self._keys = keys or KeyStore(paths, os.environ if environ is None else environ)
-        # What the person should know.
+        # Texts to show to the user.
         self.notices: list[str] = []
         self._under_way: set[object] = set()
 
@@ -67,7 +67,7 @@ class ConnectionStore:
         if name not in found:
             choice = ", ".join(found)
             raise ProviderError(
-                N_("There is no connection {name}."),
+                N_("There is no connection called {name}."),
                 N_("Choose one of: {choice}."),
                 name=repr(name),
                 choice=choice,
@@ -75,7 +75,7 @@ class ConnectionStore:
         return found[name]
 
     def default(self) -> Connection | None:
-        """The chosen one, else the only one."""
+        """Return the chosen connection, or else the only one."""
         listing = self._read()
         if listing.default == TOUR.name:
             return TOUR
@@ -85,22 +85,22 @@ class ConnectionStore:
         return listing.connections[0] if len(listing.connections) == 1 else None
 
     async def put(self, connection: Connection, *, key: str | None = None) -> Connection:
-        """Added, or in the place of the one of that name. With a key it is stored; an empty one
-        removes it; without, it stays as it was."""
-        return await self._whole(self._put(connection.name, connection, key))
+        """Add a connection, or replace the one with its name. A key is stored; "" removes the
+        stored one, and None keeps it."""
+        return await self._shielded(self._put(connection.name, connection, key))
 
     async def change(
         self, before: str, connection: Connection, *, key: str | None = None
     ) -> Connection:
-        """The one that had the name `before`, or a new one if that is empty. It may get another
-        name, but none that another one has. The key as in `put`."""
+        """Replace the connection called `before`, or add one if that is empty. Raise an error if
+        the new name belongs to another connection. `key` is as in `put`."""
         self._check_free(before, connection.name, self._read())
-        return await self._whole(self._put(before, connection, key))
+        return await self._shielded(self._put(before, connection, key))
 
-    async def _whole(self, work: Coroutine[object, object, T]) -> T:
-        """Done to its end though who asked for it is gone: a key would else be left behind."""
+    async def _shielded(self, work: Coroutine[object, object, T]) -> T:
+        """Finish the work even if the caller is cancelled: otherwise a key could be left behind."""
         task = asyncio.ensure_future(work)
-        # The loop alone would not keep it.
+        # The loop keeps only a weak reference to a task.
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
@@ -113,21 +113,21 @@ class ConnectionStore:
         old_place = place = old.key if old else KeyStorage.NONE
         is_renamed = old is not None and before != name
         if key is None and is_renamed and place is not KeyStorage.NONE:
-            # A key is found by the name.
+            # Keys are stored by the name of their connection.
             key = await self._keys.get(before, place)
         if key is not None:
             place = await self._keys.put(name, key) if key else KeyStorage.NONE
         connection = replace(connection, address=address, key=place)
-        # Another program may have the file for a while, and disks take their time.
-        await asyncio.to_thread(self._put_down, before, connection)
+        # In a thread: another program may have locked the file, and disks may be slow.
+        await asyncio.to_thread(self._save, before, connection)
         if is_renamed or place is not old_place:
             await self._forget(before, old_place)
         if key and address.startswith("http:") and not is_loopback(address):
-            notice = N_("The key goes to {address} unencrypted; https would hide it.")
+            notice = N_("The key is sent to {address} unencrypted. Use https if you can.")
             self.notices.append(Sentence(notice, address=address))
         return connection
 
-    def _put_down(self, before: str, connection: Connection) -> None:
+    def _save(self, before: str, connection: Connection) -> None:
         name = connection.name
         with self._changing() as listing:
             self._check_free(before, name, listing)
@@ -136,14 +136,16 @@ class ConnectionStore:
                 others = tuple(connection if c.name == before else c for c in listing.connections)
             else:
                 others = (*listing.connections, connection)
-            # The only one was what the person began with; it stays so beside a second one.
+            # The only connection was the default; it stays so when a second one is added.
             default = listing.default or (names[0] if len(names) == 1 else "")
             self._write(ConnectionList(others, name if default and default == before else default))
 
     def _check_free(self, before: str, name: str, listing: ConnectionList) -> None:
         if name != before and name in [c.name for c in listing.connections]:
             raise ProviderError(
-                N_("There is a connection {name} already."), N_("Choose another name."), name=name
+                N_("A connection called {name} already exists."),
+                N_("Choose another name."),
+                name=name,
             )
 
     async def remove(self, name: str) -> None:
@@ -152,19 +154,19 @@ class ConnectionStore:
             raise ProviderError(N_("The tour cannot be removed."))
 
         async def remove() -> None:
-            await asyncio.to_thread(self._strike_out, name)
+            await asyncio.to_thread(self._delete, name)
             await self._forget(name, connection.key)
 
-        await self._whole(remove())
+        await self._shielded(remove())
 
-    def _strike_out(self, name: str) -> None:
+    def _delete(self, name: str) -> None:
         with self._changing() as listing:
             rest = tuple(c for c in listing.connections if c.name != name)
             default = "" if listing.default == name else listing.default
             self._write(ConnectionList(rest, default))
 
     def use(self, name: str, model: str | None = None) -> None:
-        """To begin with, from now on; with this model of it."""
+        """Make a connection, and one of its models, the default."""
         self.find(name)
         with self._changing() as listing:
             connections = tuple(
@@ -174,7 +176,7 @@ class ConnectionStore:
             self._write(ConnectionList(connections, name))
 
     def server(self, connection: Connection, key: str | None = None) -> Server:
-        """With a key it is this one, and not the stored one."""
+        """Return the server of a connection; `key` replaces the stored one."""
         if connection.kind is ServerKind.TOUR:
             return TourServer(self._say)
 
@@ -183,7 +185,7 @@ class ConnectionStore:
                 return key
             return await self._keys.get(connection.name, connection.key)
 
-        # They bring requests with them, a fifth of the time until the window is there.
+        # Imported late: requests takes a fifth of the time until the window appears.
         from .ollama import OllamaServer
         from .openai import OpenAIServer
 
@@ -197,12 +199,12 @@ class ConnectionStore:
         try:
             await self._keys.remove(name, place)
         except ProviderError as error:
-            notice = N_("The key of {name} is still where it was. {why}")
+            notice = N_("The old key of {name} could not be removed. {why}")
             self.notices.append(Sentence(notice, name=name, why=error.message))
 
     @contextmanager
     def _changing(self) -> Iterator[ConnectionList]:
-        """Nobody else changes the file meanwhile."""
+        """Yield the list while holding the lock of its file."""
         with locked(self._file):
             yield self._read()
 
@@ -213,12 +215,12 @@ class ConnectionStore:
         except FileNotFoundError:
             return ConnectionList()
         except UnicodeDecodeError:
-            return self._set_aside(Sentence(N_("it is not text.")))
+            return self._set_aside(Sentence(N_("it is not a text file.")))
         except ConnectionsFileError as error:
             return self._set_aside(error.message)
         except OSError as error:
             raise OllmSandboxError(
-                N_("{file} cannot be read: {why}."), file=self._file, why=error.strerror
+                N_("Cannot read {file}: {why}."), file=self._file, why=error.strerror
             ) from error
 
     def _set_aside(self, why: str) -> ConnectionList:
@@ -230,10 +232,10 @@ class ConnectionStore:
             return ConnectionList()  # another program was faster
         except OSError as error:
             raise OllmSandboxError(
-                N_("{file}: {why} Mend it."), file=self._file, why=why
+                N_("{file}: {why} Correct the file."), file=self._file, why=why
             ) from error
         notice = N_(
-            "{file}: {why} It is kept as {aside}; mend it and give it its old name to have it back."
+            "{file}: {why} It was renamed to {aside}; correct it and rename it back to use it."
         )
         self.notices.append(Sentence(notice, file=self._file, why=why, aside=aside.name))
         return ConnectionList()
@@ -243,5 +245,5 @@ class ConnectionStore:
             write_atomically(self._file, write(listing), durably=True)
         except OSError as error:
             raise OllmSandboxError(
-                N_("{file} cannot be written: {why}."), file=self._file, why=error.strerror
+                N_("Cannot write {file}: {why}."), file=self._file, why=error.strerror
             ) from error

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file of connections: people may write it, every mistake is named by line and key.
-
-The file of connections, read: every mistake in it is named by line and key.
-
-The file of connections: people may write it, every mistake is named by line and key.
-"""
+"""Reads and writes the file of connections, which users may edit; errors name the line and key."""
 
 from __future__ import annotations
 
@@ -22,7 +17,7 @@ from .tour.model import NAME
 
 
 def read_yaml(text: str) -> ConnectionList:
-    """Raises FileError."""
+    """Raise ConnectionsFileError if the file has a mistake."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -39,7 +34,7 @@ def read_yaml(text: str) -> ConnectionList:
 
 @dataclass
 class _Reader:
-    """Through the nodes, because they know their lines."""
+    """Reads the nodes, because they know their lines."""
 
     where: str = field(default="")
 
@@ -109,7 +104,7 @@ class _Reader:
         for key_node, value in node.value:
             key = self._text(key_node, where)
             if key in entries:
-                raise self._wrong(key_node, where, N_("{name} stands here twice."), name=repr(key))
+                raise self._wrong(key_node, where, N_("{name} appears twice."), name=repr(key))
             entries[key] = value
         return entries
 
@@ -138,8 +133,8 @@ def _is_number(text: str, least: int, most: int) -> bool:
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,63}")
 _HEADER = """\
-# Where models come from. You can edit this by hand; the program writes it anew when something is
-# changed there. API keys are kept elsewhere.
+# Connections to model servers. You can edit this file; the program rewrites it when you change
+# connections there. API keys are stored elsewhere.
 """
 
 
@@ -154,12 +149,12 @@ class Connection:
     name: str
     kind: ServerKind
     address: str
-    # The one to begin with.
+    # The default model.
     model: str = ""
     key: KeyStorage = KeyStorage.NONE
-    # How many tokens a model of Ollama is given at most.
+    # The largest context of a model of Ollama, in tokens.
     room: int = DEFAULT_CONTEXT
-    # Seconds of silence until it counts as lost.
+    # Seconds without data after which the connection counts as lost.
     idle: float = Timeouts.idle
 
 
@@ -173,19 +168,15 @@ TOUR = Connection("tour", ServerKind.TOUR, "", NAME)
 
 
 class ConnectionsFileError(ProviderError):
-    """The file has a mistake."""
+    """The file of connections has a mistake."""
 
 
 def read(text: str) -> ConnectionList:
-    """Raises FileError."""
-    # Here, because YAML takes long to load, and at first there is no such file.
-
+    """Raise ConnectionsFileError if the file has a mistake."""
     return read_yaml(text)
 
 
 def write(listing: ConnectionList) -> str:
-    import yaml
-
     document: dict[str, object] = {"default": listing.default} if listing.default else {}
     document["connections"] = {c.name: _entry(c) for c in listing.connections}
     return _HEADER + yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
@@ -207,8 +198,8 @@ def _entry(connection: Connection) -> dict[str, object]:
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name == TOUR.name:
         raise ProviderError(
-            N_("{name} cannot be the name of a connection."),
-            N_("Use letters, digits, spaces and - _ . up to 64 of them, and not the word tour."),
+            N_("{name} is not a valid name for a connection."),
+            N_("Use up to 64 letters, digits, spaces and - _ . but not the name tour."),
             name=repr(name[:80]),
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Servers on this machine, at the ports they have unless told otherwise. Nowhere else is asked."""
+"""Finds model servers on this machine, at their default ports. No other machine is asked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class KnownServer:
     name: str
 
 
-USUAL = (
+KNOWN_SERVERS = (
     KnownServer(11434, "Ollama"),
     KnownServer(8080, "llama.cpp"),
     KnownServer(8000, "vLLM"),
@@ -41,27 +41,27 @@ class FoundServer:
 
 
 async def find_servers(
-    usual: Sequence[KnownServer] = USUAL, *, patience: float = 2.0
+    known: Sequence[KnownServer] = KNOWN_SERVERS, *, patience: float = 2.0
 ) -> list[FoundServer]:
-    """All at once. What does not answer soon, or is something else, is not there."""
+    """Try all ports at once. Ignore what does not answer soon or is not a model server."""
     timeouts = Timeouts(connect=patience, idle=patience)
-    found = await asyncio.gather(*(_look(one, timeouts, patience) for one in usual))
+    found = await asyncio.gather(*(_try(one, timeouts, patience) for one in known))
     return [one for one in found if one is not None]
 
 
-async def _look(usual: KnownServer, timeouts: Timeouts, patience: float) -> FoundServer | None:
-    address = f"http://127.0.0.1:{usual.port}"
+async def _try(known: KnownServer, timeouts: Timeouts, patience: float) -> FoundServer | None:
+    address = f"http://127.0.0.1:{known.port}"
     try:
-        # Also where a server drips.
+        # Also ends a server that sends a byte now and then.
         async with asyncio.timeout(patience * 2):
-            return await _ollama(usual, address, timeouts) or await _openai(
-                usual, address, timeouts
+            return await _ollama(known, address, timeouts) or await _openai(
+                known, address, timeouts
             )
     except (ProviderError, TimeoutError):
         return None
 
 
-async def _ollama(usual: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
+async def _ollama(known: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
     try:
         found = await Client(address, timeouts=timeouts).ask("/api/tags")
     except ProviderError:
@@ -71,9 +71,9 @@ async def _ollama(usual: KnownServer, address: str, timeouts: Timeouts) -> Found
         return None
     names = [a_text(inside(entry, "name")) for entry in a_list(entries)]
     models = tuple(ModelInfo(name) for name in names if name)
-    return FoundServer(usual.name, ServerKind.OLLAMA, address, models)
+    return FoundServer(known.name, ServerKind.OLLAMA, address, models)
 
 
-async def _openai(usual: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
+async def _openai(known: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
     server = OpenAIServer(address, timeouts=timeouts)
-    return FoundServer(usual.name, ServerKind.OPENAI, server.address, tuple(await server.models()))
+    return FoundServer(known.name, ServerKind.OPENAI, server.address, tuple(await server.models()))

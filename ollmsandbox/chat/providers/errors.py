@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What went wrong between us and a server, in sentences for the person who has to act on it."""
+"""Turns what a model server answers into errors that tell the user what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...net.addresses import server_of
 from ...net.http import connection_lost, seconds
 from .base import NoToolsError, ProviderError, RefusedError, TooLongError
 
-# A server that asks for more patience than this gets none: the person is told instead.
+# If a server asks to wait longer than this, the user decides instead.
 LONGEST_WAIT = 20.0
 _MOST_SHOWN = 300
 
@@ -43,10 +43,10 @@ def answer_lost(url: str) -> ProviderError:
 def from_status(
     status: int, headers: Mapping[str, str], body: str, url: str, model: str = ""
 ) -> ProviderError:
-    """`body` must be masked already."""
+    """Return the error for an HTTP status. The key must already be masked in `body`."""
     where = server_of(url)
-    said = server_words(body)
-    # Translators: stands after another sentence, hence the space.
+    said = server_message(body)
+    # Translators: follows another sentence, hence the space.
     says = Sentence(N_(" It says: {said}"), said=said) if said else ""
     if known := _known(said, model):
         return known
@@ -61,14 +61,14 @@ def from_status(
         if model and said and "model" in said.lower():
             return ProviderError(
                 N_("{where} has no model {model}.{says}"),
-                N_("Choose another model, or fetch it first."),
+                N_("Choose another model, or download it first."),
                 where=where,
                 model=repr(model),
                 says=says,
             )
         return ProviderError(
-            N_("{where} answers, but not to this.{says}"),
-            N_("Check the address, and whether the kind of server is right."),
+            N_("{where} does not support this request.{says}"),
+            N_("Check the address and the kind of server."),
             where=where,
             says=says,
         )
@@ -76,7 +76,7 @@ def from_status(
         wait = _retry_after(headers)
         again = 1.0 if wait is None else wait
         return ProviderError(
-            N_("{where} has too much to do ({status}).{says}"),
+            N_("{where} is overloaded ({status}).{says}"),
             # Translators: {wait} is a time, such as "5 seconds".
             N_("Try again in {wait}.") if wait else N_("Try again in a moment."),
             can_retry=True,
@@ -87,18 +87,18 @@ def from_status(
             wait=seconds(wait or 0),
         )
     if 300 <= status < 400:
-        # Translators: in place of an address: "… sends us to elsewhere, …"
-        target = _short(headers.get("location", "")) or Sentence(N_("elsewhere"))
+        # Translators: in place of an address: "… redirects to another address."
+        target = _short(headers.get("location", "")) or Sentence(N_("another address"))
         return ProviderError(
-            N_("{where} sends us to {target}, where nothing is sent without you."),
-            N_("Use that address if it is right."),
+            N_("{where} redirects to {target}. Redirects are not followed."),
+            N_("If that address is right, use it instead."),
             where=where,
             target=target,
         )
     if status >= 500:
         return ProviderError(
             N_("{where} failed ({status}).{says}"),
-            N_("Its log may say more."),
+            N_("See the server's log for details."),
             can_retry=True,
             where=where,
             status=status,
@@ -111,12 +111,12 @@ def from_status(
     )
 
 
-def from_words(words: str, url: str, model: str = "") -> ProviderError:
-    """An error in the middle of an answer, or in place of one."""
-    said = _short(words) or Sentence(N_("it does not say why"))
+def from_message(words: str, url: str, model: str = "") -> ProviderError:
+    """Return the error for a message that the server sent in place of an answer, or within one."""
+    said = _short(words) or Sentence(N_("no reason given"))
     return _known(said, model) or ProviderError(
         N_("{where} failed: {said}"),
-        N_("Its log may say more."),
+        N_("See the server's log for details."),
         can_retry=True,
         where=server_of(url),
         said=said,
@@ -125,14 +125,14 @@ def from_words(words: str, url: str, model: str = "") -> ProviderError:
 
 def not_a_model_server(url: str) -> ProviderError:
     return ProviderError(
-        N_("What answers at {where} is not a model server of this kind."),
+        N_("{where} is not a model server of this kind."),
         N_("Check the address and the kind of server."),
         where=server_of(url),
     )
 
 
-def server_words(body: str) -> str:
-    """What servers say is wrong, each in its own way."""
+def server_message(body: str) -> str:
+    """Return the error message in a response; each kind of server has its own format."""
     try:
         found: object = json.loads(body)
     except (ValueError, RecursionError):
@@ -153,18 +153,18 @@ def _known(said: str, model: str) -> ProviderError | None:
     lower = said.lower()
     if any(words in lower for words in _NO_TOOLS):
         return NoToolsError(
-            N_("{model} cannot call tools as its server runs it. It says: {said}"),
-            N_("Choose a model with tools, or start its server with them."),
-            # Translators: in place of a model's name, at the beginning of a sentence.
-            model=model or Sentence(N_("This model")),
+            N_("The server does not let {model} call tools. It says: {said}"),
+            N_("Choose a model that supports tools, or enable them in the server."),
+            # Translators: in place of a model's name.
+            model=model or Sentence(N_("this model")),
             said=said,
         )
     if any(words in lower for words in _TOO_LONG):
         return TooLongError(
-            N_("The conversation is longer than {model} can take. Its server says: {said}"),
-            N_("Begin a new session, or give the model more room."),
+            N_("The conversation is too long for {model}. Its server says: {said}"),
+            N_("Start a new session, or give the model a larger context."),
             # Translators: in place of a model's name.
-            model=model or Sentence(N_("the model")),
+            model=model or Sentence(N_("this model")),
             said=said,
         )
     return None
@@ -176,7 +176,7 @@ def _is_page(headers: Mapping[str, str], body: str) -> bool:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds; the other form, a date, is for machines that are down for long."""
+    """Return the seconds to wait. A date, the other form, is for long outages."""
     try:
         wait = float(headers.get("retry-after", ""))
     except ValueError:

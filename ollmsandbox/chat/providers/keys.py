@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""API keys: in the desktop's keyring, or where none answers, in a file that only the person can
-read. Never in settings, never in a message."""
+"""Stores API keys in the desktop's keyring, or without one in a file that only the user can read;
+never in settings or messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class KeyStorage(Enum):
-    """Where a key is."""
+    """Where a key is stored."""
 
     NONE = "none"
     KEYRING = "keyring"
@@ -36,7 +36,7 @@ class KeyStorage(Enum):
 
 
 class KeyStore:
-    """`patience`: the person may have to unlock the keyring first."""
+    """Waits `patience` seconds for the keyring: the user may have to unlock it first."""
 
     def __init__(self, paths: Paths, environ: Mapping[str, str], *, patience: float = 60.0) -> None:
         self._file = paths.config / "keys.yaml"
@@ -44,7 +44,7 @@ class KeyStore:
         self._patience = patience
 
     def __repr__(self) -> str:
-        return "Keys()"
+        return "KeyStore()"
 
     async def get(self, name: str, place: KeyStorage) -> str:
         if place is KeyStorage.KEYRING:
@@ -52,7 +52,7 @@ class KeyStore:
             if not found:
                 raise ProviderError(
                     N_("The keyring has no key for {name}."),
-                    N_("Store the key once more."),
+                    N_("Enter the key again."),
                     name=repr(name),
                 )
             return found
@@ -80,7 +80,7 @@ class KeyStore:
                 kept.pop(name, None)
 
     def _read(self) -> dict[str, str]:
-        # Here, because it takes long to load, and who has a keyring has no such file.
+        # Imported late: it takes long to load, and with a keyring there is no such file.
         import yaml
 
         try:
@@ -90,17 +90,17 @@ class KeyStore:
         except (OSError, ValueError, yaml.YAMLError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            # Said out here, without the cause: that would repeat what is in the file.
+            # Raised without the cause, which would show what is in the file.
             raise ProviderError(
-                N_("{file} cannot be read."),
-                N_("Mend it, or remove it and store the keys again."),
+                N_("Cannot read {file}."),
+                N_("Correct it, or delete it and enter the keys again."),
                 file=self._file,
             )
         return {str(name): key for name, key in found.items() if isinstance(key, str)}
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, str]]:
-        """What is in it, to be changed; no other program does so meanwhile."""
+        """Yield the keys, and write them back; meanwhile no other program can."""
         import yaml
 
         with locked(self._file):
@@ -112,7 +112,7 @@ class KeyStore:
                 write_atomically(self._file, f"# API keys. Keep this file to yourself.\n{text}")
             except OSError as error:
                 raise ProviderError(
-                    N_("{file} cannot be written: {why}."), file=self._file, why=error.strerror
+                    N_("Cannot write {file}: {why}."), file=self._file, why=error.strerror
                 ) from error
 
     async def _ask_keyring(self, ask: Callable[[Gio.Cancellable], T]) -> T:
@@ -123,7 +123,7 @@ class KeyStore:
         cancel = Gio.Cancellable()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        # A daemon, because a keyring that does not answer must not hold up the program's end.
+        # A daemon: a keyring that does not answer must not delay the end of the program.
         arguments = (ask, cancel, loop, answer, self._patience)
         threading.Thread(target=_work, args=arguments, name="keyring", daemon=True).start()
         try:
@@ -151,7 +151,7 @@ def _work(
         try:
             loop.call_soon_threadsafe(tell, settle)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits
+            pass  # the loop is closed
 
     if not _ONE_AT_A_TIME.acquire(timeout=patience):
         post(lambda: answer.set_exception(_no_keyring()))
@@ -166,7 +166,7 @@ def _work(
 
 
 def _has_bus(environ: Mapping[str, str]) -> bool:
-    """Without a bus there is no keyring; asking all the same could start one."""
+    """Tell whether a session bus runs. Without one, asking for the keyring could start one."""
     if environ.get("DBUS_SESSION_BUS_ADDRESS"):
         return True
     runtime = environ.get("XDG_RUNTIME_DIR", "")
@@ -175,7 +175,7 @@ def _has_bus(environ: Mapping[str, str]) -> bool:
 
 def _no_keyring() -> ProviderError:
     return ProviderError(
-        N_("The keyring does not answer."), N_("Unlock it, or store the key once more.")
+        N_("The keyring does not respond."), N_("Unlock it, or enter the key again.")
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ollama: its own interface, which can say how much of the conversation a model is given."""
+"""Ollama, through its own interface, which lets the client set the size of the context."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ class OllamaServer:
         try:
             return await show(self._client, name)
         except ProviderError:
-            return ModelInfo(name)  # one that cannot be looked at is still one to choose
+            return ModelInfo(name)  # can be chosen even if its details are unknown
 
     async def _loaded(self) -> set[str] | None:
         try:
             found = await self._client.ask("/api/ps")
         except ProviderError:
-            return None  # older ones do not say
+            return None  # older versions do not report it
         return {a_text(inside(entry, "name")) for entry in a_list(found.get("models"))}
 
 
@@ -96,7 +96,7 @@ async def show(client: Client, name: str) -> ModelInfo:
     facts = found.get("model_info")
     length = None
     if isinstance(facts, Mapping):
-        # The key begins with the family's name: llama.context_length.
+        # The key begins with the model family: llama.context_length.
         lengths = [a_number(v) for k, v in facts.items() if str(k).endswith(".context_length")]
         length = next((number for number in lengths if number), None)
     can = found.get("capabilities")
@@ -115,7 +115,7 @@ class OllamaModel:
         return self._name
 
     async def context_length(self) -> int | None:
-        """As much as it will be given, not as much as it could take."""
+        """Return the size that will be requested, not the model's maximum."""
         if self._used is None:
             length = (await show(self._client, self._name)).context_length
             self._used = min(length or self._room, self._room)

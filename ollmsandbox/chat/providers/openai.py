@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Any server that speaks as OpenAI's does: llama.cpp, vLLM, LM Studio and many more.
-
-An answer in the pieces of OpenAI's interface, as each server understands it.
-
-Any server that speaks as OpenAI's does: llama.cpp, vLLM, LM Studio and many more.
-"""
+"""Servers with OpenAI's interface: llama.cpp, vLLM, LM Studio and many more."""
 
 from __future__ import annotations
 
@@ -45,25 +40,27 @@ _MOST_CALLS = 128
 
 @dataclass
 class _Call:
-    """One that is still being told."""
+    """A call that is still arriving."""
 
     index: int | None
     id: str = ""
     name: str = ""
     text: str = ""
-    # Some send it as it is, and not as text.
+    # Some servers send the arguments as an object instead of text.
     whole: Mapping[str, object] | None = None
 
 
 class OpenAIStream:
+    """Turns the events of one answer into pieces."""
+
     def __init__(self, used_ids: Iterable[str], mask: KeyMask) -> None:
-        self._words = TextSplitter(mask)
-        self._maker = CallBuilder(used_ids, mask)
+        self._splitter = TextSplitter(mask)
+        self._builder = CallBuilder(used_ids, mask)
         self._calls: list[_Call] = []
         self._finish = ""
-        # All was said, whether or not the server hangs up.
+        # The answer is complete, whether or not the server closes the connection.
         self.is_done = False
-        # At least one event was one.
+        # At least one event had the right format.
         self.understood = False
         self.error: str | None = None
         self.usage: Usage | None = None
@@ -84,19 +81,19 @@ class OpenAIStream:
             return self._take(read_json(event))
         except ValueError:
             pass
-        # Some leave out the empty line between events.
+        # Some servers leave out the empty line between events.
         pieces: list[Piece] = []
         for line in event.split("\n") if "\n" in event else []:
             pieces += self.read(line)
         return pieces
 
     def end(self) -> list[Piece]:
-        pieces = self._words.end()
+        pieces = self._splitter.end()
         if self.is_complete:
             for call in self._calls:
                 if call.name:
                     given = call.text if call.whole is None else call.whole
-                    pieces.append(CallPiece(self._maker.make(call.id, call.name, given)))
+                    pieces.append(CallPiece(self._builder.make(call.id, call.name, given)))
         return pieces
 
     def _take(self, found: object) -> list[Piece]:
@@ -109,14 +106,14 @@ class OpenAIStream:
         self.understood = self.understood or "choices" in found
         self._count(found.get("usage"))
         choice = choices[0] if choices else None
-        # One that does not stream has a message in place of a difference.
+        # A server that does not stream sends a message instead of a delta.
         delta = inside(choice, "delta") or inside(choice, "message")
         pieces: list[Piece] = []
         for name in ("reasoning_content", "reasoning"):
             if thought := a_text(inside(delta, name)):
-                pieces += self._words.thinking(thought)
+                pieces += self._splitter.thinking(thought)
                 break
-        pieces += self._words.text(_content(inside(delta, "content")))
+        pieces += self._splitter.text(_content(inside(delta, "content")))
         for given in a_list(inside(delta, "tool_calls")):
             self._add(given)
         if reason := a_text(inside(choice, "finish_reason")):
@@ -142,7 +139,7 @@ class OpenAIStream:
             call.text += a_text(arguments)
 
     def _which(self, given: object) -> _Call | None:
-        """Which call a piece belongs to: by its number, or else by its id, or else the last."""
+        """Return the call that a piece belongs to: by its index, else by its id, else the last."""
         index = a_number(inside(given, "index"))
         id_ = a_text(inside(given, "id"))
         name = a_text(inside(given, "function", "name"))
@@ -153,7 +150,7 @@ class OpenAIStream:
             found = next((c for c in self._calls if c.id == id_), None)
         elif not name and self._calls:
             found = self._calls[-1]
-        # Some number every call 0 and tell them apart by id.
+        # Some servers give every call the index 0, and different ids.
         if found and name and id_ and found.id and id_ != found.id:
             found = None
         if found is None and len(self._calls) < _MOST_CALLS:
@@ -163,7 +160,7 @@ class OpenAIStream:
 
 
 def _content(given: object) -> str:
-    """A text, or a list of parts of which some are text."""
+    """Return the text of a message's content, which may be a list of parts."""
     if isinstance(given, list):
         return "".join(a_text(inside(part, "text")) for part in given)
     return a_text(given)
@@ -174,11 +171,11 @@ _LENGTHS = (
     ("loaded_context_length",),  # LM Studio
     ("meta", "n_ctx"),  # llama.cpp
     ("meta", "n_ctx_train"),
-    ("context_length",),  # several that sell
+    ("context_length",),  # several commercial services
     ("context_window",),
     ("max_context_length",),
 )
-_MOST_OF_A_WHOLE = 64 << 20
+_WHOLE_LIMIT = 64 << 20
 
 
 class OpenAIServer:
@@ -212,7 +209,7 @@ class OpenAIModel:
         self._name = name
         self._client = client
         self._length: int | None = None
-        # Not every server knows it.
+        # Not every server supports the option.
         self._wants_usage = True
 
     @property
@@ -230,8 +227,8 @@ class OpenAIModel:
         return self._length
 
     async def _started_with(self) -> int | None:
-        """llama.cpp tells beside its interface what it was started with, often less than what the
-        model was made for."""
+        """Return the context size that llama.cpp was started with, which is often smaller than the
+        model's maximum."""
         try:
             found = await self._client.ask("/props", root=self._client.root.removesuffix("/v1"))
         except ProviderError:
@@ -285,8 +282,8 @@ class OpenAIModel:
         yield FinishPiece(cut_off=answer.cut_off)
 
     async def _whole(self, exchange: Exchange) -> list[str]:
-        """A server that does not stream."""
-        return [(await exchange.read_all(_MOST_OF_A_WHOLE)).decode("utf-8", "replace")]
+        """Return the answer of a server that does not stream."""
+        return [(await exchange.read_all(_WHOLE_LIMIT)).decode("utf-8", "replace")]
 
     def _read(self, answer: OpenAIStream, event: str) -> list[Piece]:
         pieces = answer.read(event)

@@ -1,12 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a server sends, made safe to use: JSON of any shape, thoughts in tags, calls without ids.
-
-The key must not be seen, also where a server repeats it.
-
-A conversation as servers want it: every call answered, every answer to a call.
-
-What a server sends, made safe to use: JSON of any shape, thoughts in tags, calls without ids.
-"""
+"""Converts messages for servers, and parses what they send: JSON of any shape, reasoning in tags,
+calls without ids. Masks the API key wherever a server repeats it."""
 
 from __future__ import annotations
 
@@ -20,8 +14,8 @@ from ..messages import Message, Role, ToolCall, ToolSpec
 from .base import Piece, TextPiece, ThinkingPiece
 
 INSTEAD = "[key]"
-# Shorter ones are words such as "EMPTY" that servers without keys want; they are no secret, and
-# hiding them would spoil ordinary text.
+# Shorter keys are placeholders such as "EMPTY" for servers without keys. They are not secret, and
+# masking them would garble ordinary text.
 _SHORTEST = 8
 
 
@@ -30,7 +24,7 @@ class KeyMask:
         self._key = key if len(key) >= _SHORTEST else ""
 
     def __repr__(self) -> str:
-        return "Mask()"
+        return "KeyMask()"
 
     def whole(self, text: str) -> str:
         return text.replace(self._key, INSTEAD) if self._key else text
@@ -40,7 +34,7 @@ class KeyMask:
 
 
 class MaskedStream:
-    """Text in pieces; what may be the beginning of the key is held back."""
+    """Masks the key in text that arrives in pieces: holds back what may be its beginning."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -65,8 +59,8 @@ class MaskedStream:
 
 
 def pair_calls(messages: Sequence[Message]) -> list[Message]:
-    """Without calls that were never carried out, answers to none of them, and empty words: a
-    session may have been stopped or cut off anywhere, and servers refuse all of these."""
+    """Return the messages without calls that have no result, results without a call, and empty
+    messages. A session may have been stopped anywhere, and servers refuse all of these."""
     results = {message.call_id for message in messages if message.role is Role.TOOL}
     open_calls: set[str] = set()
     kept: list[Message] = []
@@ -90,7 +84,7 @@ def names_of_calls(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def arguments_object(call: ToolCall) -> Mapping[str, object]:
-    """What was no object is shown to the model inside one: servers read it as JSON again."""
+    """Return the arguments as an object, because servers parse them again."""
     return call.arguments if isinstance(call.arguments, Mapping) else {"not_json": call.arguments}
 
 
@@ -113,7 +107,7 @@ _ALPHABET = string.ascii_letters + string.digits
 
 
 def read_json(text: str) -> object:
-    """Raises ValueError. Half characters, which no file and no window can take, are replaced."""
+    """Parse JSON; replace lone surrogates, which cannot be stored or shown. Raise ValueError."""
     try:
         found: object = json.loads(text)
         return _clean_all(found) if "\\u" in text else found
@@ -122,7 +116,7 @@ def read_json(text: str) -> object:
 
 
 def read_object(text: str) -> Mapping[str, object]:
-    """Empty where it is something else."""
+    """Parse a JSON object; return an empty one for anything else."""
     try:
         found = read_json(text)
     except ValueError:
@@ -145,7 +139,7 @@ def _clean_all(found: object) -> object:
     return found
 
 
-# Looking into what may be of any shape.
+# For looking into data of any shape.
 
 
 def inside(found: object, *keys: str) -> object:
@@ -163,14 +157,14 @@ def a_list(found: object) -> list[object]:
 
 
 def a_number(found: object) -> int | None:
-    """Of tokens: whole and not negative."""
+    """Return a number of tokens: whole and not negative."""
     if isinstance(found, bool) or not isinstance(found, int):
         return None
     return found if 0 <= found < 1 << 53 else None
 
 
 def read_arguments(given: object) -> Mapping[str, object] | str:
-    """An object, or the text of one, or the text of the text of one; else as it is."""
+    """Return the object. It may be encoded as JSON once or twice; anything else stays as it is."""
     for _ in range(2):
         if isinstance(given, Mapping):
             return given
@@ -189,8 +183,8 @@ def read_arguments(given: object) -> Mapping[str, object] | str:
 
 
 class CallBuilder:
-    """Gives every call an id of its own: servers leave it out, or use the same one in each reply.
-    Nine letters and digits, as some models' templates demand."""
+    """Gives each call a unique id, because servers leave it out or repeat it in each reply. The id
+    has nine letters and digits, as some models' templates require."""
 
     def __init__(self, used: Iterable[str], mask: KeyMask) -> None:
         self._used = set(used)
@@ -206,12 +200,12 @@ class CallBuilder:
 
 
 class TextSplitter:
-    """The text of an answer, in which thoughts may stand in tags at the very beginning."""
+    """Separates the text of an answer from reasoning in tags at its very beginning."""
 
     def __init__(self, mask: KeyMask) -> None:
         self._text: MaskedStream = mask.stream()
         self._thinking: MaskedStream = mask.stream()
-        # None until it is known whether the answer begins with thoughts.
+        # None until it is known whether the answer begins with reasoning.
         self._in_thoughts: bool | None = None
         self._held = ""
         self._strip = False
@@ -260,7 +254,7 @@ class TextSplitter:
 
     def _say(self, text: str) -> list[Piece]:
         if self._strip:
-            # Between the thoughts and the answer.
+            # Empty lines between the reasoning and the answer.
             text = text.lstrip("\r\n")
             self._strip = not text
         masked = self._text.feed(clean(text))

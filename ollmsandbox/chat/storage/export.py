@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A session as a document: Markdown for people, JSON for programs. All of it, as it is kept."""
+"""Exports a whole session as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _result(history: History, record: CallRecord) -> dict[str, object]:
 
 def _markdown(history: History, session: StoredSession) -> Iterator[str]:
     info = session.info
-    yield f"# {_escape(info.title or 'A session')}"
+    yield f"# {_escape(info.title or 'Session')}"
     about = [time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created_at))]
     about += [_code(part) for part in (info.project, info.model) if part]
     yield ", ".join(about)
@@ -110,13 +110,13 @@ def _markdown(history: History, session: StoredSession) -> Iterator[str]:
         if message.role is Role.TOOL or (record is not None and record.own):
             yield from _call_result(history, entry)
             continue
-        yield f"## {'You' if message.role is Role.USER else _escape(message.model or 'The model')}"
+        yield f"## {'You' if message.role is Role.USER else _escape(message.model or 'Model')}"
         if message.thinking:
             yield "\n".join(f"> {line}" for line in message.thinking.splitlines())
         if message.text:
             yield message.text
         if message.partial:
-            yield "*(broken off)*"
+            yield "*(interrupted)*"
         for call in message.calls:
             yield f"**{_escape(call.name)}**\n\n{_fenced(_arguments(call))}"
 
@@ -143,7 +143,7 @@ def _changes(history: History, record: CallRecord) -> list[Recorded]:
 
 
 def _path(item: Recorded) -> str:
-    # A name on disk need not be text.
+    # A file name need not be valid UTF-8.
     return item.change.path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -156,7 +156,7 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _fenced(text: str) -> str:
-    """In a fence that the text itself does not close."""
+    """Return the text in a fence that is longer than any in the text itself."""
     fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
     return f"{fence}\n{text.rstrip()}\n{fence}"
 

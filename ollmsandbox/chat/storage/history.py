@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sessions and what was said in them, and every question a person was asked."""
+"""Stores sessions, their messages, and every permission question in the database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TITLE = 60
 
 
 def new_session_id() -> str:
-    """In the order of time, as the ids of runs are."""
+    """Return an id that sorts by time, as the ids of runs do."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
@@ -43,7 +43,7 @@ def title_from(text: str) -> str:
 
 
 class History:
-    """May be used from any thread; waits for the database."""
+    """Blocks while it uses the database; may be used from any thread."""
 
     def __init__(self, manager: ProjectManager) -> None:
         self.manager = manager
@@ -59,8 +59,8 @@ class History:
         *,
         only_said: bool = False,
     ) -> list[SessionInfo]:
-        """The one used last comes first; found by title, by what was said and by what was not sent
-        yet. `only_said` leaves out those that have nothing but that."""
+        """Return the sessions, the last used first. The search covers titles, messages and drafts.
+        `only_said` leaves out sessions that have only a draft."""
         with self.manager.store.errors_told():
             query = ChatSession.select(ChatSession, Project).join(Project, JOIN.LEFT_OUTER)
             if project is not None:
@@ -78,7 +78,7 @@ class History:
             return [_info(row) for row in query.limit(limit)]
 
     def find(self, beginning: str) -> SessionInfo:
-        """By its id, or by as much of its beginning as no other has."""
+        """Return the session with an id, or with an unambiguous beginning of one."""
         with self.manager.store.errors_told():
             same = fn.substr(ChatSession.id, 1, len(beginning)) == beginning
             rows = list(ChatSession.select().where(same).order_by(ChatSession.id).limit(2))
@@ -106,8 +106,7 @@ class History:
                 created_at=info.created_at,
                 updated_at=info.updated_at,
             ).on_conflict_ignore().execute()
-            # There may be a draft already: it gets its name with what is said first, and the model
-            # that it is said to.
+            # There may be a draft already: the first message gives it its title and its model.
             unnamed = (ChatSession.id == info.id) & (ChatSession.title == "")
             ChatSession.update(
                 title=info.title, model=info.model, connection=info.connection
@@ -140,7 +139,7 @@ class History:
             ChatSession.update(connection=now).where(of_it).execute()
 
     def keep_draft(self, session_id: str, text: str) -> None:
-        """What was typed and not sent. Without it, nothing is left of a session that has nothing
+        """Store what was typed and not sent. An empty draft removes a session that has nothing
         else."""
         with self.manager.store.transaction():
             session = ChatSession.id == session_id
@@ -150,7 +149,7 @@ class History:
                 ChatSession.delete().where(session & (ChatSession.title == "")).execute()
 
     def delete(self, session_id: str) -> None:
-        """Until the program ends it can be brought back."""
+        """Delete a session. It can be restored until the program ends."""
         with self.manager.store.transaction():
             session = ChatSession.get_or_none(ChatSession.id == session_id)
             messages = list(ChatMessage.select().where(ChatMessage.session == session_id))
@@ -170,12 +169,12 @@ class History:
     # --- messages ------------------------------------------------------------------------------
 
     def write(self, session_id: str, entry: StoredMessage) -> None:
-        """In the place of what has this number."""
+        """Store a message, and replace the one with its number, if any."""
         message = entry.message
         with self.manager.store.transaction():
             known = ChatSession.update(updated_at=message.at).where(ChatSession.id == session_id)
             if not known.execute():
-                return  # it was deleted meanwhile
+                return  # it was deleted in the meantime
             ChatMessage.insert(
                 session=session_id,
                 number=entry.number,
@@ -199,20 +198,20 @@ class History:
     # --- runs ----------------------------------------------------------------------------------
 
     def run_of(self, session_id: str, call_id: str) -> str:
-        """The run of a call; empty if it changed nothing."""
+        """Return the id of a call's run, or "" if it changed nothing."""
         with self.manager.store.errors_told():
             of_call = (Run.session_id == session_id) & (Run.call_id == call_id)
             row = Run.select().where(of_call).order_by(Run.started_at.desc()).first()
             return row.id if row else ""
 
     def changes(self, run_id: str) -> list[Recorded]:
-        """What a run changed; nothing if it is not known any more."""
+        """Return what a run changed, or nothing if its record was removed."""
         with self.manager.store.errors_told():
             run = Run.get_or_none(Run.id == run_id)
         return read_changes(self.manager, run) if run else []
 
     def states(self, session_id: str) -> dict[str, frozenset[State]]:
-        """By run of the session: how what it changed stands now."""
+        """Return the states of the changes of each run in the session."""
         with self.manager.store.errors_told():
             query = (
                 Change.select(Change.run_id, Change.state)
@@ -232,7 +231,7 @@ class History:
             Question.insert(**_question(request, at)).on_conflict_ignore().execute()
 
     def write_answer(self, verdict: Verdict) -> None:
-        """Also to a question that a rule answered before it was asked."""
+        """Store an answer, and the question if a rule answered it before it was asked."""
         said = {
             "answer": verdict.answer.value,
             "source": verdict.source.value,
@@ -257,13 +256,13 @@ class History:
 def _no_session(session_id: str) -> OllmSandboxError:
     return OllmSandboxError(
         N_("There is no session {session}."),
-        N_("`ollmsandbox sessions list` shows those there are."),
+        N_("List the sessions with: ollmsandbox sessions list"),
         session=session_id,
     )
 
 
 def _has(field: object, word: str) -> object:
-    """Without regard to case, which SQLite knows of ASCII only."""
+    """Match without regard to case; SQLite itself can do that only for ASCII."""
     spellings = {word} if word.isascii() else {word, word.lower(), word.upper(), word.capitalize()}
     found = None
     for spelling in sorted(spellings):

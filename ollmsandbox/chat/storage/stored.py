@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A session as it is kept, and how its parts become JSON and come back."""
+"""The stored form of a session, and its conversion from and to JSON."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ INTERRUPTED = "ERROR: The program ended before this call was answered."
 
 @dataclass(frozen=True)
 class CallRecord:
-    """What is kept of a call besides the text that the model got."""
+    """What is stored about a call besides the text for the model."""
 
     ok: bool
-    # The call in one line, for a person.
+    # The call in one line, for the user.
     description: str = ""
     run_id: str = ""
     exit_code: int | None = None
     duration: float | None = None
-    # What the person or a rule said, if it was asked for.
+    # The answer of the user or a rule, if there was a question.
     answer: Answer | None = None
     source: Source | None = None
-    # The person's own command, not the model's.
+    # The user's own command, not the model's.
     own: bool = False
 
     @classmethod
@@ -55,7 +55,7 @@ class CallRecord:
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """A message, and what came of the call if it is the answer to one."""
+    """A message, with the record of the call if it is the result of one."""
 
     number: int
     message: Message
@@ -66,7 +66,7 @@ class StoredMessage:
 class SessionInfo:
     id: str
     title: str
-    # The project's folder; empty without one.
+    # The project's folder, or "" without one.
     project: str
     model: str
     connection: str
@@ -117,7 +117,7 @@ def record_to_json(record: CallRecord | None) -> str:
 
 
 def record_from_json(text: str) -> CallRecord | None:
-    """None where there is none, or where somebody else wrote something else there."""
+    """Return the record, or None if there is none or it is invalid."""
     try:
         kept = json.loads(text) if text else None
         if not isinstance(kept, dict):
@@ -138,8 +138,8 @@ def record_from_json(text: str) -> CallRecord | None:
 
 
 def repair(entries: Iterable[StoredMessage]) -> list[StoredMessage]:
-    """With an answer to each call, as servers demand it: the program may have been ended between
-    the two, and an answer without a call may be left of a session written by two."""
+    """Add missing results of calls and remove results without a call, because servers refuse both.
+    They are left behind if the program was killed, or two programs wrote to the session."""
     found: list[StoredMessage] = []
     open_calls: dict[str, ToolCall] = {}
 

@@ -1,12 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said in one session, on its way to the database.
-
-Writes into the database, one thing after the other, while nobody waits for it.
-
-The audit trail of a session: its questions and answers go to the database, in order.
-
-What is said in one session, on its way to the database.
-"""
+"""Writes what happens in a session to the database, in order, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -26,38 +19,41 @@ from .stored import SessionInfo, StoredMessage, StoredSession
 
 Job = Callable[[], None]
 
+_PATIENCE = 5.0
+LOST = N_("The end of this session could not be saved.")
+
 
 class WriterThread:
-    """A thread of its own. What cannot be written (the database is locked, the disk is full) is
-    kept and tried again with the next thing, in its order."""
+    """Runs jobs one after the other. If one fails (the database is locked, the disk is full), it
+    and those behind it are kept, and tried again when the next one is added."""
 
     def __init__(self, failed: Callable[[str], None], done: Callable[[], None]) -> None:
-        """`failed` hears, on the clerk's thread, why something could not be written, once in a
-        row; `done` is called there at the end."""
+        """Both functions are called on the writer's thread: `failed` with the reason when writing
+        begins to fail, `done` when the thread ends."""
         self._failed = failed
         self._done = done
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._is_closing = False
         self._is_failing = False
-        # How often all of it was tried: who waits for a write waits for one more round.
+        # Counts the rounds in which all jobs were tried: `flush` waits for one more of them.
         self._wanted = self._tried = 0
         self._thread: threading.Thread | None = None
 
     def put(self, job: Job) -> None:
-        """Never waits."""
+        """Add a job, without waiting for it."""
         with self._changed:
             self._jobs.append(job)
             self._wake()
 
     @property
     def left(self) -> int:
-        """How much is not written yet."""
+        """The number of jobs that are not done yet."""
         with self._changed:
             return len(self._jobs)
 
     def flush(self, patience: float) -> bool:
-        """Wait until all is written; False if that does not work."""
+        """Wait until everything is written. Return False if that fails."""
         give_up = time.monotonic() + patience
         with self._changed:
             if not self._jobs:
@@ -73,7 +69,7 @@ class WriterThread:
         return not self.left or await asyncio.to_thread(self.flush, patience)
 
     def close(self) -> None:
-        """Ends the thread once it has tried what is left. Does not wait for it."""
+        """Let the thread end once it has tried what is left. Does not wait for it."""
         with self._changed:
             self._is_closing = True
             if self._thread is not None:
@@ -87,8 +83,8 @@ class WriterThread:
     def _wake(self) -> None:
         self._wanted += 1
         if self._thread is None:
-            # Not of a pool: those are waited for at the end, and a database may stay locked.
-            self._thread = threading.Thread(target=self._work, name="clerk", daemon=True)
+            # Not from a pool, which is joined when the program ends: a database may stay locked.
+            self._thread = threading.Thread(target=self._work, name="session writer", daemon=True)
             self._thread.start()
         self._changed.notify_all()
 
@@ -126,47 +122,44 @@ class WriterThread:
 
 
 class AuditLog:
-    """An Audit for whom nobody waits."""
+    """Records the permission questions of a session and their answers."""
 
-    def __init__(self, history: History, clerk: WriterThread) -> None:
+    def __init__(self, history: History, writer: WriterThread) -> None:
         self._history = history
-        self._clerk = clerk
+        self._writer = writer
 
     def asked(self, request: PermissionRequest) -> None:
         now = time.time()
-        self._clerk.put(lambda: self._history.write_question(request, now))
+        self._writer.put(lambda: self._history.write_question(request, now))
 
     def answered(self, verdict: Verdict) -> None:
-        self._clerk.put(lambda: self._history.write_answer(verdict))
-
-
-_PATIENCE = 5.0
-LOST = N_("The end of this session could not be written.")
+        self._writer.put(lambda: self._history.write_answer(verdict))
 
 
 class SessionWriter:
-    """Numbers the messages and hands them to a clerk. The session is made with its first one."""
+    """Numbers and stores the messages of one session, which is created with its first message."""
 
     def __init__(self, history: History, session_id: str) -> None:
-        """Raises if the session is open in another program."""
+        """Raise an error if the session is open in another program."""
         self._lock = SessionLock(history.manager.paths, session_id)
         self.history = history
         self.session_id = session_id
         self._project = self._connection = ""
         self._next = 0
         self._is_stored = False
-        # Something was said since it was opened. Which model is used can be chosen again.
+        # Something was said since the session was opened. If only the choice of a model is lost, no
+        # harm is done.
         self._has_words = False
-        # Set by the conversation: what the person should know.
-        self.tell: Callable[[str], None] = lambda _text: None
+        # Set by the conversation: shows a text to the user.
+        self.notify: Callable[[str], None] = lambda _text: None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Why nothing can be written, before there was a loop to say it on.
-        self._untold = ""
-        self._clerk = WriterThread(self._failed, self._thread_ends)
-        self.trail = AuditLog(history, self._clerk)
+        # Why writing failed before there was a loop to report it on.
+        self._unreported = ""
+        self._writer = WriterThread(self._failed, self._close_database)
+        self.audit = AuditLog(history, self._writer)
 
-    def place(self, project: str, connection: str, stored: StoredSession | None) -> None:
-        """Where it belongs, and what is in it already."""
+    def set_session(self, project: str, connection: str, stored: StoredSession | None) -> None:
+        """Set what the session belongs to, and the messages that it already has."""
         self._project, self._connection = project, connection
         if stored is not None:
             self._is_stored = True
@@ -177,7 +170,7 @@ class SessionWriter:
         return self._next - 1
 
     def begin(self, text: str, model: str) -> None:
-        """Before the first message of a session."""
+        """Begin a turn; before the first one, create the session."""
         self._note_loop()
         self._has_words = True
         if self._is_stored and self._next:
@@ -193,56 +186,56 @@ class SessionWriter:
             created_at=now,
             updated_at=now,
         )
-        self._clerk.put(lambda: self.history.create(info))
+        self._writer.put(lambda: self.history.create(info))
 
     def note_model(self, model: str, connection: str) -> None:
         self._connection = connection
         if self._is_stored:
             self._note_loop()
-            self._clerk.put(lambda: self.history.note_model(self.session_id, model, connection))
+            self._writer.put(lambda: self.history.note_model(self.session_id, model, connection))
 
     def write(self, entry: StoredMessage) -> None:
-        self._clerk.put(lambda: self.history.write(self.session_id, entry))
+        self._writer.put(lambda: self.history.write(self.session_id, entry))
 
     def remove(self, number: int) -> None:
-        self._clerk.put(lambda: self.history.remove(self.session_id, number))
+        self._writer.put(lambda: self.history.remove(self.session_id, number))
 
     @property
     def is_behind(self) -> bool:
-        return self._clerk.left > 0
+        return self._writer.left > 0
 
     async def is_written(self) -> bool:
-        """Waits for what is on its way."""
-        return await self._clerk.flushed(_PATIENCE) or not self._has_words
+        """Wait for what is being written. Return False if that fails."""
+        return await self._writer.flushed(_PATIENCE) or not self._has_words
 
     async def close(self) -> bool:
-        """False if the end of it is lost."""
+        """Return False if the end of the session could not be written."""
         is_written = await self.is_written()
         if not is_written:
-            self.tell(Sentence(LOST))
-        self._clerk.close()
-        await asyncio.to_thread(self._clerk.join, _PATIENCE)
+            self.notify(Sentence(LOST))
+        self._writer.close()
+        await asyncio.to_thread(self._writer.join, _PATIENCE)
         self._lock.release()
         return is_written or not self.is_behind
 
     def _note_loop(self) -> None:
-        """Where a loop runs: what goes wrong from now on is said on it, and what did before."""
+        """Remember the running loop, to report failures on it: earlier ones now."""
         with contextlib.suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
         if self._loop is not None:
-            why, self._untold = self._untold, ""
+            why, self._unreported = self._unreported, ""
             if why and self.is_behind:
                 self._failed(why)
 
-    def _thread_ends(self) -> None:
-        """Its connection to the database is its own."""
+    def _close_database(self) -> None:
+        # Each thread has its own connection to the database.
         self.history.manager.store.close()
 
     def _failed(self, why: str) -> None:
         loop = self._loop
         if loop is None:
-            self._untold = why
+            self._unreported = why
         else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
-                notice = Sentence(N_("The session is not being written: {why}"), why=why)
-                loop.call_soon_threadsafe(self.tell, notice)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to read it
+                notice = Sentence(N_("The session is not being saved: {why}"), why=why)
+                loop.call_soon_threadsafe(self.notify, notice)

@@ -69,7 +69,7 @@ class FetchedPage:
 class FetchParameters:
     url: str = parameter("The address of the page: http or https.", longest=8192)
     offset: int = parameter(
-        "How many characters of the text to leave out at the beginning, to read on in a long page.",
+        "The number of characters to skip at the beginning, to continue reading a long page.",
         default=0,
     )
 
@@ -160,8 +160,8 @@ class FetchRequest(RequestBase):
         # Translators: names a line of the card: "host   example.org"
         facts = [Fact(pgettext("permission card", "host"), address.target)]
         if came_from:
-            # Translators: names a line of the card, the host whose page leads to this one.
-            facts.append(Fact(pgettext("permission card", "led here by"), came_from))
+            # Translators: names a line of the card, the host whose page redirects to this one.
+            facts.append(Fact(pgettext("permission card", "redirected by"), came_from))
         request = questions.make_request(
             self.context,
             NAME,
@@ -171,7 +171,7 @@ class FetchRequest(RequestBase):
             target=address.target,
             network=True,
             facts=facts,
-            sees=[_("Only this page is fetched. The host learns the address that is asked for.")],
+            sees=[_("Only this page is fetched. The host learns its address.")],
             call_id=self.call_id,
         )
         self._verdict = await questions.ask(self.context, watcher, request)

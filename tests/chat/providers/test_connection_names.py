@@ -32,7 +32,7 @@ def store(person: Person) -> ConnectionStore:
 @pytest.mark.parametrize("before", ["", "home"])
 def test_a_name_that_is_taken_is_refused(store: ConnectionStore, before: str) -> None:
     other = Connection("work", ServerKind.OPENAI, "https://elsewhere.example/v1")
-    with pytest.raises(ProviderError, match="There is a connection work already"):
+    with pytest.raises(ProviderError, match="work already exists"):
         loop.run(store.change(before, other))
     assert [c.name for c in store.all()] == ["home", "work"]
     assert store.find("work").address == WORK.address

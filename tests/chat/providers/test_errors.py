@@ -53,7 +53,7 @@ def test_a_name_that_nobody_has(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (401, "does not accept the key"),
         (403, "does not accept the key"),
-        (404, "answers, but not to this"),
+        (404, "does not support this request"),
         (418, "refused the request (418)"),
         (500, "failed (500)"),
         (502, "failed (502)"),
@@ -99,7 +99,7 @@ def test_a_server_with_too_much_to_do_is_asked_again_after_the_time_it_names(sta
     with Replay({CHAT: busy}) as server:
         error = fails(openai(server.address))
         assert len(server.seen) == 3
-    assert "too much to do" in error.message
+    assert "is overloaded" in error.message
     assert "Loading model" in error.message
 
 

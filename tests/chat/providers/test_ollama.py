@@ -153,7 +153,7 @@ def test_a_model_without_tools_is_said() -> None:
     with Replay({"/api/show": SHOW, CHAT: refused}) as server:
         error = fails(ollama(server.address))
     assert isinstance(error, NoToolsError)
-    assert "Choose a model with tools" in error.remedy
+    assert "Choose a model that supports tools" in error.remedy
 
 
 def test_an_error_in_the_middle_is_said() -> None:

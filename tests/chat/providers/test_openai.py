@@ -303,7 +303,7 @@ def test_a_model_without_tools_is_said(words: str) -> None:
     with Replay({CHAT: document({"error": {"message": words}}, 400)}) as server:
         error = fails(openai(server.address))
     assert isinstance(error, NoToolsError)
-    assert "Choose a model with tools" in error.remedy
+    assert "Choose a model that supports tools" in error.remedy
 
 
 @pytest.mark.parametrize(

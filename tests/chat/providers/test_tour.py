@@ -91,8 +91,8 @@ def test_the_tour_fixes_the_bug_and_shows_the_wall(
     words = session.words()
     assert "One test fails" in words
     assert "all tests pass" in words
-    assert "Refused" in words
-    assert "You said no" in words
+    assert "It failed: everything outside" in words
+    assert "You denied it" in words
     assert "undone" in words
     # Nothing besides what it says: no caches, no leftovers.
     assert sorted(p.name for p in person.project.iterdir()) == [
@@ -118,9 +118,9 @@ def sample_tool(*, network: str = "192.0.2.1  example.org", outside: str = "") -
 @pytest.mark.parametrize(
     ("network", "words"),
     [
-        ("ERROR: It was denied by the user.", "You said no"),
+        ("ERROR: It was denied by the user.", "You denied it"),
         ("192.0.2.1  example.org", "Thank you"),
-        ("exit status 2", "did not answer"),
+        ("exit status 2", "did not respond"),
     ],
 )
 def test_it_takes_any_answer_about_the_network(network: str, words: str) -> None:
@@ -133,7 +133,7 @@ def test_it_takes_any_answer_about_the_network(network: str, words: str) -> None
 def test_where_there_is_no_wall_it_says_so() -> None:
     session = Session(sample_tool(outside="It was written."))
     session.play()
-    assert "the program cannot make a sandbox here" in session.words()
+    assert "no sandbox is available here" in session.words()
 
 
 def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> None:

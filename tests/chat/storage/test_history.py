@@ -271,7 +271,7 @@ def test_a_session_as_markdown_and_as_json(history: History, person: Person) -> 
         "cat x",
         "allow (person)",
         "## Your command",
-        "(broken off)",
+        "(interrupted)",
     ):
         assert part in text
     document = json.loads(as_json(history, session_id))

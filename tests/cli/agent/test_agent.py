@@ -121,7 +121,7 @@ def test_the_limits_and_modes_are_passed_on(person: Person) -> None:
     with model_server(person, replies):
         done = person.cli("agent", "--max-turns", "2", "--apply", "review", "Do it")
     assert done.returncode == 1
-    assert "limit of turns" in done.stderr
+    assert "turn limit" in done.stderr
     assert not (person.project / "f.txt").exists()
     assert "pending" in done.stderr
     assert person.cli("apply", "--all").returncode == 0

@@ -39,7 +39,7 @@ def test_add_list_default_and_remove(person: Person) -> None:
     assert "home" not in cli_here(person, "connections", "list").stdout
     done = cli_here(person, "connections", "remove", "home")
     assert done.returncode == 125
-    assert "There is no connection 'home'." in done.stderr
+    assert "There is no connection called 'home'." in done.stderr
 
 
 def test_the_key_is_read_from_standard_input_and_shown_nowhere(person: Person) -> None:

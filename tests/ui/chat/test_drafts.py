@@ -65,7 +65,7 @@ def test_what_is_sent_while_a_turn_begins_is_not_lost(screen: Screen, person: Pe
         for text in ("first", "!second"):
             composer.text = text
             assert key(window, Gdk.KEY_Return)
-        wait_until(lambda: says(window.toasts, "The last turn is not over."))
+        wait_until(lambda: says(window.toasts, "The model is still working."))
         assert composer.text == "!second"
         assert next(one.text for one in session if isinstance(one, MessageEntry)) == "first"
         finish(session.conversation.stop())

@@ -92,7 +92,7 @@ def test_messages_that_cannot_be_written_are_a_question(
             _questions()[0].response(answer)
             wait_until(lambda: not _questions())
         wait_until(lambda: application.window is None)
-    assert "The end of this session could not be written." in capfd.readouterr().err
+    assert "The end of this session could not be saved." in capfd.readouterr().err
 
 
 def test_settings_and_sessions_that_fail_keep_no_window_open(

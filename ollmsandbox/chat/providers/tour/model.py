@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scripted model that plays a small session on the sample project: all that the program does can
-be seen, and tested, with no AI at all."""
+"""A scripted model for the tour: it plays a short session on the sample project, which shows (and
+tests) what the program does without an AI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sample import MARK, RIGHT, WRONG, make_sample, unused_folder
 __all__ = ["NAME", "TourModel", "TourServer", "make_sample", "unused_folder"]
 
 NAME = N_("Tour (scripted, no AI)")
-_THOUGHT = Sentence(N_("I am a script, so there is not much to think about."))
+_THOUGHT = Sentence(N_("I am a script, so there isn't much to think about."))
 
 _FIX = r"sed -i 's/for item in basket)/for item, number in basket.items())/; "
 _FIX += r"s/sum(prices\[item\] for/sum(prices[item] * number for/' basket.py"
@@ -27,7 +27,7 @@ _OUTSIDE = "echo 'The tour was here.' > ~/ollm-tour.txt && echo 'It was written.
 
 @dataclass(frozen=True)
 class _Step:
-    # What is said, given what the step before brought.
+    # Returns the text, given the result of the step before.
     say: Callable[[str], Sentence]
     calls: tuple[tuple[str, Mapping[str, object]], ...] = ()
 
@@ -47,10 +47,10 @@ def _denied(result: str) -> bool:
 def _hello(_result: str) -> Sentence:
     return Sentence(
         N_(
-            "Hello! I am the tour: a script, not an AI. I show you how an agent works here.\n\n"
-            "This is a small sample project, so nothing can break. First I look around. The "
-            "command runs in a sandbox and needs no permission: it can read this machine, but not "
-            "your secrets, and it has no network."
+            "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
+            "here.\n\nThis is a small sample project, so nothing can break. First, I look around. "
+            "The command runs in a sandbox and needs no permission: it can read this computer, "
+            "but not your secrets, and it has no network."
         )
     )
 
@@ -58,10 +58,10 @@ def _hello(_result: str) -> Sentence:
 def _hello_asked(_result: str) -> Sentence:
     return Sentence(
         N_(
-            "Hello! I am the tour: a script, not an AI. I show you how an agent works here.\n\n"
-            "This is a small sample project, so nothing can break. First I look around. The "
-            "program cannot make a sandbox here, so you are asked before each command, and before "
-            "a file is read or changed."
+            "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
+            "here.\n\nThis is a small sample project, so nothing can break. First, I look around. "
+            "No sandbox is available here, so you are asked before each command, and before a file "
+            "is read or changed."
         )
     )
 
@@ -72,7 +72,7 @@ def _read_asked(_result: str) -> Sentence:
 
 def _read(_result: str) -> Sentence:
     return Sentence(
-        N_("A small shop. I read the code and its tests; these two commands run side by side.")
+        N_("A small shop. I read the code and its tests; these two commands run in parallel.")
     )
 
 
@@ -85,7 +85,7 @@ def _fix(result: str) -> Sentence:
     if "FAILED" in result:
         found = N_("One test fails")
     text = N_(
-        "{found}: `total` forgets how many there are of each item. I correct that line in "
+        "{found}: `total` ignores the quantity of each item. I correct that line in "
         "`basket.py`. You will see the change below, line by line, and can undo it."
     )
     return Sentence(text, found=Sentence(found))
@@ -94,12 +94,9 @@ def _fix(result: str) -> Sentence:
 def _test_again(result: str) -> Sentence:
     if _denied(result):
         return Sentence(
-            N_(
-                "You did not want that, which is fine: the file is as it was. I run the tests "
-                "again."
-            )
+            N_("You denied that, which is fine: the file is unchanged. I run the tests again.")
         )
-    return Sentence(N_("And the tests once more."))
+    return Sentence(N_("Now I run the tests again."))
 
 
 def _try_outside(result: str) -> Sentence:
@@ -116,40 +113,42 @@ def _try_outside(result: str) -> Sentence:
 def _ask_network(result: str) -> Sentence:
     if "It was written." in result:
         outside = N_(
-            "It was written, because the program cannot make a sandbox here: `ollmsandbox doctor` "
-            "says why. If you find `~/ollm-tour.txt`, you can delete it."
+            "It was written, because no sandbox is available here: `ollmsandbox doctor` tells you "
+            "why. You can delete `~/ollm-tour.txt`."
         )
     elif _denied(result):
-        outside = N_("You said no, so nothing ran.")
+        outside = N_("You denied it, so nothing ran.")
     else:
-        outside = N_("Refused: outside the project everything is read-only. Nothing was written.")
+        outside = N_("It failed: everything outside the project is read-only. Nothing was written.")
     text = N_(
         "{outside}\n\nNext I ask for the network, to look up one name. That needs your "
-        "permission, every time; try Deny or Allow as you like."
+        "permission, every time. Try Deny or Allow, as you like."
     )
     return Sentence(text, outside=Sentence(outside))
 
 
 def _about_network(result: str) -> Sentence:
     if _denied(result):
-        network = N_("You said no, and nothing ran. That is fine: an agent has to live with it.")
+        network = N_(
+            "You denied it, and nothing ran. That's fine. The agent carries on without it."
+        )
     elif re.search(r"example\.org", result):
-        network = N_("Thank you: with your permission, the command reached the network.")
+        network = N_("Thank you. With your permission, the command used the network.")
     else:
-        network = N_("The command was allowed, but the network did not answer. Never mind.")
+        network = N_("You allowed the command, but the network did not respond. Never mind.")
     return Sentence(network)
 
 
 def _delete(result: str) -> Sentence:
     text = N_(
-        "{network}\n\nLast, I delete an old file. Deletions are always listed first, and the file "
-        "is kept so that you can have it back."
+        "{network}\n\nFinally, I delete an old file. Deletions are always listed first, and the "
+        "file is kept so that you can restore it."
     )
     return Sentence(text, network=_about_network(result))
 
 
 def _delete_asked(result: str) -> Sentence:
-    text = N_("{network}\n\nLast, I delete an old file. Here that cannot be undone.")
+    text = N_("{network}\n\nFinally, I delete an old file. Here, that cannot be undone.")
     return Sentence(text, network=_about_network(result))
 
 
@@ -160,9 +159,9 @@ def _about_file(result: str) -> Sentence:
 
 def _goodbye_asked(result: str) -> Sentence:
     text = N_(
-        "{last}That was all. Where the program can make a sandbox, commands run without a "
-        "question, cannot write outside the project, and what they change can be undone.\n\n"
-        "To work on a project of your own, connect a model and open the project."
+        "{last}That was all. With a sandbox, commands run without questions, cannot write outside "
+        "the project, and their changes can be undone.\n\n"
+        "To work on your own project, connect a model and open the project."
     )
     return Sentence(text, last=_about_file(result))
 
@@ -174,8 +173,8 @@ def _goodbye(result: str) -> Sentence:
         "- tried to write outside the project\n"
         "- asked for the network\n"
         "- deleted `old-notes.txt`\n\n"
-        "Look at the changes: each can be reviewed and undone, file by file or all at once. To "
-        "work on a project of your own, connect a model and open the project."
+        "Look at the changes: you can review and undo them, file by file or all at once. To work "
+        "on your own project, connect a model and open the project."
     )
     return Sentence(text, last=_about_file(result))
 
@@ -184,7 +183,7 @@ def _afterwards(_result: str) -> Sentence:
     return Sentence(
         N_(
             "The tour is over, and I am only a script, so I cannot answer that. Connect a model "
-            "to go on, or begin the tour anew with a new sample project."
+            "to continue, or start the tour again with a new sample project."
         )
     )
 
@@ -192,18 +191,18 @@ def _afterwards(_result: str) -> Sentence:
 def _not_here(result: str) -> Sentence:
     if _denied(result):
         return Sentence(
-            N_("You did not let me look around, so the tour ends here. You can begin it anew.")
+            N_("You did not let me look around, so the tour ends here. You can start it again.")
         )
     return Sentence(
         N_(
-            "I only know my way around the sample project, and this is another one, so I do not "
-            "touch anything. Take the tour from the start page, or connect a model to work here."
+            "I only know the sample project, and this is another one, so I do not touch anything. "
+            "Start the tour from the start page, or connect a model to work here."
         )
     )
 
 
 def _is_asked(tools: Sequence[ToolSpec]) -> bool:
-    """It is told, as any model is, where there is no sandbox."""
+    """Tell whether there is no sandbox, from what every model is told."""
     return any("There is no sandbox" in tool.description for tool in tools)
 
 
@@ -230,9 +229,9 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
 
 
 class TourServer:
-    """`say` is how a text is said: in the person's language where a window asks."""
+    """`say` translates texts into the user's language, in the window."""
 
-    # Seconds between two words, as if somebody thought about them.
+    # Seconds between two words, as if the model was thinking.
     delay = 0.02
 
     def __init__(self, say: Callable[[str], str] = str) -> None:
@@ -250,7 +249,7 @@ class TourServer:
 
 
 class TourModel:
-    """Knows where it is from what was said, and from nothing else: it goes on after a restart."""
+    """Finds its next step from the messages alone, so it continues after a restart."""
 
     def __init__(self, *, delay: float, say: Callable[[str], str] = str) -> None:
         self._delay = delay
@@ -282,7 +281,7 @@ class TourModel:
 
 
 def _next_step(messages: Sequence[Message], steps: Sequence[_Step]) -> tuple[int, _Step, str]:
-    """With its number, and what the step before brought."""
+    """Return the number of the next step, the step, and the result of the one before."""
     for position in reversed(range(len(messages))):
         number = _which(messages[position], steps)
         if number is None:

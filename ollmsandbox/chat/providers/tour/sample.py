@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The small project that the tour plays on: it has a test that fails, and the bug that does it."""
+"""Creates the sample project of the tour, with a bug and a test that fails because of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .... import N_
 from ....errors import ProjectError
 from ....paths import Paths
 
-# By this line of its README the tour knows its own project, and touches no other.
+# The tour recognises its project by this line of the README, and touches no other.
 MARK = "This is the sample project of the OLLM Sandbox tour."
 WRONG = "prices[item] for item in basket)"
 RIGHT = "prices[item] * number for item, number in basket.items())"
@@ -72,16 +72,16 @@ if __name__ == "__main__":
 
 
 def unused_folder(paths: Paths, environ: Mapping[str, str]) -> Path:
-    """A new one each time: the tour shows a bug that it corrects, and what was done to the last one
-    may be worth a look."""
-    # A Flatpak's home folder is forgotten when it ends; what it keeps lies elsewhere.
+    """Return a new folder each time: the tour needs the bug again, and the user may want to look at
+    the last one."""
+    # A Flatpak's home folder is temporary.
     around = paths.data.parent if environ.get("FLATPAK_ID") else paths.home
     names = (f"{_NAME} {number}" if number > 1 else _NAME for number in count(1))
     return next(around / name for name in names if not (around / name).exists())
 
 
 def make_sample(folder: Path) -> Path:
-    """In a folder that is new or empty."""
+    """Create the project in a folder that is new or empty."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
