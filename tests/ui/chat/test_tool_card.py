@@ -18,11 +18,10 @@ from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import Event, Kind
-from ollmsandbox.sandbox.process import Stop
+from ollmsandbox.sandbox.process import Stop, disk_bytes_below
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.chat import tool_text
 from ollmsandbox.ui.permission import card as permission_card
-from ollmsandbox.ui.terminal.usage import disk_bytes
 
 pytestmark = pytest.mark.anybody
 
@@ -330,13 +329,13 @@ def test_what_a_running_command_takes_is_drawn(screen: Screen, chat: Chat) -> No
 
 
 def test_what_a_process_sends_to_a_disk_is_counted(tmp_path: Path) -> None:
-    before = disk_bytes(os.getpid())
+    before = disk_bytes_below(os.getpid())
     file = tmp_path / "file"
     with file.open("wb") as written:
         written.write(b"x" * 1_000_000)
         os.fsync(written.fileno())
-    assert disk_bytes(os.getpid()) >= before
-    assert disk_bytes(2**22 + 1) == 0
+    assert disk_bytes_below(os.getpid()) >= before
+    assert disk_bytes_below(2**22 + 1) == 0
 
 
 def test_a_card_that_is_taken_down_is_freed_while_the_call_goes_on(
