@@ -116,7 +116,7 @@ class UsageGraph(Gtk.Box):
         for curve in (self.cpu, self.memory, self.written):
             self.append(curve)
         self.description = ""
-        self.update_property([Gtk.AccessibleProperty.LABEL], [_("Use of the machine")])
+        self.update_property([Gtk.AccessibleProperty.LABEL], [_("Resource usage")])
 
     @property
     def has_curve(self) -> bool:

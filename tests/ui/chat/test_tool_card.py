@@ -109,7 +109,7 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
     chat.start(entry)
     chat.end(entry, done())
     card.open()
-    assert "It printed nothing." in texts(card)
+    assert "No output" in texts(card)
     assert not card.output_tools.get_visible()
 
 
@@ -119,8 +119,8 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
         (done(0), "Succeeded"),
         (done(1), "Failed with status 1"),
         (done(127), "Command not found"),
-        (done(139), "Ended by SIGSEGV"),
-        (done(137, result=result(137, stop=Stop.TIME)), "It took longer than the time limit"),
+        (done(139), "Killed by SIGSEGV"),
+        (done(137, result=result(137, stop=Stop.TIME)), "Exceeded the time limit"),
         (Outcome("ERROR: no such folder", ok=False), "Failed"),
         (Outcome("text", ok=True), "Done"),
         (Outcome(STOPPED, ok=False), "Stopped"),
@@ -307,7 +307,7 @@ def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat)
     chat.start(entry)
     chat.end(entry, Outcome(STOPPED, ok=False))
     chat.talk.tell(Settled(entry.call.id, report("a.c", state=ChangeState.PENDING)))
-    assert card.changes.get_label() == "1 file changed; waiting for your review"
+    assert card.changes.get_label() == "1 file changed; pending your review"
     assert not card.undo_button.get_visible()
     assert card.show_button.get_visible()
 
