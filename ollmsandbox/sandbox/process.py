@@ -11,7 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import N_
 from ..text.ansi import harmless
@@ -175,6 +175,10 @@ async def _until_done(tasks: Iterable[asyncio.Future[Any]], seconds: float | Non
         await asyncio.wait(left, timeout=seconds)
 
 
+# Threads. A measurement of a build with more is short of some.
+_MOST_MEASURED = 500
+
+
 def tasks_below(pid: int, most: int) -> tuple[list[int], int]:
     """Return `pid` with all its descendants, and their number of threads. Stop after `most`."""
     found, threads = [pid], 0
@@ -188,3 +192,38 @@ def tasks_below(pid: int, most: int) -> tuple[list[int], int]:
         if threads > most:
             break
     return found, threads
+
+
+class ProcessUsage(NamedTuple):
+    """Seconds of processor time, with those of children that have ended, and bytes of memory."""
+
+    cpu: float
+    memory: int
+
+
+def usage_below(pid: int) -> ProcessUsage | None:
+    """Return what `pid` and the processes below it use, or None if they have ended."""
+    ticks = pages = count = 0
+    for one in tasks_below(pid, _MOST_MEASURED)[0]:
+        # One that ends between the two files counts with its parent from now on.
+        with contextlib.suppress(OSError, IndexError):
+            with open(f"/proc/{one}/stat", "rb") as file:
+                # The name before the state can contain anything.
+                fields = file.read().rpartition(b")")[2].split()
+            with open(f"/proc/{one}/statm", "rb") as file:
+                pages += int(file.read().split()[1])
+            ticks += sum(map(int, fields[11:15]))
+            count += 1
+    if not count:
+        return None
+    return ProcessUsage(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+def disk_bytes_below(pid: int) -> int:
+    """Return what `pid` and the processes below it, running or ended, have written to a disk."""
+    total = 0
+    for one in tasks_below(pid, _MOST_MEASURED)[0]:
+        # It may have ended just now, or belong to another user.
+        with contextlib.suppress(OSError), open(f"/proc/{one}/io", "rb") as file:
+            total += sum(int(line.split()[1]) for line in file if line.startswith(b"write_bytes"))
+    return total

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bar above the composer that leads to a question out of view.
-
-The bar above the composer that says that the project's folder is gone, and what can be done.
-
-The bar above the composer that leads to a question out of view.
-"""
+"""Bars above the composer: a question is out of view, or the project folder is missing."""
 
 from __future__ import annotations
 
@@ -51,9 +46,9 @@ class MissingBar(Gtk.Revealer):
         self.set_child(content)
 
     def show_folder(self, folder: str) -> None:
-        """The one that is missing; empty if none is."""
+        """Show which folder is missing; hide the bar if `folder` is empty."""
         if folder:
-            words = _("The folder {} is not there. Nothing can run in it until it is back.")
+            words = _("The folder {} is missing. Commands cannot run until it is back.")
             self._label.set_label(words.format(visible_line(folder)))
         self.set_reveal_child(bool(folder))
 
@@ -81,11 +76,11 @@ class WaitingBar(Gtk.Revealer):
         self.show_count(0)
 
     def show_count(self, count: int, *, is_below: bool = False) -> None:
-        """How many questions wait where they cannot be seen, and where the first of them is."""
+        """Show how many questions are out of view, and in which direction the first one is."""
         text = ngettext(
-            "A question waits for your answer", "{} questions wait for your answer", count
+            "A question needs your answer", "{} questions need your answer", count
         ).format(count)
-        # While it moves out of sight it says what it said.
+        # While the bar slides away, it keeps its text.
         if count or not self._label.get_label():
             self._label.set_label(text)
             self._arrow.set_from_icon_name("go-down-symbolic" if is_below else "go-up-symbolic")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a message, or a `!command`, is written."""
+"""The text field for a message or a `!command`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Composer(Gtk.Box):
         {
             # A message to the model.
             "send": (str,),
-            # A command of the person's own.
+            # A command that the user runs.
             "run": (str,),
             "stop": (),
         }
@@ -48,7 +48,7 @@ class Composer(Gtk.Box):
         # Where in the history it is; its length stands for what is being written.
         self._place = 0
         self._unsent = ""
-        # Something of an input method that is not text yet: Enter is for it.
+        # An input method is composing a character: Enter belongs to it.
         self._is_composing = False
         self._buffer = self.view.get_buffer()
         # Not through the template, which would keep the whole composer alive.
@@ -77,24 +77,24 @@ class Composer(Gtk.Box):
 
     @property
     def draft(self) -> str:
-        """What is being written, also while something older is looked at in its place."""
+        """The unsent text, also while an older message from the history is shown."""
         is_leafing = self._place < len(self._history) and self.text == self._history[self._place]
         return self._unsent if is_leafing else self.text
 
     @property
     def is_untouched(self) -> bool:
-        """Nobody writes here: nothing is written, or about to be, or waits behind the history."""
+        """Whether there is no unsent text, neither shown, composed nor behind the history."""
         waits = self._unsent if self._place < len(self._history) else ""
         return not (self.text or self._is_composing or waits)
 
     def set_history(self, texts: list[str]) -> None:
-        """What was sent before, the oldest first."""
+        """Set the messages that were sent before, the oldest first."""
         self._history = texts[-_MOST_KEPT:]
         self._place = len(self._history)
         self._unsent = ""
 
     def set_can_send(self, why_not: str) -> None:
-        """Commands can be run even if there is nobody to send a message to."""
+        """Disable sending messages unless `why_not` is empty; commands still work."""
         self._why_not = why_not
         self._refresh()
 
@@ -114,7 +114,7 @@ class Composer(Gtk.Box):
         self.view.grab_focus()
 
     def add_paths(self, paths: list[str]) -> None:
-        """Paths at the cursor, apart from what stands around them."""
+        """Insert paths at the cursor, separated by spaces."""
         if not paths:
             return
         words = " ".join(_quoted(path) for path in paths)
@@ -185,7 +185,7 @@ class Composer(Gtk.Box):
         return False
 
     def _on_edge_line(self, *, first: bool) -> bool:
-        """As it is shown, where one line may take several."""
+        """Return whether the cursor is on the first or last line, as wrapped on screen."""
         place = self._buffer.get_iter_at_mark(self._buffer.get_insert())
         if first:
             return not self.view.backward_display_line(place)
@@ -220,7 +220,7 @@ class Composer(Gtk.Box):
 
 
 def _quoted(path: str) -> str:
-    """For any shell. A name need not be UTF-8, and what is written here has to be."""
+    """Quote a path for any shell. A file name need not be UTF-8, but this text must be."""
     try:
         path.encode()
     except UnicodeEncodeError:

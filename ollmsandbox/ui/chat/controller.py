@@ -169,7 +169,7 @@ class ChatController:
 
         with at_work:
             problem = await asyncio.to_thread(undo)
-        self._tasks.tell(problem or _("Undone. The changes can be applied again."))
+        self._tasks.tell(problem or _("Changes undone. You can redo them."))
         self._changes.refresh()
         await self._look_up_states()
 

@@ -315,7 +315,7 @@ class CallEntry(Entry):
         try:
             self._store = new_store()
         except OSError as error:
-            self.output_note = _("The output could not be kept: {why}.").format(why=error.strerror)
+            self.output_note = _("Cannot save the output: {why}.").format(why=error.strerror)
             return
         self.output_file = self._store.path
         self._store.write(self.kept_output())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From one command in the chat to the next, by key: what is said between them may be long."""
+"""Keyboard navigation between the calls of a chat: Alt+Up and Alt+Down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .message_list import MessageList
 
 
 class CallSteps:
-    """`go_to` gives a call the keyboard, and brings it into view if it has to."""
+    """`go_to` focuses a call, and scrolls to it if needed."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class CallSteps:
         return False
 
     def _on(self) -> bool:
-        """After the last one, to where one writes."""
+        """Go to the next call, or from the last one to the composer."""
         items, place = self._where()
         for item in items[place + 1 :]:
             if isinstance(item, CallEntry):

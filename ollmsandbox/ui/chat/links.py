@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What leads out of the window: addresses that a model named, and output kept on disk."""
+"""Open links of a message and saved output in other programs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...text.visible import visible_line
 from ..widgets.dialogs import Choice, choose
 from .entries import CallEntry
 
-# The person has chosen no program after all.
+# The user closed the dialog that offers programs.
 _CANCELLED = Gio.IOErrorEnum.CANCELLED
 _SAFE = ("http://", "https://", "mailto:")
 
 
 async def open_link(window: Gtk.Window, address: str) -> None:
-    """A model wrote it: the person sees where it goes before anything is opened."""
+    """Open a link after the user has confirmed its address, which a model wrote."""
     if not address.lower().startswith(_SAFE):
         return
     answer = await choose(
         window,
-        _("Open This Address?"),
+        _("Open This Link?"),
         visible_line(address),
         (Choice("cancel", _("_Cancel")), Choice("open", _("_Open"), is_suggested=True)),
     )
@@ -33,7 +33,7 @@ async def open_link(window: Gtk.Window, address: str) -> None:
 
 
 async def show(window: Gtk.Window, address: str) -> None:
-    """In the program that the person has for it."""
+    """Open an address in the default program for it."""
     shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def answered(_window: Gtk.Window, result: Gio.AsyncResult) -> None:
@@ -41,7 +41,7 @@ async def show(window: Gtk.Window, address: str) -> None:
             Gtk.show_uri_full_finish(window, result)
         except GLib.Error as error:
             if not shown.done() and not error.matches(Gio.io_error_quark(), _CANCELLED):
-                text = _("{address} cannot be opened: {why}.")
+                text = _("Cannot open {address}: {why}.")
                 why = error.message.rstrip(".")
                 shown.set_exception(
                     OllmSandboxError(text.format(address=visible_line(address), why=why))
@@ -54,12 +54,10 @@ async def show(window: Gtk.Window, address: str) -> None:
 
 
 async def open_output(window: Gtk.Window, entry: CallEntry) -> None:
-    """In the program that the person reads text with."""
+    """Open a readable copy of a call's output in the default text editor."""
     try:
         file = await asyncio.to_thread(entry.readable_file)
     except OSError as error:
-        raise OllmSandboxError(
-            _("The output cannot be read: {}.").format(error.strerror)
-        ) from error
+        raise OllmSandboxError(_("Cannot read the output: {}.").format(error.strerror)) from error
     if file is not None:
         await show(window, file.as_uri())

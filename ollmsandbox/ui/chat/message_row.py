@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A message in the chat: who said it, and what, while it grows and after.
-
-A sentence between messages.
-"""
+"""Rows of the chat: a message, finished or still growing, and a notice between messages."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class MessageRow(Gtk.Box):
         else:
             self.add_css_class("own-message")
             self.append(_plain(entry.text))
-        self._broken_off = Gtk.Label(label=_("The answer broke off here."), xalign=0)
+        self._broken_off = Gtk.Label(label=_("This answer was cut short."), xalign=0)
         self._broken_off.add_css_class("caption")
         self._broken_off.add_css_class("dim-label")
         self._broken_off.set_visible(entry.partial)
@@ -65,7 +62,7 @@ class MessageRow(Gtk.Box):
         ]
 
     def forget(self) -> None:
-        """The row is taken down; the entry lives on."""
+        """Disconnect from the entry, which outlives the row."""
         for handler in self._handlers:
             self.entry.disconnect(handler)
         self._handlers = []
@@ -103,7 +100,7 @@ class MessageRow(Gtk.Box):
             is_open = self.entry.is_open
             self._thinking = Gtk.Expander(label=_("Thinking"), child=view, expanded=is_open)
             self._thinking.connect("notify::expanded", weakly(self._on_unfolded))
-            # The Tab key would lead into it even while it is folded, and is in no window.
+            # Else the Tab key leads into it while it is folded.
             self._thinking.bind_property(
                 "expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE
             )
@@ -132,7 +129,7 @@ class MessageRow(Gtk.Box):
 
 
 def _plain(text: str) -> Gtk.Widget:
-    """As it was typed: what a person writes is not Markdown to them."""
+    """Show text as it was typed: the user does not write Markdown."""
     if len(text) > _LONG:
         return _text_view(text)
     label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True)
@@ -144,7 +141,7 @@ def _plain(text: str) -> Gtk.Widget:
 
 
 def _text_view(text: str = "") -> Gtk.TextView:
-    """For what is long, or grows: it is laid out little by little."""
+    """Make a view for text that is long or grows: GTK lays it out little by little."""
     view = Gtk.TextView(
         editable=False, cursor_visible=False, accepts_tab=False, wrap_mode=Gtk.WrapMode.CHAR
     )
@@ -163,7 +160,7 @@ class NoticeRow(Gtk.Box):
         icon = "dialog-error-symbolic" if entry.is_error else "dialog-information-symbolic"
         image = Gtk.Image.new_from_icon_name(icon)
         image.set_valign(Gtk.Align.START)
-        # There may be the name of a file in it, which is not always a text.
+        # It may contain a file name, which need not be valid Unicode.
         text = "\n".join(map(visible_words, entry.text.split("\n")))
         label = Gtk.Label(label=text, xalign=0, wrap=True, selectable=True, hexpand=True)
         label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)

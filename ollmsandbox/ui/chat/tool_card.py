@@ -258,7 +258,7 @@ class ToolCard(Gtk.Box):
             self.output.finish()
 
     def _show_note(self) -> None:
-        nothing = _("It printed nothing.") if words.printed_nothing(self.entry) else ""
+        nothing = _("No output") if words.printed_nothing(self.entry) else ""
         text = nothing or self.entry.output_note
         self.note.set_label(text)
         self.note.set_visible(bool(text))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a tool call's card says."""
+"""Texts on the card of a tool call."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ...text.visible import visible_line
 from .entries import CallEntry, Stage
 
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
-# As the model was told it.
+# The line in the text for the model.
 _TOLD = re.compile(r"^Changes: (\d[^\n]*)\.$", re.MULTILINE)
 _COUNT = re.compile(r"([\d,]+) (added|modified|deleted|replaced)")
 # Longer than a label can be laid out in a moment.
 _MOST_SHOWN = 10_000
 _MOST_IN_TITLE = 500
-# Seconds, of which one decimal would say next to nothing.
+# Seconds; shorter times are shown in milliseconds.
 _BRIEF = 0.1
 _WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 
 
 def title(entry: CallEntry) -> str:
-    """The command, or the call in one line."""
-    # It is shown up to the edge; the rest would only take time.
+    """Return the command, or a description of the call in one line."""
+    # The label is ellipsized; laying out more would only take time.
     text = visible_line(entry.description[:_MOST_IN_TITLE])
     return f"$ {text}" if entry.call.name == "run_command" else text
 
@@ -55,7 +55,7 @@ def tool(entry: CallEntry) -> str:
 
 
 def mark(entry: CallEntry) -> tuple[str, str]:
-    """An icon, and the style class of its colour if it has one."""
+    """Return an icon name, and the style class of its colour or ""."""
     if entry.stage is not Stage.DONE:
         return "content-loading-symbolic", ""
     if is_stopped(entry):
@@ -68,7 +68,7 @@ def mark(entry: CallEntry) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """How long it took."""
+    """Format how long a call took."""
     if seconds < _BRIEF:
         # Translators: {} is a number of milliseconds.
         return _("{} ms").format(max(1, round(seconds * 1000)))
@@ -76,7 +76,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """How long it has taken so far."""
+    """Format how long a call has been running."""
     if seconds < 60:
         return _("{} s").format(locale.format_string("%.1f", seconds))
     minutes, rest = divmod(int(seconds), 60)
@@ -84,11 +84,11 @@ def clock(seconds: float) -> str:
 
 
 def status(entry: CallEntry) -> str:
-    """How it stands, in words."""
+    """Describe the state of a call."""
     if entry.stage is not Stage.DONE:
         return {
             Stage.WAITING: _("Waiting"),
-            Stage.ASKING: _("Waits for your answer"),
+            Stage.ASKING: _("Needs your answer"),
             Stage.RUNNING: _("Running"),
         }[entry.stage]
     if is_stopped(entry):
@@ -104,14 +104,14 @@ def status(entry: CallEntry) -> str:
 
 
 def stop_words(stop: Stop) -> str:
-    """Why it was ended before its time. The enum's own words are for a model."""
+    """Describe why a command was stopped. The enum's own texts are for a model."""
     return {
-        Stop.TIME: _("It took longer than the time limit"),
-        Stop.PERSON: _("It was stopped"),
-        Stop.DISK: _("The disk filled by more than the limit while it ran"),
+        Stop.TIME: _("Exceeded the time limit"),
+        Stop.PERSON: _("Stopped"),
+        Stop.DISK: _("Exceeded the disk limit"),
         Stop.FULL: _("The disk is almost full"),
-        Stop.MEMORY: _("It used more memory than the limit"),
-        Stop.PROCESSES: _("It started more processes than the limit"),
+        Stop.MEMORY: _("Exceeded the memory limit"),
+        Stop.PROCESSES: _("Exceeded the process limit"),
     }[stop]
 
 
@@ -124,12 +124,12 @@ def exit_words(code: int) -> str:
         return _("Cannot be run")
     number = code - 128
     if number in set(signal.Signals):
-        return _("Ended by {}").format(signal.Signals(number).name)
+        return _("Killed by {}").format(signal.Signals(number).name)
     return _("Failed with status {}").format(code)
 
 
 def is_stopped(entry: CallEntry) -> bool:
-    """By the person, whether it had begun or not: nothing went wrong."""
+    """Return whether the user stopped the call, before or after it started."""
     result = entry.outcome.result if entry.outcome else None
     told = entry.outcome.text if entry.outcome else entry.stored_text
     by_person = result is not None and result.stop is Stop.PERSON
@@ -158,13 +158,13 @@ def seconds(entry: CallEntry) -> float | None:
 
 
 def printed_nothing(entry: CallEntry) -> bool:
-    """A command that ran; what else there is to say of it stands elsewhere."""
+    """Return whether a command ran without any output."""
     outcome = entry.outcome
     return outcome is not None and outcome.result is not None and not entry.printed
 
 
 def live_changes(count: int, last: str, project: str | None) -> str:
-    """While it runs."""
+    """Describe the changes of a running command."""
     if not count:
         return ""
     shown = visible_line(os.path.relpath(last, project) if project and last else last)
@@ -174,8 +174,8 @@ def live_changes(count: int, last: str, project: str | None) -> str:
 
 
 def changed(report: Report, states: frozenset[State] | None = None) -> str:
-    """`states`: how they stand since, if it is known."""
-    # A folder is told of by what is in it, as in the list of changes.
+    """Describe the changes of a finished command; `states` are their later states, if known."""
+    # A folder counts by its files, as in the list of changes.
     folder = Type.FOLDER
     items = [i for i in report.changes if i.change.type is not folder] or report.changes
     count = len(items)
@@ -189,24 +189,23 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
     now = [item.state for item in items]
     waiting, conflicts = sum(map(now.count, _WAITS)), now.count(State.CONFLICT)
     if conflicts:
-        one = _("; one was changed by you meanwhile and waits")
-        return text + (
-            one if conflicts == 1 else _("; {} wait: you changed them meanwhile").format(conflicts)
-        )
+        return text + ngettext(
+            "; {} conflicts with your edits", "; {} conflict with your edits", conflicts
+        ).format(conflicts)
     if waiting == count:
-        # One after the other, they may be applied since.
+        # Some may have been applied since.
         is_begun = states is not None and bool(states - set(_WAITS))
-        some = _("; some still wait for your review")
-        return text + (some if is_begun else _("; waiting for your review"))
+        some = _("; some are still pending")
+        return text + (some if is_begun else _("; pending your review"))
     if waiting:
-        return text + ngettext("; {} waits for your yes", "; {} wait for your yes", waiting).format(
-            waiting
-        )
+        return text + ngettext(
+            "; {} needs your approval", "; {} need your approval", waiting
+        ).format(waiting)
     return text
 
 
 def stored_changes(entry: CallEntry) -> str:
-    """Of a call from before: what became of them since then is known in the changes alone."""
+    """Describe the changes of a stored call; their later states are in the list of changes."""
     found = _TOLD.findall(entry.stored_text) if entry.run_id else []
     if not found:
         return ""
@@ -225,7 +224,7 @@ def _counted(kind: Kind, count: int) -> str:
 
 
 def first_changes(report: Report, count: int) -> list[Recorded]:
-    """So many of them. What is gone, or something else now, stands before all else."""
+    """Return the first `count` changes, with deletions and replacements before the rest."""
     taken = (Kind.DELETED, Kind.REPLACED)
     lost = (item for item in report.changes if item.change.kind in taken)
     rest = (item for item in report.changes if item.change.kind not in taken)
@@ -238,7 +237,7 @@ def change_line(item: Recorded) -> str:
 
 
 def can_undo(entry: CallEntry) -> bool:
-    """Or was undone, which is said in the same place."""
+    """Return whether the undo button is shown; it also says that the call was undone."""
     if entry.states is not None:
         return State.APPLIED in entry.states or entry.is_undone
     report = entry.report

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The conversation: what was said and done, and where the next message is written."""
+"""The chat of a session: its messages and calls, and the composer below."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class ChatView(Gtk.Box):
         super().__init__(orientation=Gtk.Orientation.VERTICAL)
         self.session: OpenSession | None = None
         self._handlers: list[tuple[Gio.ListStore | OpenSession, int]] = []
-        # Calls that are under way.
+        # Calls that have not ended.
         self._watched: dict[CallEntry, int] = {}
         self._empty = Adw.StatusPage(
             icon_name="user-available-symbolic",
-            title=_("What Shall Be Done?"),
+            title=_("What should we work on?"),
             vexpand=True,
         )
         self._empty.add_css_class("compact")
@@ -127,11 +127,8 @@ class ChatView(Gtk.Box):
         )
 
     def show_capabilities(self, found: Capabilities) -> None:
-        sandboxed = _(
-            "Commands run in a sandbox. What they change in the project is shown here, "
-            "and can be undone."
-        )
-        asking = _("Each command asks before it runs. What it changes is changed at once.")
+        sandboxed = _("Commands run in a sandbox. You can undo what they change.")
+        asking = _("Commands are not sandboxed here. You are asked before each one runs.")
         self._empty.set_description(sandboxed if found.can_wrap else asking)
 
     def show(self, session: OpenSession | None) -> None:  # type: ignore[override]
@@ -147,7 +144,7 @@ class ChatView(Gtk.Box):
             return
         self._listen(session.entries, "items-changed", self._on_entries)
         self._listen(session, "state-changed", self._on_state)
-        # Once: to go through a list of GLib's takes long.
+        # Once: iterating over a GListStore is slow.
         entries = list(session)
         self.column.set_items(entries)
         for entry in entries:
@@ -161,7 +158,7 @@ class ChatView(Gtk.Box):
 
     def set_can_send(self, why_not: str) -> None:
         self.composer.set_can_send(why_not)
-        # The sign of a command is not left behind at the end of a line.
+        # Keep the "!" together with the word after it.
         self._why_not.set_label(why_not.replace("!", "!\N{WORD JOINER}"))
         self._without.set_visible(bool(why_not))
 
@@ -170,12 +167,12 @@ class ChatView(Gtk.Box):
 
     @property
     def focused_call(self) -> str:
-        """Whose question has the keyboard, if one has it."""
+        """The id of the call whose question has the keyboard focus, or ""."""
         entry = self._questions.focused
         return entry.call.id if entry is not None else ""
 
     def show_call(self, call_id: str) -> None:
-        """Its card is brought into view, and a question there gets the focus."""
+        """Scroll to the card of a call, and focus its question if it has one."""
         entry = self.session.entry_of(call_id) if self.session else None
         if entry is None:
             return
@@ -183,7 +180,7 @@ class ChatView(Gtk.Box):
         card = self._card(entry)
         if card is None:
             return
-        # Each after the focus, which scrolls, too, to where that was before.
+        # Scroll last: moving the focus scrolls, too, to where the card was before.
         if card.question is not None and card.question.is_open:
             card.question.focus_deny()
             self.column.show_whole(entry)
@@ -205,8 +202,7 @@ class ChatView(Gtk.Box):
     def _make_row(self, entry: Entry) -> Gtk.Widget:
         row: Gtk.Widget
         if isinstance(entry, MessageEntry):
-            # Here, because it brings Markdown and its colours, which the first picture can do
-            # without. See later.py.
+            # Imported here: the first frame needs no Markdown. See window/startup.py.
             from .message_row import MessageRow
 
             row = MessageRow(entry)
@@ -325,7 +321,7 @@ class ChatView(Gtk.Box):
 
 
 def _history(entries: Iterable[Entry]) -> list[str]:
-    """What the person wrote, as they wrote it."""
+    """Return what the user typed in this session."""
     found = []
     for entry in entries:
         if isinstance(entry, MessageEntry) and entry.role is Role.USER:

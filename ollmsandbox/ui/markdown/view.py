@@ -217,5 +217,5 @@ def _tail_view() -> Gtk.TextView:
         wrap_mode=Gtk.WrapMode.WORD_CHAR,
     )
     view.add_css_class("markdown-tail")
-    view.update_property([Gtk.AccessibleProperty.LABEL], [_("Being written")])
+    view.update_property([Gtk.AccessibleProperty.LABEL], [_("Answer in progress")])
     return view

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions on their way to a card, and answers on their way back."""
+"""Pass questions to the cards of the window, and their answers back."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..widgets.signals import signals
 
 
 class WindowAsker(GObject.Object):
-    """Holds what waits for an answer. The card at the tool call gives it."""
+    """Hold the questions that are still to be answered on a card."""
 
     __gtype_name__ = "OllmWindowAsker"
 
     __gsignals__ = signals(
         {
             "asked": (object,),
-            # Answered, or nobody needs the answer any more.
+            # Answered, or cancelled.
             "settled": (object,),
         }
     )
@@ -30,7 +30,7 @@ class WindowAsker(GObject.Object):
 
     @property
     def waiting(self) -> list[PermissionRequest]:
-        """The oldest first."""
+        """The unanswered requests, the oldest first."""
         return [request for request, _answer in self._waiting.values()]
 
     async def ask(self, request: PermissionRequest) -> Answer:
@@ -44,7 +44,7 @@ class WindowAsker(GObject.Object):
             self.emit("settled", request)
 
     def answer(self, request_id: str, answer: Answer) -> None:
-        """Of a question that waits no more there is nothing to answer."""
+        """Answer a question. Ignore one that was answered or cancelled."""
         found = self._waiting.get(request_id)
         if found is None:
             return

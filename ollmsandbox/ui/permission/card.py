@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ChatPermission: a question in the chat, at the call that waits for it."""
+"""ChatPermission: the card with a permission question, at its call in the chat."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from ..widgets.wrap_box import WrapBox
 from . import text as words
 from .visibility import edges_in_sight, is_covered, is_in_reach, place_in_window, scrolled_around
 
-# Milliseconds: a click that was meant for what stood here a moment ago allows nothing.
+# Milliseconds in which a click is ignored, as it may be meant for what was here before.
 _PAUSE = 400
-# Milliseconds between two looks at what is in sight, as long as that matters.
+# Milliseconds between two checks of what is in view.
 _LOOK = 100
-# And for what is out of sight.
+# Milliseconds, for a card that is out of view.
 _LOOK_AWAY = 1500
-# With each look.
+# Lines measured in each check.
 _LINES = 2000
 
 
 @Gtk.Template(filename=template("permission/card"))
 class ChatPermission(Gtk.Box):
-    """Shows all of a request as plain text. What is shown never changes; it is answered once, and
-    with a yes only after all of it was to be seen."""
+    """Show a whole request as plain text, and take one answer.
+
+    The text never changes, and the user can allow it only after seeing all of it.
+    """
 
     __gtype_name__ = "ChatPermission"
 
@@ -81,24 +83,26 @@ class ChatPermission(Gtk.Box):
 
     @property
     def is_open(self) -> bool:
-        """It waits for an answer."""
+        """Whether it is still to be answered."""
         return self.question_box.get_visible()
 
     def focus_deny(self) -> None:
         self._by_answer[Answer.DENY].grab_focus()
         window = self.get_root()
         if isinstance(window, Gtk.Window):
-            # What the Enter key would do now is to be seen.
+            # Show what the Enter key would press.
             window.set_focus_visible(True)
 
     def wait_a_moment(self) -> None:
-        """It may have come to where something else was. Its buttons stay as they are: if they were
-        switched off, the keyboard would go from one to another."""
+        """Ignore clicks on "Allow" for a moment: the card may have moved under the pointer.
+
+        Disabling the buttons instead would move the keyboard focus.
+        """
         self._rests_at = GLib.get_monotonic_time() + 1000 * _PAUSE
 
     @property
     def is_at_rest(self) -> bool:
-        """Whoever presses a button has had the time to see which one is there."""
+        """Whether the buttons have been in place long enough for the user to see them."""
         self._note_place()
         return GLib.get_monotonic_time() >= self._rests_at
 
@@ -106,12 +110,12 @@ class ChatPermission(Gtk.Box):
         return self._by_answer[answer]
 
     def show_verdict(self, verdict: Verdict) -> None:
-        """Folds to one line, which stays."""
+        """Fold to one line with the answer."""
         icon = "object-select-symbolic" if verdict.allowed else "action-unavailable-symbolic"
         self._fold(words.verdict(verdict), icon)
 
     def show_over(self) -> None:
-        """Nobody needs an answer any more."""
+        """Fold to one line: the question was withdrawn."""
         self._fold(words.over(), "action-unavailable-symbolic")
 
     # --- what it shows ---------------------------------------------------------------------------
@@ -123,7 +127,7 @@ class ChatPermission(Gtk.Box):
         if request.network or not request.sandboxed:
             self.icon.set_from_icon_name("dialog-warning-symbolic")
             self.icon.add_css_class("warning")
-        # That it is asked every time stands above the buttons.
+        # That the user is asked every time is shown above the buttons.
         facts = [fact for fact in request.facts if fact != every_time()]
         for row, fact in enumerate(facts):
             self._add_fact(row, *words.fact(fact))
@@ -166,7 +170,7 @@ class ChatPermission(Gtk.Box):
         return self._saw_start and self._saw_end and self._had_time
 
     def _look_soon(self, _adjustment: Gtk.Adjustment) -> None:
-        """Not at once: this may come in the middle of laying out."""
+        """Check soon; this may be called in the middle of a layout."""
         if not self._is_look_due:
             self._is_look_due = True
             GLib.timeout_add(0, weakly(self._look_now))
@@ -174,7 +178,7 @@ class ChatPermission(Gtk.Box):
     def _look_now(self) -> bool:
         self._is_look_due = False
         self._look()
-        # And soon again: what was scrolled is only about to get its place.
+        # And again: what was scrolled gets its place in the next layout.
         self._keep_looking(_LOOK)
         return GLib.SOURCE_REMOVE
 
@@ -191,15 +195,17 @@ class ChatPermission(Gtk.Box):
             top, bottom = edges_in_sight(self.subject_frame)
             if top and adjustment.get_value() <= 1:
                 self._saw_start = True
-            # From the start to the end: somebody who scrolls there has passed what is between.
+            # A user who scrolls to the end has passed everything before it.
             if self._is_end_in_sight() and bottom:
                 self._saw_end = True
         self._show_whether_it_can_be_allowed()
 
     def _is_end_in_sight(self) -> bool:
-        """A text view finds out little by little how high its lines are, and seems to be at its end
-        before it has begun. A line that it does not know yet has no height. There may be very many:
-        each is looked at once, and some at a time."""
+        """Return whether the last line is measured and in view.
+
+        A text view measures its lines little by little and seems to be at its end before. A line
+        that is not measured has no height. Each line is checked once, a limited number at a time.
+        """
         if self._known_width != (width := self.subject.get_width()):
             self._known_lines, self._known_width = 0, width
         _found, place = self.subject.get_buffer().get_iter_at_line(self._known_lines)
@@ -230,7 +236,7 @@ class ChatPermission(Gtk.Box):
         if isinstance(window, Gtk.Window):
             self._listen(window, "notify::is-active", self._on_active)
         if (clock := self.get_frame_clock()) is not None:
-            # Nothing moves without a frame, and this asks for none.
+            # Nothing moves without a frame, and this requests none.
             self._listen(clock, "after-paint", self._note_place)
         self._place = None
         self._had_time = False
@@ -251,11 +257,11 @@ class ChatPermission(Gtk.Box):
         self._handlers.append((source, source.connect(signal, weakly(method))))
 
     def _on_active(self, _window: Gtk.Window, _property: object) -> None:
-        """The click that brings the window to the front was meant for that."""
+        """Ignore the click that brings the window to the front."""
         self.wait_a_moment()
 
     def _note_place(self, *_args: object) -> None:
-        """What grows above or below it moves it, and another to where it was."""
+        """Ignore clicks for a moment after the card has moved."""
         if self._place != (place := place_in_window(self.buttons)):
             self._place = place
             self.wait_a_moment()
@@ -267,8 +273,8 @@ class ChatPermission(Gtk.Box):
         return GLib.SOURCE_REMOVE
 
     def _keep_looking(self, pause: int) -> None:
-        """A row above that shrinks, or a page over it that goes away, tells nobody. To scroll does,
-        and many may be scrolled out of sight."""
+        """Check again after a pause: no signal tells of a row above that shrinks, or a page over
+        the card that goes away."""
         if self._looking:
             GLib.source_remove(self._looking)
             self._looking = 0
@@ -300,8 +306,7 @@ class ChatPermission(Gtk.Box):
         return Gdk.EVENT_PROPAGATE
 
     def _on_clicked(self, button: Gtk.Button, answer: Answer) -> None:
-        # Its letter works from anywhere in the window, also when it is scrolled out of sight, or
-        # another page lies over it.
+        # Its mnemonic works even if the card is scrolled out of view or covered.
         if answer.allows and not (self._can_allow and all(edges_in_sight(button))):
             if not is_covered(self):
                 self.focus_deny()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which question in the chat has the keyboard, and that it stays in sight while it has."""
+"""Give questions in the chat the keyboard focus, one by one, and keep the focused one in view."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class QuestionFocus:
-    """`card` finds what shows a call, if that exists now."""
+    """`card` returns the card of a call, or None if it does not exist yet."""
 
     def __init__(
         self,
@@ -28,15 +28,15 @@ class QuestionFocus:
         card: Callable[[CallEntry], ToolCard | None],
     ) -> None:
         self._column = column
-        # All that is above the composer.
+        # Everything above the composer.
         self._pages = pages
         self._composer = composer
         self._card = card
         # In the order in which they came.
         self._asking: list[CallEntry] = []
-        # It gets the focus as soon as its card is there.
+        # Gets the focus as soon as its card exists.
         self._next: CallEntry | None = None
-        # The column stays at this one, although more was added below.
+        # The list stays at this question, although more is added below.
         self._held: CallEntry | None = None
 
     def forget(self) -> None:
@@ -44,7 +44,7 @@ class QuestionFocus:
         self._next = self._held = None
 
     def note(self, entry: CallEntry) -> None:
-        """It may ask now, or have its answer."""
+        """Note that a call has asked, or was answered."""
         if entry.stage is Stage.ASKING:
             if entry not in self._asking:
                 self._asking.append(entry)
@@ -56,12 +56,12 @@ class QuestionFocus:
             self._asking.remove(entry)
             self._go_on(entry, self._asking[place:])
         if self._next is not None:
-            # Its card may be there already, and nothing else move.
+            # Its card may exist already, and nothing else may scroll.
             self._column.look_again()
 
     @property
     def focused(self) -> CallEntry | None:
-        """The one that has the keyboard."""
+        """The call whose question has the keyboard focus."""
         focus = self._focus() if self._asking else None
         if focus is None:
             return None
@@ -72,29 +72,29 @@ class QuestionFocus:
         return None
 
     def look(self) -> None:
-        """After something moved. A card is made in the next frame."""
+        """Move the focus, and keep its question in view, after something has moved."""
         entry = self._next
         card = self._card(entry) if entry is not None else None
         if entry is not None and card is not None and card.question is not None:
-            # What the Enter key would answer is to be seen.
+            # The user must see the question that Enter would answer.
             if is_covered(self._pages):
                 return
             self._next = None
             if card.question.is_open and self.may_take():
                 card.question.focus_deny()
-                # After it: the focus scrolls, too, to where that was before.
+                # Last: moving the focus scrolls, too, to where the card was before.
                 if self._held is not None:
                     self._hold(entry)
         if self._held is not None and not self._column.is_in_view(self._held):
-            # The person went elsewhere.
+            # The user scrolled away.
             self._held = None
         self._let_go()
         self._stay()
 
     def may_take(self) -> bool:
-        """Not from somebody who is writing, or does something else by keyboard."""
+        """Return whether the focus is free: the user neither types nor uses another widget."""
         focus = self._focus()
-        # What only scrolls has the focus as long as nobody has chosen anything.
+        # The scrolled window has the focus when nothing in it has.
         is_free = (
             focus is None
             or focus.is_ancestor(self._composer)
@@ -107,7 +107,7 @@ class QuestionFocus:
         return root.get_focus() if root is not None else None
 
     def _stay(self) -> None:
-        """What the Enter key would answer is not pushed out of sight by the calls after it."""
+        """Keep the calls below from pushing the focused question out of view."""
         entry = self.focused if self._column.at_end else None
         if (
             entry is not None
@@ -126,21 +126,20 @@ class QuestionFocus:
         return bool(after) and isinstance(after[0], CallEntry)
 
     def _go_on(self, answered: CallEntry, after: list[CallEntry]) -> None:
-        """To the next one. A click that was meant for this one allows nothing in another, which may
-        be where it was a moment ago."""
+        """Go on to the next question, which ignores a click that was meant for this one."""
         for entry in self._asking:
             card = self._card(entry)
             if card is not None and card.question is not None:
                 card.question.wait_a_moment()
         was_held = self._held is answered
-        # At the end those after it are about to come into view, if they are not.
+        # At the end of the list, those after it are about to come into view.
         in_reach = after if was_held or self._column.at_end else []
         seen = [entry for entry in self._asking if self._column.is_in_view(entry)]
         self._next = next(iter(in_reach or seen), None)
         self._let_go()
 
     def _let_go(self) -> None:
-        """Of what has its answer, if no other is about to get the keyboard."""
+        """Follow the end again once the held question is answered and none comes next."""
         if self._held is not None and self._held not in self._asking and self._next is None:
             self._held = None
             self._column.scroll_to_end()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a permission card says."""
+"""Texts on a permission card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...text.visible import visible_line, visible_words
 
 
 def question(request: PermissionRequest) -> str:
-    """One line, in the person's language."""
+    """Return the question in one line, in the user's language."""
     return visible_words(request.translated or request.question)
 
 
@@ -21,7 +21,7 @@ def fact(fact: Fact) -> tuple[str, str]:
 
 
 def button(answer: Answer, request: PermissionRequest) -> str:
-    """With the letter that presses it."""
+    """Return the label of a button, with its mnemonic."""
     if answer is Answer.ALLOW and request.is_once_only:
         return _("_Allow Once")
     return {
@@ -34,21 +34,25 @@ def button(answer: Answer, request: PermissionRequest) -> str:
 
 
 def lasting(request: PermissionRequest) -> str:
-    """What a yes is good for."""
+    """Describe how long each answer lasts."""
     if not request.sandboxed:
-        return _("This command is not sandboxed: it can do what you can. It is asked every time.")
+        return _(
+            "This command is not sandboxed: it can do anything you can. You are asked every time."
+        )
     if request.is_once_only:
-        return _("This is asked every time and never remembered.")
+        return _("You are asked every time.")
     if request.why_not_remembered:
         return request.why_not_remembered
-    return _("Allow counts once. “Session” and “Always” count for exactly this, in this project.")
+    return _(
+        "“Allow” is for this time only. The others apply to this exact request in this project."
+    )
 
 
 def verdict(verdict: Verdict) -> str:
-    """One line, which stays."""
+    """Describe the answer in one line."""
     at = time.strftime("%H:%M", time.localtime(verdict.at))
     if verdict.source is Source.NOBODY:
-        return _("Not answered, so denied, {}").format(at)
+        return _("No answer: denied, {}").format(at)
     by_rule = verdict.source in (Source.SAVED, Source.SESSION)
     if by_rule:
         said = {
@@ -68,11 +72,11 @@ def verdict(verdict: Verdict) -> str:
 
 
 def over() -> str:
-    """Of a question that was taken back."""
-    return _("Not answered, did not run")
+    """Describe a question that was withdrawn."""
+    return _("No answer: did not run")
 
 
 def notification(request: PermissionRequest) -> tuple[str, str]:
-    """Title and body. A notification is not the place for a whole command."""
+    """Return a title and a body, in which a long command is cut."""
     subject = visible_line(request.subject)
     return question(request), subject if len(subject) <= 120 else f"{subject[:119]}…"

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a widget can be seen: where the person has scrolled to, and under what lies over it."""
+"""Find out whether the user can see a widget: scrolled into view, and not covered."""
 
 from __future__ import annotations
 
 from gi.repository import Graphene, Gtk
 
-# Edges may be that much off, from rounding.
+# Pixels that edges may be off, from rounding.
 _SLACK = 2
 
 
 def edges_in_sight(widget: Gtk.Widget) -> tuple[bool, bool]:
-    """Its upper and its lower edge, in all the scrolled windows around it."""
+    """Return whether its upper and lower edge are visible in all scrolled windows around it."""
     if not widget.get_mapped():
         return False, False
     top = bottom = True
@@ -31,13 +31,13 @@ def edges_in_sight(widget: Gtk.Widget) -> tuple[bool, bool]:
 
 
 def is_covered(widget: Gtk.Widget) -> bool:
-    """Another page lies over the one it is on, or that is not shown."""
+    """Return whether another page covers the one that contains the widget."""
     page = scrolled_around(widget) or widget
     return not (page.get_mapped() and _is_on_top(page, page.get_height() / 2))
 
 
 def is_in_reach(widget: Gtk.Widget) -> bool:
-    """A part of it is where the person has scrolled to."""
+    """Return whether a part of the widget is scrolled into view."""
     around = scrolled_around(widget)
     if around is None:
         return True
@@ -48,7 +48,7 @@ def is_in_reach(widget: Gtk.Widget) -> bool:
 
 
 def place_in_window(widget: Gtk.Widget) -> tuple[int, ...] | None:
-    """Its left and upper edge, its width and its height."""
+    """Return x, y, width and height in the window, or None if it is not shown."""
     root = widget.get_root()
     if not (widget.get_mapped() and isinstance(root, Gtk.Window)):
         return None
@@ -65,7 +65,7 @@ def scrolled_around(widget: Gtk.Widget) -> Gtk.ScrolledWindow | None:
 
 
 def _is_on_top(widget: Gtk.Widget, y: float) -> bool:
-    """What is there in the window is the widget: nothing that was drawn later."""
+    """Return whether the widget is what the pointer would hit at this height."""
     root = widget.get_root()
     if not isinstance(root, Gtk.Window):
         return False

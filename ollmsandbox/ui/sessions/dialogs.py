@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A session gets another name, or becomes a file."""
+"""Rename or export a session."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..widgets.dialogs import choose_new_file, let_heading_shrink
 
 
 async def ask_for_title(window: Gtk.Window, title: str) -> str:
-    """The new name; empty if it stays as it is."""
+    """Return the new title, or "" if the user cancels."""
     entry = Gtk.Entry(text=title, activates_default=True)
-    entry.update_property([Gtk.AccessibleProperty.LABEL], [_("Name of the session")])
+    entry.update_property([Gtk.AccessibleProperty.LABEL], [_("Session name")])
     dialog = Adw.MessageDialog(
         transient_for=window, modal=True, heading=_("Rename Session"), extra_child=entry
     )
@@ -44,7 +44,7 @@ async def ask_for_title(window: Gtk.Window, title: str) -> str:
 
 
 async def export_session(window: Gtk.Window, history: History, session_id: str) -> None:
-    """As Markdown, or as JSON if the chosen name says so."""
+    """Write a session as JSON to a file named *.json, and else as Markdown."""
     file = await choose_new_file(window, _("Export Session"), f"{session_id}.md")
     if file is None:
         return
@@ -54,7 +54,7 @@ async def export_session(window: Gtk.Window, history: History, session_id: str) 
         try:
             file.write_text(make(history, session_id), encoding="utf-8")
         except OSError as error:
-            text = N_("{file} cannot be written: {why}.")
+            text = N_("Cannot write {file}: {why}.")
             raise OllmSandboxError(text, file=file, why=error.strerror) from error
 
     await asyncio.to_thread(write)

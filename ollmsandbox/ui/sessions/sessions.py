@@ -230,8 +230,8 @@ class Sessions(GObject.Object):
     def _check_idle(self, path: str) -> None:
         if any(session.is_busy for session in self.open_ones if session.project == path):
             raise ProjectError(
-                N_("A turn in {folder} is not over."),
-                N_("Stop it, or wait for its end."),
+                N_("A session in {folder} is still running."),
+                N_("Stop it or wait until it finishes."),
                 folder=path,
             )
 
@@ -322,7 +322,7 @@ class Sessions(GObject.Object):
                     ProjectItem(project.path, project.name, missing, _shown(sessions, states))
                 )
         if without := by_project.get(""):
-            found.append(ProjectItem("", _("Without a Project"), False, _shown(without, states)))
+            found.append(ProjectItem("", _("No Project"), False, _shown(without, states)))
         return found
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scrolled window that stays at its end while more comes, until the person scrolls up."""
+"""Keep a scrolled window at its end while text is added, until the user scrolls up."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gi.repository import Gdk, GLib, Gtk
 
 from ..widgets.weak import weakly
 
-# A push may go on by itself for so long.
+# Seconds for which kinetic scrolling may go on.
 _AFTER = 1.0
 
 
 class Follower:
-    """A text view moves its own position while it finds out how high its lines are. So only what
-    comes right after something the person did is taken for their wish."""
+    """A text view scrolls by itself while it measures its lines. So only a change right after an
+    action of the user counts as the user's wish."""
 
     def __init__(self, scroller: Gtk.ScrolledWindow) -> None:
         self.is_following = True
-        self._person_until = 0.0
+        self._user_until = 0.0
         self._is_moving = False
         self._idle = 0
         adjustment = scroller.get_vadjustment()
@@ -44,7 +44,7 @@ class Follower:
         return Gdk.EVENT_PROPAGATE
 
     def _acted(self, *_args: object) -> bool:
-        self._person_until = time.monotonic() + _AFTER
+        self._user_until = time.monotonic() + _AFTER
         return Gdk.EVENT_PROPAGATE
 
     def _scrolled(self, adjustment: Gtk.Adjustment) -> None:
@@ -53,7 +53,7 @@ class Follower:
         if self._is_moving:
             return
         is_at_end = value >= adjustment.get_upper() - adjustment.get_page_size() - 1
-        if time.monotonic() < self._person_until:
+        if time.monotonic() < self._user_until:
             if is_at_end:
                 self.is_following = True
             elif value < last:
@@ -62,7 +62,7 @@ class Follower:
             self._resized(adjustment)
 
     def _resized(self, adjustment: Gtk.Adjustment) -> None:
-        # Later: a window that is just being laid out must not be told to do it again.
+        # Later: this may come in the middle of a layout.
         if self.is_following and not self._idle:
             self._idle = GLib.timeout_add(0, weakly(self._go_to_end), adjustment)
 

@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All that commands printed, in files that last as long as the session is open.
-
-All of a command's output in a file, up to a ceiling: what the view does not keep can be read
-there.
-
-All that commands printed, in files that last as long as the session is open.
-"""
+"""Files with the complete output of commands, which exist while the session is open."""
 
 from __future__ import annotations
 
@@ -26,8 +20,10 @@ _PIECE = 1 << 20
 
 
 class TerminalStore:
-    """Writes as it comes, on the thread that calls. A disk that is full ends the writing, not the
-    command: `trouble` says it."""
+    """Write a command's output to a file, up to a ceiling.
+
+    A full disk ends the writing, not the command; `trouble` describes it.
+    """
 
     def __init__(self, path: Path, ceiling: int = CEILING) -> None:
         self.path = path
@@ -35,7 +31,7 @@ class TerminalStore:
         self.left_out = 0
         self.trouble = ""
         self._ceiling = ceiling
-        # Output may hold secrets: for the person alone, and never through somebody else's link.
+        # Output may contain secrets: only the user may read it, and no link is followed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
 
@@ -50,34 +46,34 @@ class TerminalStore:
                 kept = kept[written:]
         except OSError as error:
             self.left_out += len(kept)
-            self.trouble = _("The output could not be kept: {why}.").format(why=error.strerror)
+            self.trouble = _("Cannot save the output: {why}.").format(why=error.strerror)
 
     def close(self) -> None:
-        """Says at the end of the file what is missing there."""
+        """Note at the end of the file what is missing there."""
         if self._file.closed:
             return
         try:
             if self.left_out:
-                note = _("{count} more bytes were not kept").format(count=f"{self.left_out:,}")
+                note = _("{count} more bytes were not saved").format(count=f"{self.left_out:,}")
                 self._file.write(f"\n[{note}]\n".encode())
         except OSError as error:
-            self.trouble = _("The output could not be kept: {why}.").format(why=error.strerror)
+            self.trouble = _("Cannot save the output: {why}.").format(why=error.strerror)
         finally:
             self._file.close()
 
     @property
     def note(self) -> str:
-        """For the person, where the file does not hold everything; "" otherwise."""
+        """A note for the user if the file is incomplete, or ""."""
         if self.trouble:
             return self.trouble
         if self.left_out:
-            text = _("Only the first {size} MB of the output are kept.")
+            text = _("Only the first {size} MB of the output were saved.")
             return text.format(size=f"{self.size / (1 << 20):.0f}")
         return ""
 
 
 def end_of(file: Path, size: int) -> bytes:
-    """Empty if it cannot be read: what is stored is shown instead."""
+    """Return the last bytes of a file, or nothing if it cannot be read."""
     try:
         with file.open("rb") as read:
             read.seek(max(0, os.fstat(read.fileno()).st_size - size))
@@ -87,8 +83,10 @@ def end_of(file: Path, size: int) -> bytes:
 
 
 def write_readable(source: Path, target: Path) -> None:
-    """A copy for a text editor: no colours, no control characters, and what a progress bar wrote
-    over itself line by line. Blocks: for a thread."""
+    """Copy output for a text editor, without control characters. Blocks.
+
+    Each state of a progress bar becomes a line.
+    """
     with source.open("rb") as read, target.open("w", encoding="utf-8", newline="\n") as write:
         rest = b""
         while piece := read.read(_PIECE):
@@ -105,13 +103,13 @@ def _readable(data: bytes) -> str:
     return harmless(text.replace("\r", "\n"))
 
 
-# What a program that was killed left behind.
+# Seconds after which the files of a killed program are removed.
 _OLD = 24 * 3600
 _LOCK = ".in-use"
 
 
 class OutputFiles:
-    """Of one session. Nothing is made before a command prints much."""
+    """The output files of one session, in a folder that is created when needed."""
 
     def __init__(self, paths: Paths) -> None:
         self._base = paths.cache / "output"
@@ -120,10 +118,10 @@ class OutputFiles:
         self._count = 0
 
     def new(self) -> TerminalStore:
-        """Raises OSError."""
+        """Create a file for one command. Raise OSError if that fails."""
         if self._folder is None or not self._folder.is_dir():
             make_folder(self._base)
-            # The window does not wait for it, nor does the program's end: there is a next time.
+            # Neither the window nor the end of the program waits for it: there is a next time.
             threading.Thread(target=remove_old, args=(self._base,), daemon=True).start()
             self._folder = Path(tempfile.mkdtemp(prefix="session-", dir=self._base))
             self._release()
@@ -144,13 +142,13 @@ class OutputFiles:
 
 
 def remove_old(base: Path, seconds: float = _OLD) -> None:
-    """Folders in which nothing was written for so long, and that are of no session."""
+    """Remove folders that no session uses, and that have not changed for this long."""
     before = time.time() - seconds
     for folder in base.glob("session-*"):
         try:
             newest = max(file.lstat().st_mtime for file in (folder, *folder.iterdir()))
         except OSError:
-            continue  # somebody else removes it just now
+            continue  # another program is removing it
         if newest < before and not _is_used(folder):
             shutil.rmtree(folder, ignore_errors=True)
 

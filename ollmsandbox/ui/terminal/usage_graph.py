@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Three small curves: processor, memory and disk, for the last half minute.
-
-A graph of what a command takes of the machine, for as long as it runs.
-"""
+"""Three small curves of what a running command uses: processor, memory and disk."""
 
 from __future__ import annotations
 
@@ -15,9 +12,10 @@ from gettext import gettext as _
 import cairo
 from gi.repository import Gdk, Gtk, Pango
 
+from ...sandbox.process import disk_bytes_below
 from ..resources import template
 from ..widgets.weak import weakly
-from .usage import Sample, Sampler, amount, cpu_words, disk_bytes, watch
+from .usage import Sample, Sampler, amount, cpu_words, watch
 
 POINTS = 60
 _HEIGHT = 28
@@ -118,7 +116,7 @@ class UsageGraph(Gtk.Box):
         for curve in (self.cpu, self.memory, self.written):
             self.append(curve)
         self.description = ""
-        self.update_property([Gtk.AccessibleProperty.LABEL], [_("Use of the machine")])
+        self.update_property([Gtk.AccessibleProperty.LABEL], [_("Resource usage")])
 
     @property
     def has_curve(self) -> bool:
@@ -137,7 +135,7 @@ class UsageGraph(Gtk.Box):
 class UsageWatch:
     def __init__(self, pid: int) -> None:
         self.graph = UsageGraph()
-        work = watch(Sampler(pid, lambda: disk_bytes(pid)), weakly(self._show))
+        work = watch(Sampler(pid, lambda: disk_bytes_below(pid)), weakly(self._show))
         # Cancelled when the call ends; the process may go on for a moment.
         self._task = asyncio.get_event_loop().create_task(work)
 

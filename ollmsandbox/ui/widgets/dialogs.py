@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions of the program itself, and the file chooser, as something to await."""
+"""Message dialogs and file choosers that can be awaited."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Choice:
 
 
 async def choose(parent: Gtk.Window, heading: str, body: str, choices: tuple[Choice, ...]) -> str:
-    """The id of the choice; the first one is what Escape and a closed dialog mean."""
+    """Return the id of the chosen button. Escape or closing the dialog chooses the first one."""
     dialog = Adw.MessageDialog(transient_for=parent, modal=True, heading=heading, body=body)
     for choice in choices:
         dialog.add_response(choice.id, choice.label)
@@ -52,9 +52,10 @@ async def choose(parent: Gtk.Window, heading: str, body: str, choices: tuple[Cho
 
 
 def let_heading_shrink(dialog: Adw.MessageDialog) -> None:
-    """Libadwaita has a large heading and a small one, and shows the large one where there is room
-    for all of it. Up to 1.7 it asks the large one how high it would be where there is none, of
-    which GTK warns."""
+    """Let a heading be narrow, to avoid a warning.
+
+    Libadwaita up to 1.7 measures its large heading even where only the small one fits.
+    """
     for label in _labels(dialog):
         if label.has_css_class("title-2") and not label.get_wrap():
             label.set_ellipsize(Pango.EllipsizeMode.END)
@@ -75,7 +76,7 @@ async def choose_folder(parent: Gtk.Window, title: str) -> str | None:
     chooser = Gtk.FileChooserNative.new(
         title, parent, Gtk.FileChooserAction.SELECT_FOLDER, None, None
     )
-    # Or GTK begins with what was used last: files, and often none.
+    # Else GTK begins with the list of recent files, which is often empty.
     chooser.set_current_folder(Gio.File.new_for_path(GLib.get_home_dir()))
     file = await _chosen(chooser)
     return file.get_path() if file is not None else None

@@ -1,14 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text that is shown letter by letter: Pango would put a hyphen where it breaks a long word, and a
-command or a path would read as another one.
-
-Names for screen readers, where GTK does not find the right one by itself.
-
-What there is no room for is told when the pointer rests on it.
-
-Text that is shown letter by letter: Pango would put a hyphen where it breaks a long word, and a
-command or a path would read as another one.
-"""
+"""Helpers for labels: accessible names, tooltips for ellipsized text, and no added hyphens."""
 
 from __future__ import annotations
 
@@ -16,14 +7,16 @@ from gi.repository import Gtk, Pango
 
 
 def set_accessible_name(widget: Gtk.Widget, name: str) -> None:
-    """Gives it a name other than the words in it, or than those of the row that it is in. Some
-    versions of GTK would read these instead, others besides."""
+    """Give a widget an accessible name of its own.
+
+    Without this, some versions of GTK read the text in it, or that of its row, as well or instead.
+    """
     widget.reset_relation(Gtk.AccessibleRelation.LABELLED_BY)
     widget.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
 
 def name_buttons(top: Gtk.Widget) -> None:
-    """GTK 4.8 tells the name of a button that has a letter twice, once with the mark of it."""
+    """Name buttons that have a mnemonic: GTK 4.8 reads their label twice, once with the "_"."""
     if isinstance(top, Gtk.Button) and top.get_use_underline() and (label := top.get_label()):
         name = label.replace("__", "\0").replace("_", "").replace("\0", "_")
         set_accessible_name(top, name)
@@ -34,7 +27,7 @@ def name_buttons(top: Gtk.Widget) -> None:
 
 
 def tell_when_cut_off(*widgets: Gtk.Widget) -> None:
-    """Labels, or what has labels in it."""
+    """Show the whole text of ellipsized labels, or of those inside the widgets, as a tooltip."""
     for widget in widgets:
         if isinstance(widget, Gtk.Label):
             widget.set_has_tooltip(True)
@@ -56,6 +49,7 @@ def _tell(label: Gtk.Label, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Toolti
 
 
 def without_hyphens(*labels: Gtk.Label) -> None:
+    """Stop Pango from adding a hyphen where it breaks a long word, such as a path or a command."""
     attributes = Pango.AttrList()
     attributes.insert(Pango.attr_insert_hyphens_new(insert_hyphens=False))
     for label in labels:
@@ -63,7 +57,7 @@ def without_hyphens(*labels: Gtk.Label) -> None:
 
 
 def set_plain(view: Gtk.TextView, text: str) -> None:
-    """Instead of what was there. It does not grow: what is added at the end has no such mark."""
+    """Replace the text of a view, without added hyphens. Text appended later would get them."""
     buffer = view.get_buffer()
     buffer.set_text(text)
     buffer.apply_tag(buffer.create_tag(None, insert_hyphens=False), *buffer.get_bounds())

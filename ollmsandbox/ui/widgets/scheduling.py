@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A turn of the main loop does all that is due; what can wait lets the next turn come first."""
+"""Put off work that can wait, so that the main loop stays responsive."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ _ENOUGH = 10
 
 
 def is_late() -> bool:
-    """Whether this turn has taken long already. For what the main loop calls."""
+    """Return whether this iteration of the main loop has taken long already."""
     source = GLib.main_current_source()
     return source is not None and GLib.get_monotonic_time() - source.get_time() > _LONG
 
 
 class Patience:
-    """Lets the next turn come first, but not for ever: each one may be a long one."""
+    """Put work off while iterations are slow, but not for ever: all of them may be."""
 
     def __init__(self) -> None:
         self._waited = 0
 
     def waits(self) -> bool:
-        """Whether what is called now is to be put off."""
+        """Return whether the caller should try again later."""
         self._waited = self._waited + 1 if is_late() and self._waited < _ENOUGH else 0
         return self._waited > 0
 
 
 class FrameByFrame:
-    """Lets what was made last be drawn first. To lay it out takes about as long again, and all that
-    is made between two frames is laid out in one go."""
+    """Put work off until the widgets made last are drawn.
+
+    Laying them out takes about as long as making them, and happens once per frame.
+    """
 
     def __init__(self) -> None:
         self._seen = -1
         self._waited = 0
 
     def waits(self, widget: Gtk.Widget) -> bool:
-        """Whether what is called now is to be put off; not for ever, as nothing is drawn of a
-        window that nobody sees."""
+        """Return whether the caller should try again later. A hidden window draws no frames."""
         clock = widget.get_frame_clock()
         drawn = clock.get_frame_counter() if clock is not None and widget.get_mapped() else -1
         if drawn >= 0 and drawn == self._seen and self._waited < _ENOUGH:

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a widget has under way. Whatever goes wrong in it is told, never lost.
-
-Work on a thread of which only the newest counts.
-
-What a widget has under way. Whatever goes wrong in it is told, never lost.
-"""
+"""Tasks of a widget, whose errors are always reported, and work of which only the newest counts."""
 
 from __future__ import annotations
 
@@ -22,14 +17,16 @@ T = TypeVar("T")
 
 
 class Newest:
-    """One after the other: several at once would each take turns away from the window. What was
-    overtaken while it waited is never done."""
+    """Run work on a thread, one at a time. Work that newer work overtakes is cancelled unstarted.
+
+    Several threads at once would each take time away from the window.
+    """
 
     def __init__(self) -> None:
         self._number = 0
-        # Who waits takes no thread: there are few, and work that hangs would take them all.
+        # Waiting takes no thread: there are few, and work that hangs would take them all.
         self._turn = asyncio.Lock()
-        # It goes on where nobody waits for it any more.
+        # A thread goes on after its task is cancelled.
         self._alone = threading.Lock()
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -49,7 +46,7 @@ class Newest:
 
 
 class Tasks:
-    """`tell` shows a sentence to the person."""
+    """Keep running tasks. `tell` shows an error to the user."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -59,7 +56,7 @@ class Tasks:
         return self.watch(asyncio.get_event_loop().create_task(work))
 
     def watch(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
-        """One that was started elsewhere."""
+        """Add a task that was started elsewhere."""
         self._running.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -84,5 +81,5 @@ class Tasks:
             self.tell(str(error))
         elif error is not None:
             self.tell(_("Something went wrong: {why}").format(why=error))
-            # A mistake of ours: seen on the console, and by the tests.
+            # A bug: show it on the console, and to the tests.
             sys.excepthook(type(error), error, error.__traceback__)

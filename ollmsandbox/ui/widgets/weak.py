@@ -20,7 +20,7 @@ A = TypeVar("A")
 
 
 def weak_reference(thing: A) -> Callable[[], A | None]:
-    """Return what finds `thing` again while it is there, and None afterwards.
+    """Return a function that returns `thing` while it exists, and None afterwards.
 
     From PyGObject 3.56 on, the Python object around a GObject is freed as soon as Python does not
     use it, and another one is made when it is needed again. The attributes, `==` and the hash stay
@@ -34,7 +34,7 @@ def weak_reference(thing: A) -> Callable[[], A | None]:
 
 
 def weakly(method: Callable[P, R]) -> Callable[P, R | None]:
-    """Calls `method` while its object is there, and does nothing afterwards."""
+    """Return a callback that calls `method` while its object exists, and else does nothing."""
     assert ismethod(method)
     owner, function = weak_reference(method.__self__), method.__func__
 
@@ -46,6 +46,6 @@ def weakly(method: Callable[P, R]) -> Callable[P, R | None]:
 
 
 def weakly_with(method: Callable[[A], R], argument: A) -> Callable[[], R | None]:
-    """The same with what it is to be called with."""
+    """Return a weak callback that passes `argument`."""
     call = weakly(method)
     return lambda: call(argument)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bar that moves as long as something is under way, of which nobody knows how long it takes."""
+"""A progress bar that pulses while work of unknown duration goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PULSE = 100
 class WorkBar(Gtk.ProgressBar):
     __gtype_name__ = "OllmWorkBar"
 
-    # Something is changed from now on, or no longer.
+    # Whether work that changes files is going on.
     __gsignals__ = signals({"working": (bool,)})
 
     def __init__(self) -> None:
@@ -34,8 +34,7 @@ class WorkBar(Gtk.ProgressBar):
         return self._changing > 0
 
     def working(self) -> ExitStack:
-        """Something is changed from now on, until this is closed. It is seen, and what depends on
-        it is not to be begun."""
+        """Show the bar and report `is_working` until the returned stack is closed."""
         with ExitStack() as stack:
             stack.enter_context(self.during())
             stack.callback(self._changed)
@@ -46,8 +45,7 @@ class WorkBar(Gtk.ProgressBar):
 
     @contextmanager
     def during(self, *, patience: int = 0) -> Iterator[None]:
-        """Seen while this lasts, from the first moment on or after so many milliseconds. Of several
-        at once, the last to end hides it."""
+        """Show the bar in this context, after `patience` milliseconds. Contexts may overlap."""
         waiting = 0
 
         def begin() -> bool:
@@ -92,5 +90,5 @@ class WorkBar(Gtk.ProgressBar):
 
 
 def hold(button: Gtk.Button, is_held: bool) -> None:
-    """Where the keyboard is, it stays: switched off, the button would send it elsewhere."""
+    """Disable a button unless it has the focus, which would move elsewhere."""
     button.set_sensitive(not is_held or button.is_focus())

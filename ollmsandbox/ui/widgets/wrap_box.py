@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands in one line where there is room for it, and in several where there is not."""
+"""A box that breaks into several lines where one does not fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Line = Sequence[Gtk.Widget]
 
 
 class WrapBox(Gtk.Widget):
-    """Groups of widgets: all in a line, else a line for each group, else one for each widget."""
+    """Show groups of widgets in one line, in a line per group, or in a line per widget."""
 
     __gtype_name__ = "OllmWrapBox"
 
@@ -36,14 +36,14 @@ class WrapBox(Gtk.Widget):
         _unparent_all(self)
 
     def set_groups(self, *groups: _Line) -> None:
-        """Of children that a template brought."""
+        """Group children that a template added."""
         self._groups = list(groups)
 
     # --- the layout ------------------------------------------------------------------------------
 
     @property
     def _shown(self) -> list[_Line]:
-        """Children from a template are a group each."""
+        """The visible widgets by group; without groups, each child is one."""
         groups = self._groups or [(child,) for child in _children(self)]
         shown = [[widget for widget in group if widget.should_layout()] for group in groups]
         return [group for group in shown if group]
@@ -92,13 +92,13 @@ class WrapBox(Gtk.Widget):
         for number, widget in enumerate(line):
             if number == gap_after:
                 x += rest
-            # A line that does not even fit alone has to take what there is.
+            # A widget that does not fit alone gets the width there is.
             wide = min(self._natural([widget]), width)
             yield widget, x, wide
             x += wide + self.spacing
 
     def _shares(self, line: _Line, width: int) -> Iterator[tuple[Gtk.Widget, int, int]]:
-        """What is left over goes to all of them alike, so that the line is filled."""
+        """Fill a line: spread the remaining width over its widgets."""
         rest = (width - self._natural(line)) / len(line)
         x = 0.0
         for widget in line:
@@ -119,7 +119,7 @@ def _children(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
 
 
 def _unparent_all(widget: Gtk.Widget) -> None:
-    # As in lazy_layout.
+    # At the end of the program, Python can import nothing any more, which Gtk's types may need.
     if sys.is_finalizing():
         return
     while child := widget.get_first_child():

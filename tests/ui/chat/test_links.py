@@ -19,4 +19,4 @@ def test_what_no_program_opens_is_told(screen: Screen) -> None:
     window = screen.show(Gtk.Label(label="a chat"))
     with running_loop(), pytest.raises(OllmSandboxError) as caught:
         finish(show(window, address))
-    assert str(caught.value).startswith(f"{address} cannot be opened: ")
+    assert str(caught.value).startswith(f"Cannot open {address}: ")

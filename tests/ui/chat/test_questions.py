@@ -148,7 +148,7 @@ def test_a_bar_leads_to_a_question_that_is_out_of_view(place: Place) -> None:
     assert not place.view.waiting.get_reveal_child()
     place.fill()
     spin_until(place.view.waiting.get_reveal_child)
-    assert "A question waits for your answer" in texts(place.view.waiting)
+    assert "A question needs your answer" in texts(place.view.waiting)
     one_of(place.view.waiting, Gtk.Button).emit("clicked")
     spin_until(lambda: not place.view.waiting.get_reveal_child())
     assert place.focus is place.question(entry).button_for(Answer.DENY)

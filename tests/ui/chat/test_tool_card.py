@@ -18,11 +18,10 @@ from ollmsandbox.chat.tool_calls import STOPPED
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
-from ollmsandbox.sandbox.process import Stop
+from ollmsandbox.sandbox.process import Stop, disk_bytes_below
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.chat import tool_text
 from ollmsandbox.ui.permission import card as permission_card
-from ollmsandbox.ui.terminal.usage import disk_bytes
 
 pytestmark = pytest.mark.anybody
 
@@ -110,7 +109,7 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
     chat.start(entry)
     chat.end(entry, done())
     card.open()
-    assert "It printed nothing." in texts(card)
+    assert "No output" in texts(card)
     assert not card.output_tools.get_visible()
 
 
@@ -120,8 +119,8 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
         (done(0), "Succeeded"),
         (done(1), "Failed with status 1"),
         (done(127), "Command not found"),
-        (done(139), "Ended by SIGSEGV"),
-        (done(137, result=result(137, stop=Stop.TIME)), "It took longer than the time limit"),
+        (done(139), "Killed by SIGSEGV"),
+        (done(137, result=result(137, stop=Stop.TIME)), "Exceeded the time limit"),
         (Outcome("ERROR: no such folder", ok=False), "Failed"),
         (Outcome("text", ok=True), "Done"),
         (Outcome(STOPPED, ok=False), "Stopped"),
@@ -308,7 +307,7 @@ def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat)
     chat.start(entry)
     chat.end(entry, Outcome(STOPPED, ok=False))
     chat.talk.tell(CallSettled(entry.call.id, report("a.c", state=ChangeState.PENDING)))
-    assert card.changes.get_label() == "1 file changed; waiting for your review"
+    assert card.changes.get_label() == "1 file changed; pending your review"
     assert not card.undo_button.get_visible()
     assert card.show_button.get_visible()
 
@@ -330,13 +329,13 @@ def test_what_a_running_command_takes_is_drawn(screen: Screen, chat: Chat) -> No
 
 
 def test_what_a_process_sends_to_a_disk_is_counted(tmp_path: Path) -> None:
-    before = disk_bytes(os.getpid())
+    before = disk_bytes_below(os.getpid())
     file = tmp_path / "file"
     with file.open("wb") as written:
         written.write(b"x" * 1_000_000)
         os.fsync(written.fileno())
-    assert disk_bytes(os.getpid()) >= before
-    assert disk_bytes(2**22 + 1) == 0
+    assert disk_bytes_below(os.getpid()) >= before
+    assert disk_bytes_below(2**22 + 1) == 0
 
 
 def test_a_card_that_is_taken_down_is_freed_while_the_call_goes_on(

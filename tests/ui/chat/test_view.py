@@ -51,10 +51,10 @@ def place(screen: Screen, tmp_path: Path) -> Place:
 
 
 def test_an_empty_chat_says_what_it_is_for(place: Place) -> None:
-    assert "What Shall Be Done?" in texts(place.view)
+    assert "What should we work on?" in texts(place.view)
     place.chat.person("Hello")
     place.settle()
-    assert "What Shall Be Done?" not in texts(place.view)
+    assert "What should we work on?" not in texts(place.view)
 
 
 def test_messages_say_who_wrote_them(place: Place) -> None:
@@ -87,7 +87,7 @@ def test_an_answer_grows(place: Place) -> None:
 def test_an_answer_that_broke_off_says_so(place: Place) -> None:
     place.chat.talk.tell(TextGrew("Half of"))
     place.chat.agent("Half of", partial=True)
-    spin_until(lambda: "The answer broke off here." in texts(place.view))
+    spin_until(lambda: "This answer was cut short." in texts(place.view))
 
 
 def test_an_answer_that_is_taken_back_is_gone(place: Place) -> None:

@@ -89,5 +89,5 @@ def _connect(person: Person, server: Replay) -> None:
 
 def _is_asked(window: Outside, command: str) -> bool:
     """Whether the question that waits is for this one."""
-    found = window.find("text box", "What is asked for")
+    found = window.find("text box", "Request")
     return found is not None and window.reader.text(found[0]) == command

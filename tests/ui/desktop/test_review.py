@@ -28,7 +28,7 @@ def test_a_conflict_is_decided_with_the_keyboard_alone(person: Person) -> None:
         window.until((person.playground / "began").exists, "the command runs")
         notes.write_text("mine\n")
         (person.playground / "go").touch()
-        window.wait_for("one was changed by you meanwhile and waits")
+        window.wait_for("1 conflicts with your edits")
         window.press("F9", then=lambda: window.reads("You changed it, too"))
         _walk(window, "Tab", "notes. Modified")
         window.press("Return", then=lambda: window.reads("You changed this file while"))

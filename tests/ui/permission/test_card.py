@@ -81,7 +81,7 @@ def test_what_is_asked_each_time_has_two_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)
     assert names(shown.card) == ["Deny", "Allow Once"]
-    assert "This is asked every time and never remembered." in texts(shown.card)
+    assert "You are asked every time." in texts(shown.card)
 
 
 def test_what_can_be_remembered_has_five_answers(screen: Screen) -> None:
@@ -415,7 +415,7 @@ def test_a_path_in_a_fact_does_not_make_the_card_wide(screen: Screen) -> None:
         (Answer.DENY, Source.PERSON, "Denied, 14:02"),
         (Answer.ALLOW, Source.PERSON, "Allowed once, 14:02"),
         (Answer.ALLOW_ALWAYS, Source.SAVED, "Always allowed, 14:02"),
-        (Answer.DENY, Source.NOBODY, "Not answered, so denied, 14:02"),
+        (Answer.DENY, Source.NOBODY, "No answer: denied, 14:02"),
     ],
 )
 def test_the_verdict_is_one_line_that_stays(
@@ -436,7 +436,7 @@ def test_a_question_that_is_taken_back_cannot_be_answered(screen: Screen) -> Non
     shown = Shown(screen, asked("make install"))
     spin_until(shown.can_allow)
     shown.card.show_over()
-    assert texts(shown.card) == ["Not answered, did not run"]
+    assert texts(shown.card) == ["No answer: did not run"]
     shown.click(Answer.ALLOW)
     assert not shown.answers
 

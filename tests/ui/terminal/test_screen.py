@@ -201,7 +201,7 @@ def test_all_of_the_output_is_in_a_file_up_to_a_ceiling(tmp_path: Path) -> None:
     store.write(b"789abcdef")
     store.write(b"more")
     store.close()
-    assert store.path.read_bytes() == b"0123456789\n[10 more bytes were not kept]\n"
+    assert store.path.read_bytes() == b"0123456789\n[10 more bytes were not saved]\n"
     assert store.note.startswith("Only the first")
     assert stat.S_IMODE(os.stat(store.path).st_mode) == 0o600
 
@@ -219,5 +219,5 @@ def test_a_full_disk_ends_the_keeping_and_not_the_command() -> None:
     store.write(b"text")
     store.write(b"more")
     store.close()
-    assert store.trouble.startswith("The output could not be kept")
+    assert store.trouble.startswith("Cannot save the output")
     assert store.left_out == 8

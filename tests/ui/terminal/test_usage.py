@@ -67,18 +67,6 @@ def test_a_process_counts_with_all_that_it_started(family: subprocess.Popen[byte
         raise AssertionError("the busy child was never seen")
 
 
-def test_without_lists_of_children_every_process_is_asked(
-    family: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_list(pid: int) -> list[int]:
-        raise FileNotFoundError(pid)
-
-    monkeypatch.setattr(usage, "_children", no_list)
-    sample = Sampler(family.pid).sample()
-    assert sample is not None
-    assert sample.memory > 80_000_000
-
-
 def test_watching_ends_with_the_process() -> None:
     process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     seen: list[Sample] = []

@@ -59,9 +59,9 @@ def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
 
 def test_changes_that_wait_no_more_are_not_said_to_wait() -> None:
     waits = report("a.c", "b.c", state=State.PENDING)
-    assert tool_text.changed(waits) == "2 files changed; waiting for your review"
+    assert tool_text.changed(waits) == "2 files changed; pending your review"
     some = frozenset({State.PENDING, State.APPLIED})
-    assert tool_text.changed(waits, some) == "2 files changed; some still wait for your review"
+    assert tool_text.changed(waits, some) == "2 files changed; some are still pending"
     assert tool_text.changed(waits, frozenset({State.APPLIED})) == "2 files changed"
 
 
