@@ -81,3 +81,384 @@ def default_project(environ: Mapping[str, str]) -> str:
             return folder
         folder = os.path.dirname(folder)
     return current
+
+
+# --- the arguments of each command ---------------------------------------------------------------
+
+_RUN_DESCRIPTION = """\
+Run a command in the sandbox: it sees this computer read-only and without your secrets, has no
+network access unless you say --network, and can write only to the project and the playground.
+Its changes to the project are recorded, and you can undo them.
+"""
+
+
+_RUN_NOTES = """\
+The exit status is the command's: 126 if it cannot be executed, 127 if it is not found, 128+n if
+signal n killed it, and 124 if it took too long. 125 means that the sandbox failed, not the
+command: a message says why, and usually nothing ran. 2 means that an option is wrong.
+
+The command can read what you pipe into `run`, which is read ahead for it: in a loop that reads,
+use `</dev/null`. It gets no input from a terminal.
+
+examples:
+  ollmsandbox run -- make test
+  ollmsandbox run -c 'grep -r import . | wc -l'
+  ollmsandbox run --network -- pip download requests
+  ollmsandbox run --working-dir playground -- git init scratch
+  ollmsandbox run --apply review -- make format
+"""
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "ollmsandbox run [options] -- COMMAND...\n       ollmsandbox run [options] -c TEXT"
+    )
+    parser.description, parser.epilog = _RUN_DESCRIPTION, _RUN_NOTES
+    parser.formatter_class = RawHelpFormatter
+    parser.allow_abbrev = False
+    parser.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
+    parser.add_argument(
+        "--project",
+        metavar="DIR",
+        help="the folder that the command may change (default: the git checkout around the "
+        "current folder, else the current folder)",
+    )
+    parser.add_argument(
+        "--working-dir",
+        metavar="DIR|playground",
+        help="where the command starts; relative to the project (default: the current folder if "
+        "it is in the project, else the project)",
+    )
+    parser.add_argument("--network", action="store_true", help="allow network access")
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="SECONDS",
+        help="stop the command after this time (default: the profile's, usually 10 minutes)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="the rules for what the command may see and use (default: standard)",
+    )
+    parser.add_argument(
+        "--rootfs",
+        action=argparse.BooleanOptionalAction,
+        help="run the command in Alpine, or not (default: as set for the project)",
+    )
+    parser.add_argument(
+        "--apply",
+        choices=("auto", "review", "never"),
+        default="auto",
+        help="auto: apply changes right away (default); review: keep them pending until you apply "
+        "them, but let the next command see them; never: show them, then drop them",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
+    parser.add_argument("--quiet", action="store_true", help="print only the command's output")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+
+
+_RUN_HELP = "a run's id, or its beginning (default: the last run that changed this project)"
+
+
+_PATH_HELP = "only these files and folders"
+
+
+_FORCED_HELP = f"{_PATH_HELP}, even if they have been changed since"
+
+
+def add_changes_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=_RUN_HELP)
+    parser.add_argument("--all", action="store_true", help="all runs with pending changes")
+    parser.add_argument("--diff", action="store_true", help="show the lines that changed")
+    _add_json(parser)
+
+
+def add_apply_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser, _FORCED_HELP)
+    parser.add_argument("--all", action="store_true", help="all pending changes")
+    _add_json(parser)
+    parser.set_defaults(action="apply")
+
+
+def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser, _PATH_HELP)
+    parser.add_argument("--all", action="store_true", help="all pending changes")
+    _add_json(parser)
+    parser.set_defaults(action="discard")
+
+
+def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser, _FORCED_HELP)
+    _add_json(parser)
+    parser.set_defaults(action="undo", all=False)
+
+
+def add_history_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+    parser.add_argument("--all", action="store_true", help="all projects")
+    parser.add_argument("--limit", type=count, default=50, metavar="N", help="the last N runs")
+    _add_json(parser)
+
+
+def _add_selection(parser: argparse.ArgumentParser, path_help: str) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=_RUN_HELP)
+    parser.add_argument("path", nargs="*", metavar="PATH", help=path_help)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+_MOVE_HELP = """\
+Tell OLLM Sandbox that you have moved or renamed a project's folder. Its history, pending changes,
+sessions and saved answers move along. Move the folder itself first, and close the project's
+sessions.
+"""
+
+
+def add_project_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    move = actions.add_parser(
+        "move", help="record the new place of a folder that you moved", description=_MOVE_HELP
+    )
+    move.add_argument("old", metavar="OLD", help="where the project's folder was")
+    move.add_argument("new", metavar="NEW", help="where it is now")
+
+
+def add_roots_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "A project may have links to folders outside it. Commands can change what is in them only "
+        "after you have added them here. Their changes are recorded as in the project itself."
+    )
+    parser.add_argument(
+        "action",
+        choices=("list", "add", "remove"),
+        help="list the folders that commands may change, and those that links lead to; add one; "
+        "or remove one",
+    )
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder to add or remove")
+    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+
+
+def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Show the settings, or change one. The window's preferences have more."
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the setting (default: all)")
+    parser.add_argument("value", nargs="?", metavar="VALUE", help="its new value")
+
+
+def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def add_playground_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Every command finds this folder as ~/playground and may write to it. Changes in it are "
+        "not recorded."
+    )
+    parser.add_argument(
+        "action",
+        choices=("path", "size", "clear"),
+        help="print its path, print its size, or delete everything in it",
+    )
+
+
+_ROOTFS_HELP = """\
+Commands can run in a small Alpine system instead of using this computer's programs: the same on
+every computer, with the project at /workspace. Their changes are recorded and can be undone as
+usual.
+"""
+
+
+def add_rootfs_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = _ROOTFS_HELP
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    status = actions.add_parser("status", help="what is installed, and what this project uses")
+    status.add_argument("--json", action="store_true", help="print one JSON document")
+    install = actions.add_parser("install", help="install Alpine, or update it")
+    install.add_argument(
+        "--tier",
+        type=int,
+        choices=(0, 1, 2),
+        help="0: only the base system; 1: with bash and Python; 2: also with git, Node and others "
+        "(default: the setting rootfs-tier)",
+    )
+    install.add_argument(
+        "--from", dest="tarball", metavar="FILE", help="a local tarball, instead of the mirror's"
+    )
+    install.add_argument("--quiet", action="store_true", help="print only errors")
+    actions.add_parser("remove", help="remove Alpine")
+    use = actions.add_parser("use", help="choose where this project's commands run")
+    use.add_argument("system", choices=("alpine", "host"))
+    for action in (status, use):
+        action.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+    for name, action in actions.choices.items():
+        action.set_defaults(action=name)
+
+
+_AGENT_HELP = """\
+Talk to a model that works on the project with tools. Its commands run in the sandbox, and you are
+asked before anything goes beyond that. With TEXT, it is one turn; without, you get a prompt.
+"""
+
+
+_AGENT_NOTES = """\
+Ctrl+C stops the current turn, not the program. At the prompt, !COMMAND runs a command of yours in
+the sandbox, and /help lists what else you can type.
+
+examples:
+  ollmsandbox agent "make the tests pass"
+  ollmsandbox agent --apply review "update the dependencies"
+  ollmsandbox agent --continue
+"""
+
+
+def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = _AGENT_HELP, _AGENT_NOTES
+    parser.formatter_class = RawHelpFormatter
+    parser.allow_abbrev = False
+    parser.add_argument(
+        "text", nargs="?", type=readable, metavar="TEXT", help="what the model should do"
+    )
+    parser.add_argument("--model", type=readable, metavar="M", default="", help="the model to use")
+    parser.add_argument(
+        "--connection", metavar="NAME", default="", help="the connection to use (or: tour)"
+    )
+    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--session", type=readable, metavar="ID", help="continue this session")
+    which.add_argument(
+        "--continue", action="store_true", dest="go_on", help="continue the last session here"
+    )
+    parser.add_argument(
+        "--apply",
+        "--mode",
+        choices=("auto", "review", "never"),
+        default="auto",
+        help="apply changes right away (auto), keep them pending until you apply them (review), or "
+        "drop them (never)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="the rules for what commands may see and use (default: standard)",
+    )
+    parser.add_argument(
+        "--max-turns",
+        type=count,
+        default=50,
+        metavar="N",
+        help="stop after this many answers of the model (default: 50)",
+    )
+    parser.add_argument("--max-minutes", type=minutes, metavar="N", help="stop after this time")
+    parser.add_argument("--max-tokens", type=count, metavar="N", help="stop after this many tokens")
+    parser.add_argument(
+        "--allow-private",
+        action="store_true",
+        help="also allow web pages from this computer and the local network",
+    )
+    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
+    parser.add_argument(
+        "--yes-to-nothing",
+        action="store_true",
+        help="ask nothing, and deny whatever needs your permission",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document per event, and ask nothing"
+    )
+
+
+def add_tour_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Create a small sample project and play a scripted session on it. It needs no model and "
+        "does not touch your files."
+    )
+    parser.add_argument(
+        "--project",
+        metavar="DIR",
+        help="where to create the sample project (default: ~/OLLM Sandbox Tour)",
+    )
+    parser.add_argument(
+        "--yes-to-nothing", action="store_true", help="ask nothing, deny everything"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document per event")
+
+
+def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True, prog="ollmsandbox sessions")
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+        action.set_defaults(action=name)
+        return action
+
+    for name, what in (("list", "list the sessions"), ("search", "find sessions by their words")):
+        action = add(name, what)
+        if name == "search":
+            action.add_argument("words", nargs="+", type=readable, metavar="WORD")
+        action.add_argument("--project", metavar="DIR", help="only sessions of this project")
+        action.add_argument("--limit", type=count, default=50, metavar="N", help="the last N")
+        action.add_argument("--json", action="store_true", help="print one JSON document")
+    for name, what in (("show", "show a session"), ("export", "write a session as a document")):
+        action = add(name, what)
+        action.add_argument(
+            "session", type=readable, metavar="ID", help="its id, or the beginning of it"
+        )
+        action.add_argument("--json", action="store_true", help="as JSON (default: Markdown)")
+        if name == "export":
+            action.add_argument("--output", metavar="FILE", help="write to this new file")
+    rename = add("rename", "rename a session")
+    rename.add_argument("session", type=readable, metavar="ID")
+    rename.add_argument("title", type=readable, metavar="TITLE")
+    delete = add("delete", "delete sessions; the changes they made stay")
+    delete.add_argument("session", nargs="+", type=readable, metavar="ID")
+
+
+def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+        action.add_argument("--json", action="store_true", help="print one JSON document")
+        action.set_defaults(action=name)
+        return action
+
+    add("list", "list the connections to model servers")
+    new = add("add", "add or change a connection")
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("address", metavar="ADDRESS", help="such as http://localhost:11434")
+    new.add_argument(
+        "--kind",
+        choices=("ollama", "openai"),
+        help="the server's API (default: found by asking the server)",
+    )
+    new.add_argument("--model", type=readable, metavar="MODEL", help="the model to use first")
+    new.add_argument(
+        "--key-from-stdin",
+        action="store_true",
+        help="read the API key from standard input, and store it in the keyring or in a file that "
+        "only you can read",
+    )
+    add("remove", "remove a connection and its key").add_argument("name", metavar="NAME")
+    test = add("test", "check a connection, and list the server's models")
+    test.add_argument(
+        "name", nargs="?", metavar="NAME", help="the connection (default: the default one)"
+    )
+    default = add("default", "choose the default connection")
+    default.add_argument("name", metavar="NAME")
+    default.add_argument(
+        "model", nargs="?", type=readable, metavar="MODEL", help="its default model"
+    )
+    add("find", "look for servers on this computer")
+
+
+def add_permissions_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="list your saved answers")
+    listing.add_argument("--json", action="store_true", help="print one JSON document")
+    forget = actions.add_parser("forget", help="remove saved answers, so that you are asked again")
+    forget.add_argument(
+        "number", nargs="*", type=int, metavar="NUMBER", help="the number in `permissions list`"
+    )
+    forget.add_argument("--project", metavar="DIR", help="all saved answers for this project")
+    forget.add_argument("--all", action="store_true", help="all saved answers")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The command line: finds the sub-command, and reports errors.
 
-Each sub-command is in a module of its own, with its arguments. Only the requested one is imported:
-`run` has to start quickly.
+Each sub-command is in a module of its own, and only the requested one is imported: `run` has to
+start quickly. Their arguments are together in arguments.py, because the build makes the manual and
+the completions from them with nothing but Python itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
+from . import arguments as arguments_of
 from .arguments import FAILED, HelpFormatter
 from .streams import complain, give_up, open_streams
 
@@ -25,38 +27,19 @@ class SubCommand(NamedTuple):
     help: str
     # Relative to this package.
     module: str
-    # Functions in that module: one runs the command, the other adds its arguments to a parser.
+    # The function in that module that runs the command.
     handler: str
-    builder: str = "add_arguments"
 
 
 COMMANDS = (
     SubCommand("run", "run a command in the sandbox", ".commands.run", "run"),
+    SubCommand("changes", "show what a run changed", ".commands.changes", "changes"),
     SubCommand(
-        "changes",
-        "show what a run changed",
-        ".commands.changes",
-        "changes",
-        "add_changes_arguments",
+        "apply", "put pending or undone changes into the project", ".commands.changes", "act"
     ),
-    SubCommand(
-        "apply",
-        "put pending or undone changes into the project",
-        ".commands.changes",
-        "act",
-        "add_apply_arguments",
-    ),
-    SubCommand(
-        "discard", "drop pending changes", ".commands.changes", "act", "add_discard_arguments"
-    ),
-    SubCommand("undo", "undo applied changes", ".commands.changes", "act", "add_undo_arguments"),
-    SubCommand(
-        "history",
-        "list the runs that changed something",
-        ".commands.changes",
-        "history",
-        "add_history_arguments",
-    ),
+    SubCommand("discard", "drop pending changes", ".commands.changes", "act"),
+    SubCommand("undo", "undo applied changes", ".commands.changes", "act"),
+    SubCommand("history", "list the runs that changed something", ".commands.changes", "history"),
     SubCommand("project", "tell where a moved project is now", ".commands.project", "project"),
     SubCommand(
         "roots", "folders outside the project that commands may change", ".commands.roots", "roots"
@@ -171,9 +154,10 @@ def make_parser(chosen: str = "", *, whole: bool = False) -> argparse.ArgumentPa
                 formatter_class=HelpFormatter,
             )
             if whole or command.name == chosen:
+                getattr(arguments_of, f"add_{command.name}_arguments")(added)
+            if command.name == chosen:
                 module = import_module(command.module, __package__)
                 added.set_defaults(handler=getattr(module, command.handler))
-                getattr(module, command.builder)(added)
     return parser
 
 

@@ -20,7 +20,7 @@ from ...permission.request import Asker
 from ...project.changes.change import Mode
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile import file
-from ..arguments import THIS_PROJECT, RawHelpFormatter, count, default_project, minutes, readable
+from ..arguments import default_project
 from ..change_text import print_notice, summary
 from .asker import TerminalAsker
 from .json_events import JsonPrinter
@@ -44,76 +44,6 @@ class OutputMode:
     as_json: bool
     # Whether the user can be asked.
     asks: bool
-
-
-_HELP = """\
-Talk to a model that works on the project with tools. Its commands run in the sandbox, and you are
-asked before anything goes beyond that. With TEXT, it is one turn; without, you get a prompt.
-"""
-_NOTES = """\
-Ctrl+C stops the current turn, not the program. At the prompt, !COMMAND runs a command of yours in
-the sandbox, and /help lists what else you can type.
-
-examples:
-  ollmsandbox agent "make the tests pass"
-  ollmsandbox agent --apply review "update the dependencies"
-  ollmsandbox agent --continue
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description, parser.epilog = _HELP, _NOTES
-    parser.formatter_class = RawHelpFormatter
-    parser.allow_abbrev = False
-    parser.add_argument(
-        "text", nargs="?", type=readable, metavar="TEXT", help="what the model should do"
-    )
-    parser.add_argument("--model", type=readable, metavar="M", default="", help="the model to use")
-    parser.add_argument(
-        "--connection", metavar="NAME", default="", help="the connection to use (or: tour)"
-    )
-    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--session", type=readable, metavar="ID", help="continue this session")
-    which.add_argument(
-        "--continue", action="store_true", dest="go_on", help="continue the last session here"
-    )
-    parser.add_argument(
-        "--apply",
-        "--mode",
-        choices=("auto", "review", "never"),
-        default="auto",
-        help="apply changes right away (auto), keep them pending until you apply them (review), or "
-        "drop them (never)",
-    )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help="the rules for what commands may see and use (default: standard)",
-    )
-    parser.add_argument(
-        "--max-turns",
-        type=count,
-        default=50,
-        metavar="N",
-        help="stop after this many answers of the model (default: 50)",
-    )
-    parser.add_argument("--max-minutes", type=minutes, metavar="N", help="stop after this time")
-    parser.add_argument("--max-tokens", type=count, metavar="N", help="stop after this many tokens")
-    parser.add_argument(
-        "--allow-private",
-        action="store_true",
-        help="also allow web pages from this computer and the local network",
-    )
-    parser.add_argument("--ask-every-command", action="store_true", help="ask before every command")
-    parser.add_argument(
-        "--yes-to-nothing",
-        action="store_true",
-        help="ask nothing, and deny whatever needs your permission",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document per event, and ask nothing"
-    )
 
 
 def agent(given: argparse.Namespace) -> int:

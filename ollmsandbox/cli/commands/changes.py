@@ -21,7 +21,7 @@ from ...project.recovery.missing_root import discard
 from ...project.review.review import Review
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
-from ..arguments import THIS_PROJECT, count, default_project
+from ..arguments import default_project
 from ..change_text import (
     advice,
     diff_lines,
@@ -41,54 +41,6 @@ _DONE = {
     "discard": ("discarded", State.DISCARDED),
     "undo": ("undone", State.UNDONE),
 }
-
-
-_RUN_HELP = "a run's id, or its beginning (default: the last run that changed this project)"
-_PATH_HELP = "only these files and folders"
-_FORCED_HELP = f"{_PATH_HELP}, even if they have been changed since"
-
-
-def add_changes_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=_RUN_HELP)
-    parser.add_argument("--all", action="store_true", help="all runs with pending changes")
-    parser.add_argument("--diff", action="store_true", help="show the lines that changed")
-    _add_json(parser)
-
-
-def add_apply_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_selection(parser, _FORCED_HELP)
-    parser.add_argument("--all", action="store_true", help="all pending changes")
-    _add_json(parser)
-    parser.set_defaults(action="apply")
-
-
-def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_selection(parser, _PATH_HELP)
-    parser.add_argument("--all", action="store_true", help="all pending changes")
-    _add_json(parser)
-    parser.set_defaults(action="discard")
-
-
-def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_selection(parser, _FORCED_HELP)
-    _add_json(parser)
-    parser.set_defaults(action="undo", all=False)
-
-
-def add_history_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
-    parser.add_argument("--all", action="store_true", help="all projects")
-    parser.add_argument("--limit", type=count, default=50, metavar="N", help="the last N runs")
-    _add_json(parser)
-
-
-def _add_selection(parser: argparse.ArgumentParser, path_help: str) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=_RUN_HELP)
-    parser.add_argument("path", nargs="*", metavar="PATH", help=path_help)
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def changes(given: argparse.Namespace) -> int:

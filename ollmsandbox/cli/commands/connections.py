@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError
 from ...paths import Paths
-from ..arguments import readable
 
 if TYPE_CHECKING:
     from ...chat.providers.base import ModelInfo
@@ -21,44 +20,6 @@ if TYPE_CHECKING:
     from ...chat.providers.connections_file import Connection, ServerKind
 
 _MOST_MODELS = 20
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-
-    def add(name: str, what: str) -> argparse.ArgumentParser:
-        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
-        action.add_argument("--json", action="store_true", help="print one JSON document")
-        action.set_defaults(action=name)
-        return action
-
-    add("list", "list the connections to model servers")
-    new = add("add", "add or change a connection")
-    new.add_argument("name", metavar="NAME")
-    new.add_argument("address", metavar="ADDRESS", help="such as http://localhost:11434")
-    new.add_argument(
-        "--kind",
-        choices=("ollama", "openai"),
-        help="the server's API (default: found by asking the server)",
-    )
-    new.add_argument("--model", type=readable, metavar="MODEL", help="the model to use first")
-    new.add_argument(
-        "--key-from-stdin",
-        action="store_true",
-        help="read the API key from standard input, and store it in the keyring or in a file that "
-        "only you can read",
-    )
-    add("remove", "remove a connection and its key").add_argument("name", metavar="NAME")
-    test = add("test", "check a connection, and list the server's models")
-    test.add_argument(
-        "name", nargs="?", metavar="NAME", help="the connection (default: the default one)"
-    )
-    default = add("default", "choose the default connection")
-    default.add_argument("name", metavar="NAME")
-    default.add_argument(
-        "model", nargs="?", type=readable, metavar="MODEL", help="its default model"
-    )
-    add("find", "look for servers on this computer")
 
 
 def connections(given: argparse.Namespace) -> int:

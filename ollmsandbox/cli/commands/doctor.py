@@ -21,10 +21,6 @@ from ..arguments import default_project
 from ..streams import wants_colour
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
 def doctor(given: argparse.Namespace) -> int:
     """Try everything out again, whatever was found before."""
     paths = Paths.from_environ(os.environ)

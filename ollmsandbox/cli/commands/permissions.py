@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from ...permission.rules import Rule
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="list your saved answers")
-    listing.add_argument("--json", action="store_true", help="print one JSON document")
-    forget = actions.add_parser("forget", help="remove saved answers, so that you are asked again")
-    forget.add_argument(
-        "number", nargs="*", type=int, metavar="NUMBER", help="the number in `permissions list`"
-    )
-    forget.add_argument("--project", metavar="DIR", help="all saved answers for this project")
-    forget.add_argument("--all", action="store_true", help="all saved answers")
-
-
 def permissions(given: argparse.Namespace) -> int:
     from ...paths import Paths
     from ...permission.rule_store import RuleStore

@@ -13,18 +13,6 @@ from ...files.trees import empty, measure
 from ...paths import Paths
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Every command finds this folder as ~/playground and may write to it. Changes in it are "
-        "not recorded."
-    )
-    parser.add_argument(
-        "action",
-        choices=("path", "size", "clear"),
-        help="print its path, print its size, or delete everything in it",
-    )
-
-
 def playground(given: argparse.Namespace) -> int:
     # It may be a link to a larger disk.
     folder = Path(os.path.realpath(Paths.from_environ(os.environ).playground))

@@ -15,21 +15,6 @@ from ...project.manager import ProjectManager
 from ...text.ansi import escape_line
 from ..streams import complain
 
-_MOVE_HELP = """\
-Tell OLLM Sandbox that you have moved or renamed a project's folder. Its history, pending changes,
-sessions and saved answers move along. Move the folder itself first, and close the project's
-sessions.
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    move = actions.add_parser(
-        "move", help="record the new place of a folder that you moved", description=_MOVE_HELP
-    )
-    move.add_argument("old", metavar="OLD", help="where the project's folder was")
-    move.add_argument("new", metavar="NEW", help="where it is now")
-
 
 def project(given: argparse.Namespace) -> int:
     manager = ProjectManager(Paths.from_environ(os.environ))

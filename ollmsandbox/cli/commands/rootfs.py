@@ -19,39 +19,7 @@ from ...sandbox.rootfs.install import Progress, Step
 from ...sandbox.rootfs.rootfs import Rootfs
 from ...sandbox.rootfs.store import find, need
 from ...text.ansi import escape_line, harmless
-from ..arguments import THIS_PROJECT, default_project
-
-_HELP = """\
-Commands can run in a small Alpine system instead of using this computer's programs: the same on
-every computer, with the project at /workspace. Their changes are recorded and can be undone as
-usual.
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = _HELP
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    status = actions.add_parser("status", help="what is installed, and what this project uses")
-    status.add_argument("--json", action="store_true", help="print one JSON document")
-    install = actions.add_parser("install", help="install Alpine, or update it")
-    install.add_argument(
-        "--tier",
-        type=int,
-        choices=(0, 1, 2),
-        help="0: only the base system; 1: with bash and Python; 2: also with git, Node and others "
-        "(default: the setting rootfs-tier)",
-    )
-    install.add_argument(
-        "--from", dest="tarball", metavar="FILE", help="a local tarball, instead of the mirror's"
-    )
-    install.add_argument("--quiet", action="store_true", help="print only errors")
-    actions.add_parser("remove", help="remove Alpine")
-    use = actions.add_parser("use", help="choose where this project's commands run")
-    use.add_argument("system", choices=("alpine", "host"))
-    for action in (status, use):
-        action.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
-    for name, action in actions.choices.items():
-        action.set_defaults(action=name)
+from ..arguments import default_project
 
 
 def rootfs(given: argparse.Namespace) -> int:

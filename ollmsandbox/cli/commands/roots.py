@@ -17,22 +17,7 @@ from ...sandbox.plan.host import path_and_parents
 from ...sandbox.plan.masks import hidden_paths
 from ...sandbox.profile import file
 from ...text.ansi import escape_line
-from ..arguments import THIS_PROJECT, default_project
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "A project may have links to folders outside it. Commands can change what is in them only "
-        "after you have added them here. Their changes are recorded as in the project itself."
-    )
-    parser.add_argument(
-        "action",
-        choices=("list", "add", "remove"),
-        help="list the folders that commands may change, and those that links lead to; add one; "
-        "or remove one",
-    )
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder to add or remove")
-    parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
+from ..arguments import default_project
 
 
 def roots(given: argparse.Namespace) -> int:

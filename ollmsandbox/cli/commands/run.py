@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ...errors import OllmSandboxError, SandboxError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
-from ..arguments import FAILED, RawHelpFormatter, default_project, seconds
+from ..arguments import FAILED, default_project
 from ..streams import give_up
 
 if TYPE_CHECKING:
@@ -44,77 +44,6 @@ _LEFT = {
     "review": _KEPT,
     "never": "The command's changes are dropped. They were not listed.",
 }
-
-
-_HELP = """\
-Run a command in the sandbox: it sees this computer read-only and without your secrets, has no
-network access unless you say --network, and can write only to the project and the playground.
-Its changes to the project are recorded, and you can undo them.
-"""
-_NOTES = """\
-The exit status is the command's: 126 if it cannot be executed, 127 if it is not found, 128+n if
-signal n killed it, and 124 if it took too long. 125 means that the sandbox failed, not the
-command: a message says why, and usually nothing ran. 2 means that an option is wrong.
-
-The command can read what you pipe into `run`, which is read ahead for it: in a loop that reads,
-use `</dev/null`. It gets no input from a terminal.
-
-examples:
-  ollmsandbox run -- make test
-  ollmsandbox run -c 'grep -r import . | wc -l'
-  ollmsandbox run --network -- pip download requests
-  ollmsandbox run --working-dir playground -- git init scratch
-  ollmsandbox run --apply review -- make format
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "ollmsandbox run [options] -- COMMAND...\n       ollmsandbox run [options] -c TEXT"
-    )
-    parser.description, parser.epilog = _HELP, _NOTES
-    parser.formatter_class = RawHelpFormatter
-    parser.allow_abbrev = False
-    parser.add_argument("-c", dest="text", metavar="TEXT", help="shell text to run")
-    parser.add_argument(
-        "--project",
-        metavar="DIR",
-        help="the folder that the command may change (default: the git checkout around the "
-        "current folder, else the current folder)",
-    )
-    parser.add_argument(
-        "--working-dir",
-        metavar="DIR|playground",
-        help="where the command starts; relative to the project (default: the current folder if "
-        "it is in the project, else the project)",
-    )
-    parser.add_argument("--network", action="store_true", help="allow network access")
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        metavar="SECONDS",
-        help="stop the command after this time (default: the profile's, usually 10 minutes)",
-    )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help="the rules for what the command may see and use (default: standard)",
-    )
-    parser.add_argument(
-        "--rootfs",
-        action=argparse.BooleanOptionalAction,
-        help="run the command in Alpine, or not (default: as set for the project)",
-    )
-    parser.add_argument(
-        "--apply",
-        choices=("auto", "review", "never"),
-        default="auto",
-        help="auto: apply changes right away (default); review: keep them pending until you apply "
-        "them, but let the next command see them; never: show them, then drop them",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
-    parser.add_argument("--quiet", action="store_true", help="print only the command's output")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -20,37 +20,6 @@ from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...text.ansi import safe
 from ...text.visible import visible_line
-from ..arguments import count, readable
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="ACTION", required=True, prog="ollmsandbox sessions")
-
-    def add(name: str, what: str) -> argparse.ArgumentParser:
-        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
-        action.set_defaults(action=name)
-        return action
-
-    for name, what in (("list", "list the sessions"), ("search", "find sessions by their words")):
-        action = add(name, what)
-        if name == "search":
-            action.add_argument("words", nargs="+", type=readable, metavar="WORD")
-        action.add_argument("--project", metavar="DIR", help="only sessions of this project")
-        action.add_argument("--limit", type=count, default=50, metavar="N", help="the last N")
-        action.add_argument("--json", action="store_true", help="print one JSON document")
-    for name, what in (("show", "show a session"), ("export", "write a session as a document")):
-        action = add(name, what)
-        action.add_argument(
-            "session", type=readable, metavar="ID", help="its id, or the beginning of it"
-        )
-        action.add_argument("--json", action="store_true", help="as JSON (default: Markdown)")
-        if name == "export":
-            action.add_argument("--output", metavar="FILE", help="write to this new file")
-    rename = add("rename", "rename a session")
-    rename.add_argument("session", type=readable, metavar="ID")
-    rename.add_argument("title", type=readable, metavar="TITLE")
-    delete = add("delete", "delete sessions; the changes they made stay")
-    delete.add_argument("session", nargs="+", type=readable, metavar="ID")
 
 
 def sessions(given: argparse.Namespace) -> int:

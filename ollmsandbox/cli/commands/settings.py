@@ -16,12 +16,6 @@ from ...sandbox.rootfs import settings as rootfs_settings
 _ROOTFS = "rootfs-"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Show the settings, or change one. The window's preferences have more."
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the setting (default: all)")
-    parser.add_argument("value", nargs="?", metavar="VALUE", help="its new value")
-
-
 def settings(given: argparse.Namespace) -> int:
     paths = Paths.from_environ(os.environ)
     rootfs = [f"{_ROOTFS}{name}" for name in rootfs_settings.names()]

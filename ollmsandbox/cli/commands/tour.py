@@ -14,22 +14,6 @@ from ...paths import Paths
 from ..agent.command import agent
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Create a small sample project and play a scripted session on it. It needs no model and "
-        "does not touch your files."
-    )
-    parser.add_argument(
-        "--project",
-        metavar="DIR",
-        help="where to create the sample project (default: ~/OLLM Sandbox Tour)",
-    )
-    parser.add_argument(
-        "--yes-to-nothing", action="store_true", help="ask nothing, deny everything"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document per event")
-
-
 def tour(given: argparse.Namespace) -> int:
     unused = unused_folder(Paths.from_environ(os.environ), os.environ)
     folder = make_sample(Path(given.project) if given.project else unused)

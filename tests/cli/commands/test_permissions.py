@@ -11,7 +11,8 @@ from support.cli_inline import cli_here
 from support.person import Person
 from support.questions import command, other
 
-from ollmsandbox.cli.commands.permissions import add_arguments, permissions
+from ollmsandbox.cli.arguments import add_permissions_arguments
+from ollmsandbox.cli.commands.permissions import permissions
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.permission.rule_store import RuleStore
@@ -33,7 +34,7 @@ class Terminal:
 
     def type(self, *arguments: str) -> str:
         parser = argparse.ArgumentParser()
-        add_arguments(parser)
+        add_permissions_arguments(parser)
         assert permissions(parser.parse_args(arguments)) == 0
         return self._capsys.readouterr().out
 
@@ -120,7 +121,7 @@ def test_a_number_that_is_not_there_forgets_nothing(terminal: Terminal, number: 
 def test_a_broken_file_is_said(terminal: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
     terminal.store.file.write_text("rules: 5\n")
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_permissions_arguments(parser)
     assert permissions(parser.parse_args(["list"])) == 0
     assert "line 1, key rules" in capsys.readouterr().err
 
