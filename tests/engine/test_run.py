@@ -30,7 +30,6 @@ def prepare(person: Person, command: str = "", *, mode: Mode = Mode.AUTO) -> Pre
 def test_a_run_is_executed_settled_and_recorded(person: Person) -> None:
     run = prepare(person, "the command")
     assert run.plan.limits.time == 60
-    assert run.report is None
     result = loop.run(run.execute("echo x > a; exit 3"))
     run.record_exit(result.exit_code)
     assert run.report is not None
