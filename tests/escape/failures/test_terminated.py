@@ -39,7 +39,7 @@ def test_who_waits_to_look_can_be_ended(person: Person) -> None:
     assert b"Nothing was applied. " in said
     assert b"apply or discard" in said
     assert (person.project / "file").read_text() == "old\n"
-    assert "cut off" in person.cli("run", "-c", "true").stderr
+    assert "interrupted" in person.cli("run", "-c", "true").stderr
     assert states(json.loads(cli_here(person, "changes", "--json").stdout)) == {"file": "pending"}
     assert not list(person.paths.cache.glob("overlay-*"))
     assert cli_here(person, "apply", "--all").returncode == 0
