@@ -10,11 +10,11 @@ from pathlib import Path
 
 from .. import N_
 from ..errors import SandboxError
-from . import seccomp
 from .limits import witness_command
 from .plan import mask_layer
 from .plan.mounts import MaskedFolder, OverlaidFolder
 from .plan.plan import Plan
+from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file
 
 SHELL = "/bin/sh"
@@ -78,7 +78,7 @@ def make_order(
 
 def open_descriptors(plan: Plan, arguments: Sequence[str], cache_folder: Path) -> tuple[int, int]:
     """Return descriptors of bwrap's options and of the system-call filter."""
-    filter_ = seccomp.open_filter(plan.rules, cache_folder)
+    filter_ = open_filter(plan.rules, cache_folder)
     return memory_file("options", os.fsencode("\0".join(arguments) + "\0")), filter_
 
 

@@ -22,14 +22,14 @@ from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import write_atomically
 from ...paths import Paths, is_inside, make_folder, real_path
-from .. import seccomp
 from ..limits import scope_command
 from ..plan import mask_layer
 from ..plan.host import MountPoint, mount_table
 from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
+from ..seccomp import FilterRules, open_filter
 from ..starter.client import StartOrder, shared_starter
-from . import remedies
 from .environment import cache_key, file_stamps, find_program, find_surroundings
+from .remedies import find_remedy
 
 _PROGRAMS = ("bwrap", "systemd-run")
 # As long as a run waits for bwrap: a machine with much to do needs seconds to start a program.
@@ -80,7 +80,7 @@ class Capabilities:
 
     def translated(self, finding: Finding) -> Finding:
         """Return a finding in the user's language. The cache and other programs get English."""
-        cause, remedy = remedies.find_remedy(finding.key, self.bwrap)
+        cause, remedy = find_remedy(finding.key, self.bwrap)
         if finding.ok or not cause:
             cause, remedy = Sentence(finding.cause), Sentence(finding.remedy)
         return replace(
@@ -94,7 +94,7 @@ class Capabilities:
         """Return cause and remedy of the first finding that is missing."""
         miss = self.missing[0]
         # Cached texts are plain English; new ones can be translated.
-        now = remedies.find_remedy(miss.key, self.bwrap)
+        now = find_remedy(miss.key, self.bwrap)
         kept = (Sentence(miss.cause), Sentence(miss.remedy))
         return now if now == kept else kept
 
@@ -243,7 +243,7 @@ class _Probe:
     def _find_filter(self) -> None:
         title = N_("System calls can be filtered")
         try:
-            descriptor = seccomp.open_filter(seccomp.FilterRules(), self._paths.cache)
+            descriptor = open_filter(FilterRules(), self._paths.cache)
         except (OllmSandboxError, OSError) as error:
             self._note("seccomp", title, ok=False, detail=str(error))
             return
@@ -361,7 +361,7 @@ class _Probe:
     def _note(
         self, key: str, title: str, ok: bool, detail: str = "", *, needed: bool = True
     ) -> None:
-        cause, remedy = ("", "") if ok else remedies.find_remedy(key, self._bwrap)
+        cause, remedy = ("", "") if ok else find_remedy(key, self._bwrap)
         self._findings.append(Finding(key, title, ok, needed, detail, cause, remedy))
 
     def _works(self, argv: Sequence[str], descriptors: Sequence[int] = ()) -> bool:
