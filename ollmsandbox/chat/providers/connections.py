@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The servers a person has chosen, and the one to begin with."""
+"""Stores the connections to model servers and which one is the default."""
 
 from __future__ import annotations
 

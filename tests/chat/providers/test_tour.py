@@ -93,7 +93,7 @@ def test_the_tour_fixes_the_bug_and_shows_the_wall(
     assert "all tests pass" in words
     assert "It failed: everything outside" in words
     assert "You denied it" in words
-    assert "undone" in words
+    assert "undo them" in words
     # Nothing besides what it says: no caches, no leftovers.
     assert sorted(p.name for p in person.project.iterdir()) == [
         "README.md", "basket.py", "prices.csv", "test_basket.py",

@@ -291,8 +291,8 @@ def _next_step(messages: Sequence[Message], steps: Sequence[_Step]) -> tuple[int
         result = "\n".join(m.text for m in after if m.role is Role.TOOL and m.call_id in ids)
         if number == 0 and MARK not in result:
             return len(steps), _Step(_not_here), result
-        told = any(m.role is Role.ASSISTANT and not m.calls and not m.partial for m in after)
-        if number + 2 == len(steps) and told:
+        is_over = any(m.role is Role.ASSISTANT and not m.calls and not m.partial for m in after)
+        if number + 2 == len(steps) and is_over:
             return len(steps), _Step(_afterwards), ""
         return number + 1, steps[number + 1], result
     return 0, steps[0], ""
