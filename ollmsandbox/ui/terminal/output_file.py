@@ -20,7 +20,7 @@ CEILING = 64 << 20
 _PIECE = 1 << 20
 
 
-class TerminalStore:
+class OutputFile:
     """Write a command's output to a file, up to a ceiling.
 
     A full disk ends the writing, not the command; `trouble` describes it.
@@ -118,7 +118,7 @@ class OutputFiles:
         self._lock: TextIO | None = None
         self._count = 0
 
-    def new(self) -> TerminalStore:
+    def new(self) -> OutputFile:
         """Create a file for one command. Raise OSError if that fails."""
         if self._folder is None or not self._folder.is_dir():
             make_folder(self._base)
@@ -129,7 +129,7 @@ class OutputFiles:
             self._lock = (self._folder / _LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._count += 1
-        return TerminalStore(self._folder / f"output-{self._count}.txt")
+        return OutputFile(self._folder / f"output-{self._count}.txt")
 
     def remove(self) -> None:
         if self._folder is not None:
