@@ -22,7 +22,7 @@ from ..resources import template
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from ..widgets.work_bar import WorkBar, hold
+from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from . import text as words
 from .actions import Shown, act_on_part, look
@@ -85,7 +85,7 @@ class ChangePage(Gtk.Box):
     def hold(self, is_held: bool) -> None:
         """Something is being changed: what stands here may be other when that is over."""
         for button in self._verb_buttons:
-            hold(button, is_held)
+            disable_unless_focused(button, is_held)
         if self.diff is not None:
             self.diff.hold(is_held)
         self._earlier.hold(is_held)
@@ -139,7 +139,7 @@ class ChangePage(Gtk.Box):
             if verb == "apply":
                 button.add_css_class("suggested-action")
             button.connect("clicked", weakly(self._on_verb), verb)
-            hold(button, self._progress.is_working)
+            disable_unless_focused(button, self._progress.is_working)
             self._verb_buttons.append(button)
             self.verbs.add_group([button])
         if had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD):

@@ -25,7 +25,7 @@ from ..permission.visibility import scrolled_around
 from ..widgets.labels import set_accessible_name, without_hyphens
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
-from ..widgets.work_bar import hold
+from ..widgets.work_bar import disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from . import text as words
 from .list_model import FileItem, RunItem
@@ -97,7 +97,7 @@ class RunRow(Gtk.Box):
 
     def hold(self, is_held: bool) -> None:
         for button in self._buttons:
-            hold(button, is_held)
+            disable_unless_focused(button, is_held)
 
     def focus(self, *, verbs: bool) -> None:
         (self._buttons[0] if verbs and self._buttons else self.arrow).grab_focus()

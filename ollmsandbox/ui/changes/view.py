@@ -21,9 +21,9 @@ from ...project.review.review import Review
 from ..preferences.settings import Settings
 from ..resources import template
 from ..widgets.signals import signals
-from ..widgets.tasks import Newest, Tasks
+from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weakly
-from ..widgets.work_bar import WorkBar, hold
+from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from ..window.closing import may_discard_all
 from . import text as words
@@ -176,7 +176,7 @@ class ChangesView(Gtk.Box):
         # What is being done with changes.
         self._begun: set[tuple[str, str, tuple[str, ...]]] = set()
         self._loading: asyncio.Task[object] | None = None
-        self._newest = Newest()
+        self._newest = LatestOnly()
         self._found = Found()
         self._list = ChangeList()
         factory = Gtk.SignalListItemFactory()
@@ -435,8 +435,8 @@ class ChangesView(Gtk.Box):
         self._hold_all()
 
     def _hold_all(self) -> None:
-        hold(self.discard_all, self.progress.is_working)
-        hold(self.apply_all, self.progress.is_working)
+        disable_unless_focused(self.discard_all, self.progress.is_working)
+        disable_unless_focused(self.apply_all, self.progress.is_working)
         if not self._found.ready:
             # Where the person changed the file, too, they decide about each.
             self.apply_all.set_sensitive(False)

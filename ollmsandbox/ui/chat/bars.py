@@ -15,8 +15,8 @@ from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
 
-class MissingBar(Gtk.Revealer):
-    __gtype_name__ = "OllmMissingBar"
+class MissingFolderBar(Gtk.Revealer):
+    __gtype_name__ = "OllmMissingFolderBar"
 
     __gsignals__ = signals({"open-other": (), "remove": (), "locate": ()})
 
@@ -56,8 +56,8 @@ class MissingBar(Gtk.Revealer):
         self.emit(name)
 
 
-class WaitingBar(Gtk.Revealer):
-    __gtype_name__ = "OllmWaitingBar"
+class QuestionBar(Gtk.Revealer):
+    __gtype_name__ = "OllmQuestionBar"
 
     __gsignals__ = signals({"show-question": ()})
 

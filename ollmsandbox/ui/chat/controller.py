@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the person does in the chat, on its way to the session."""
+"""Pass the user's actions in the chat to the session."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ class ChatController:
             view.session.conversation.stop_call(entry.call.id)
 
     def keep_draft(self) -> asyncio.Task[None] | None:
-        """What is written and not sent; None if it is kept already."""
+        """Save the unsent text. Return None if it is saved already."""
         session, text = self._view.session, self._view.composer.draft
         if session is None or text == session.kept_draft:
             return None
         return self._sessions.keep_draft(session, text)
 
     def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
-        """Kept when the person rests: nobody knows when the machine goes off."""
+        """Save the unsent text when the user pauses."""
         if self._rest:
             GLib.source_remove(self._rest)
         self._rest = GLib.timeout_add(REST, weakly(self._on_rest))
@@ -101,8 +101,7 @@ class ChatController:
         return GLib.SOURCE_REMOVE
 
     def look_for_folder(self) -> None:
-        """Somebody may have moved the project away, or put it back. Called again meanwhile, it
-        looks once more."""
+        """Check whether the project folder exists, and once more if called in the meantime."""
         self._is_stale = True
         if not self._is_looking:
             self._is_looking = True
@@ -133,7 +132,7 @@ class ChatController:
     async def _try(
         self, turn: Coroutine[object, object, object], session: OpenSession, text: str
     ) -> None:
-        """What is refused is not lost."""
+        """Put the text back into the composer if the session refuses it."""
         try:
             await turn
         except OllmSandboxError:
@@ -177,7 +176,7 @@ class ChatController:
         self._tasks.start(self._look_up_states())
 
     async def _look_up_states(self) -> None:
-        """What the cards say of changes holds for what was done elsewhere, too."""
+        """Update the cards after changes were undone or applied elsewhere."""
         session = self._view.session
         if session is not None:
             session.note_states(await asyncio.to_thread(self._history.states, session.id))

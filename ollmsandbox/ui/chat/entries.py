@@ -25,7 +25,7 @@ from ...project.changes.change import Report, State
 from ...sandbox.output import Capture
 from ...sandbox.plan.plan import Plan
 from ...tools.base import Outcome, Stream
-from ..terminal.output_file import TerminalStore, end_of, write_readable
+from ..terminal.output_file import OutputFile, end_of, write_readable
 from ..widgets.signals import signals
 
 # Of the output, as it came: what a view that is made later has to show.
@@ -35,7 +35,7 @@ _PIECE = 64 << 10
 _SMALL = 4 << 10
 
 
-class Entry(GObject.Object):
+class ChatEntry(GObject.Object):
     __gtype_name__ = "OllmEntry"
 
     __gsignals__ = signals(
@@ -46,7 +46,7 @@ class Entry(GObject.Object):
     )
 
 
-class MessageEntry(Entry):
+class MessageEntry(ChatEntry):
     __gtype_name__ = "OllmMessageEntry"
 
     __gsignals__ = signals(
@@ -63,9 +63,9 @@ class MessageEntry(Entry):
         self.at = at or time.time()
         self.is_growing = role is Role.ASSISTANT
         self.partial = False
-        # Whether the person unfolded what was thought.
+        # Whether the user expanded the thinking.
         self.is_open = False
-        # The same speaker as before, in the same turn: named once.
+        # The model is the same as before in this turn, and is not named again.
         self.continues = False
         self._text: list[str] = []
         self._thinking: list[str] = []
@@ -101,7 +101,7 @@ class MessageEntry(Entry):
 
 
 class Speaker:
-    """Who had the word last since the person spoke."""
+    """Track who spoke last, so that a model is named once per turn."""
 
     def __init__(self) -> None:
         self._name: str | None = None
@@ -112,7 +112,7 @@ class Speaker:
         self._name = name
 
     def forget(self, entry: MessageEntry) -> None:
-        """It said nothing after all."""
+        """Take back an entry that was withdrawn."""
         if not entry.continues:
             self._name = None
 
@@ -126,15 +126,15 @@ class Stage(Enum):
 
 @dataclass
 class Asked:
-    """A question of a call, and what was said to it."""
+    """A question of a call, and its answer."""
 
     request: PermissionRequest
     verdict: Verdict | None = None
-    # Nobody needs an answer any more.
+    # Answered, or withdrawn.
     is_over: bool = False
 
 
-class CallEntry(Entry):
+class CallEntry(ChatEntry):
     """A tool call, from its beginning to its end and after."""
 
     __gtype_name__ = "OllmCallEntry"
@@ -147,13 +147,13 @@ class CallEntry(Entry):
         self.description = description
         self.own = own
         self.stage = Stage.WAITING
-        # One after the other, if it asked several times.
+        # In order, if it asked several times.
         self.asked: list[Asked] = []
         self.verdict: Verdict | None = None
         self.plan: Plan | None = None
         self.pid = 0
         self.outcome: Outcome | None = None
-        # Of a call that was stored: what the model was told, and how it ended.
+        # For a stored call: the text for the model, and how it ended.
         self.stored_text = ""
         self.record: CallRecord | None = None
         self.began_at = 0.0
@@ -163,19 +163,19 @@ class CallEntry(Entry):
         self._kept: deque[bytearray] = deque()
         self._size = 0
         self._is_in_file = False
-        # All that was printed, whether it is kept or not.
+        # Bytes printed, whether they are kept or not.
         self.printed = 0
         self.run_id = ""
-        # How what it changed stands, as far as it was looked up since.
+        # The states of its changes, once they were looked up.
         self.states: frozenset[State] | None = None
-        # All of the output, where it is much.
+        # The complete output, if it is long.
         self.output_file: Path | None = None
-        # Whether its card is open, where the person chose that.
+        # Whether its card is open, if the user has chosen.
         self.is_open: bool | None = None
-        # What the file does not hold, for the person.
+        # A note for the user if the file is incomplete.
         self.output_note = ""
-        self._store: TerminalStore | None = None
-        self._new_store: Callable[[], TerminalStore] | None = None
+        self._store: OutputFile | None = None
+        self._new_store: Callable[[], OutputFile] | None = None
 
     @property
     def request(self) -> PermissionRequest | None:
@@ -184,7 +184,7 @@ class CallEntry(Entry):
 
     @property
     def has_network(self) -> bool:
-        """Without a plan of ours, a command runs as it was asked about."""
+        """Whether it may use the network, by its plan or else by its question."""
         if self.plan is not None:
             return self.plan.network
         return self.request is not None and self.request.network
@@ -210,8 +210,8 @@ class CallEntry(Entry):
             result = replace(self.outcome.result, stdout=Capture(), stderr=Capture())
             self.outcome = replace(self.outcome, result=result)
 
-    def keep_output(self, new_store: Callable[[], TerminalStore]) -> None:
-        """In a file, if it becomes much."""
+    def keep_output(self, new_store: Callable[[], OutputFile]) -> None:
+        """Save the output to a file if it becomes long."""
         self._new_store = new_store
 
     def ask(self, request: PermissionRequest) -> None:
@@ -253,7 +253,7 @@ class CallEntry(Entry):
         self.emit("output", data)
 
     def note_files(self, count: int, last: str) -> None:
-        """Quietly, as there may be thousands in a second: who shows it looks now and then."""
+        """Note changed files without a signal, as there may be thousands per second."""
         self.changed_count, self.last_changed = count, last
 
     def end(self, outcome: Outcome) -> None:
@@ -271,7 +271,7 @@ class CallEntry(Entry):
 
     @property
     def is_undone(self) -> bool:
-        """What it changed was taken back, all that was applied."""
+        """Whether all of its applied changes were undone."""
         states = self.states or frozenset()
         return State.UNDONE in states and State.APPLIED not in states
 
@@ -281,7 +281,7 @@ class CallEntry(Entry):
             self.emit("changed")
 
     def readable_file(self) -> Path | None:
-        """All that was printed, for a text editor. Blocks; raises OSError."""
+        """Write all output to a file for a text editor. Blocks; raises OSError."""
         if self.output_file is None and self.stored_text and self._new_store is not None:
             store = self._new_store()
             store.write(self.stored_text.encode("utf-8", "replace"))
@@ -294,7 +294,7 @@ class CallEntry(Entry):
         return target
 
     def settle(self, report: Report) -> None:
-        """What a call that was stopped had changed."""
+        """Note the changes of a call that was stopped."""
         if self.outcome is not None:
             self.outcome = replace(self.outcome, report=report)
         self.run_id = report.run_id
@@ -310,7 +310,7 @@ class CallEntry(Entry):
         for asked in self.asked:
             asked.is_over = True
 
-    def _store_all(self, new_store: Callable[[], TerminalStore]) -> None:
+    def _store_all(self, new_store: Callable[[], OutputFile]) -> None:
         self._new_store = None
         try:
             self._store = new_store()
@@ -334,13 +334,13 @@ class CallEntry(Entry):
 
 
 def _wish(call: ToolCall) -> str:
-    """What a call was about that was cut off before anybody wrote that down."""
+    """Describe a call that was interrupted before its description was stored."""
     arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
     about = (arguments.get(name) for name in ("command", "path", "url"))
     return next((text for text in about if isinstance(text, str) and text.strip()), call.name)
 
 
-class NoticeEntry(Entry):
+class NoticeEntry(ChatEntry):
     """A sentence between messages; `is_error` where something went wrong."""
 
     __gtype_name__ = "OllmNoticeEntry"
@@ -351,8 +351,8 @@ class NoticeEntry(Entry):
         self.is_error = is_error
 
 
-def entries_of(session: StoredSession) -> list[Entry]:
-    found: list[Entry] = []
+def entries_of(session: StoredSession) -> list[ChatEntry]:
+    found: list[ChatEntry] = []
     calls: dict[str, ToolCall] = {}
     for stored in session.entries:
         message = stored.message

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from gi.repository import Gtk
 
 from .composer import Composer
-from .entries import CallEntry, Entry
+from .entries import CallEntry, ChatEntry
 from .message_list import MessageList
 
 
-class CallSteps:
+class CallNavigation:
     """`go_to` focuses a call, and scrolls to it if needed."""
 
     def __init__(
         self,
-        column: MessageList[Entry],
+        column: MessageList[ChatEntry],
         composer: Composer,
         go_to: Callable[[CallEntry], object],
     ) -> None:
@@ -54,7 +54,7 @@ class CallSteps:
         self._composer.focus()
         return True
 
-    def _where(self) -> tuple[list[Entry], int]:
+    def _where(self) -> tuple[list[ChatEntry], int]:
         items = list(self._column.items)
         focused = self._column.focused_item
         return items, len(items) if focused is None else items.index(focused)

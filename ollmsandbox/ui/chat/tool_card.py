@@ -15,7 +15,7 @@ from ..permission.card import ChatPermission
 from ..resources import template
 from ..terminal.usage_graph import UsageWatch
 from ..terminal.view import TerminalView
-from ..widgets.labels import tell_when_cut_off, without_hyphens
+from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -79,7 +79,7 @@ class ToolCard(Gtk.Box):
         whole = visible(entry.description)
         self.whole.set_label(words.bounded(whole))
         without_hyphens(self.whole, self.changes, self.change_list)
-        tell_when_cut_off(self.title, self.status)
+        show_ellipsized_as_tooltip(self.title, self.status)
         # Commands and paths are written from left to right everywhere.
         for label in (self.whole, self.change_list):
             label.set_direction(Gtk.TextDirection.LTR)
@@ -112,7 +112,7 @@ class ToolCard(Gtk.Box):
         self._on_changed(entry)
 
     def forget(self) -> None:
-        """The card is taken down; the call goes on."""
+        """Disconnect from the call, which outlives the card."""
         self._end_clock()
         for handler in self._handlers:
             self.entry.disconnect(handler)
@@ -120,7 +120,7 @@ class ToolCard(Gtk.Box):
 
     @property
     def question(self) -> ChatPermission | None:
-        """The one that waits for an answer, or the last one."""
+        """The open question, or the last one."""
         return self._questions[-1] if self._questions else None
 
     @property
@@ -239,7 +239,7 @@ class ToolCard(Gtk.Box):
     # --- what it printed -------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """With what was printed, once somebody wants to see it."""
+        """Add the output when the card is opened for the first time."""
         entry = self.entry
         self._show_note()
         if self.output is not None or words.printed_nothing(entry):

@@ -17,10 +17,10 @@ from ..preferences.settings import Settings
 from ..widgets.labels import name_buttons
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from .bars import MissingBar, WaitingBar
+from .bars import MissingFolderBar, QuestionBar
 from .composer import Composer
-from .entries import CallEntry, Entry, MessageEntry, NoticeEntry, Stage
-from .keyboard import CallSteps
+from .entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage
+from .keyboard import CallNavigation
 from .message_list import MessageList
 from .message_row import NoticeRow
 
@@ -87,9 +87,9 @@ class ChatView(Gtk.Box):
         self._pages.add_named(self._empty, "empty")
         self._pages.add_named(overlay, "chat")
         self.append(self._pages)
-        self.waiting = WaitingBar()
+        self.waiting = QuestionBar()
         self.waiting.connect("show-question", weakly(self._on_show_question))
-        self.missing = MissingBar()
+        self.missing = MissingFolderBar()
         for bar in (self.waiting, self.missing):
             clamp = Adw.Clamp(maximum_size=_WIDTH, child=bar, margin_start=12, margin_end=12)
             self.append(clamp)
@@ -99,7 +99,7 @@ class ChatView(Gtk.Box):
         self.composer.connect("stop", weakly(self._on_stop))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
-        CallSteps(self.column, self.composer, weakly(self._go_to)).add_keys(self)
+        CallNavigation(self.column, self.composer, weakly(self._go_to)).add_keys(self)
         self._why_not = Gtk.Label(wrap=True, xalign=0, hexpand=True)
         for name in ("caption", "dim-label"):
             self._why_not.add_css_class(name)
@@ -199,7 +199,7 @@ class ChatView(Gtk.Box):
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def _make_row(self, entry: Entry) -> Gtk.Widget:
+    def _make_row(self, entry: ChatEntry) -> Gtk.Widget:
         row: Gtk.Widget
         if isinstance(entry, MessageEntry):
             # Imported here: the first frame needs no Markdown. See window/startup.py.
@@ -238,7 +238,7 @@ class ChatView(Gtk.Box):
     ) -> None:
         self._handlers.append((source, source.connect(name, weakly(method))))
 
-    def _watch(self, entry: Entry) -> None:
+    def _watch(self, entry: ChatEntry) -> None:
         if isinstance(entry, CallEntry) and entry.stage is not Stage.DONE:
             self._watched[entry] = entry.connect("changed", weakly(self._on_call_changed))
             self._on_call_changed(entry)
@@ -257,7 +257,7 @@ class ChatView(Gtk.Box):
             self.column.remove_at(place)
         new = [entries.get_item(number) for number in range(place, place + added)]
         for number, entry in enumerate(new, place):
-            assert isinstance(entry, Entry)
+            assert isinstance(entry, ChatEntry)
             self.column.insert(number, entry)
             self._watch(entry)
         self._show_page()
@@ -291,11 +291,11 @@ class ChatView(Gtk.Box):
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
         self.waiting.show_count(len(hidden), is_below=is_below)
 
-    def _on_dropped(self, _column: MessageList, entry: Entry, row: Gtk.Widget) -> None:
+    def _on_dropped(self, _column: MessageList, entry: ChatEntry, row: Gtk.Widget) -> None:
         if isinstance(row, Adw.Clamp) and isinstance(entry, MessageEntry | CallEntry):
             cast("MessageRow | ToolCard", row.get_child()).forget()
 
-    def _on_show_question(self, _bar: WaitingBar) -> None:
+    def _on_show_question(self, _bar: QuestionBar) -> None:
         asking = self.session.asking() if self.session is not None else []
         hidden = [entry for entry in asking if not self.column.is_in_view(entry)]
         if hidden:
@@ -320,7 +320,7 @@ class ChatView(Gtk.Box):
         self.emit(name, value)
 
 
-def _history(entries: Iterable[Entry]) -> list[str]:
+def _history(entries: Iterable[ChatEntry]) -> list[str]:
     """Return what the user typed in this session."""
     found = []
     for entry in entries:

@@ -21,7 +21,7 @@ from gi.repository import Adw, Gdk, GLib, GObject, Gtk
 from ..resources import template
 from ..widgets.labels import set_accessible_name
 from ..widgets.weak import weakly
-from ..widgets.work_bar import hold
+from ..widgets.work_bar import disable_unless_focused
 from .model import Diff, Fold, Hunk, Line, compare, pairs
 from .pane import DiffPane, Tied, side, unified
 from .syntax import Syntax
@@ -88,7 +88,7 @@ class Verbs:
             child = box.get_first_child()
             while child is not None:
                 if isinstance(child, Gtk.Button):
-                    hold(child, is_held)
+                    disable_unless_focused(child, is_held)
                 child = child.get_next_sibling()
 
     def focus(self) -> bool:
@@ -98,7 +98,7 @@ class Verbs:
     def _button(self, name: str, label: str) -> Gtk.Button:
         button = Gtk.Button(label=label, css_classes=["caption"])
         button.connect("clicked", self._act, self.hunk.index, name)
-        hold(button, self._is_held)
+        disable_unless_focused(button, self._is_held)
         number = self.hunk.index + 1
         description = _("{action}, change {number}").format(action=label, number=number)
         set_accessible_name(button, description)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One block of Markdown as widgets. It is done in steps, so that a long table does not hold up the
-window: whoever builds goes on with the next step when there is time."""
+"""Build the widgets of a Markdown block, in steps, so that a long table never blocks the window."""
 
 from __future__ import annotations
 
@@ -17,16 +16,16 @@ from .parse import (
     Block,
     Code,
     Heading,
+    HorizontalRule,
     ListBlock,
     ListItem,
     Paragraph,
     Quote,
-    Rule,
-    Table,
+    TableBlock,
 )
 
 Add = Callable[[Gtk.Widget], None]
-# Is asked with the label and the address; True: it was seen to.
+# Called with the label and the address; returns True if it handled the click.
 OpenLink = Callable[[Gtk.Label, str], bool | None]
 
 # A label lays its text out as a whole, again at each width.
@@ -55,7 +54,7 @@ def build(block: Block, add: Add, open_link: OpenLink, depth: int = 0) -> Iterat
             add(_heading(block, open_link))
         case Code():
             add(CodeBlock(block.language, block.text))
-        case Rule():
+        case HorizontalRule():
             add(Gtk.Separator())
         case Quote():
             box = _column(_SPACING)
@@ -65,7 +64,7 @@ def build(block: Block, add: Add, open_link: OpenLink, depth: int = 0) -> Iterat
                 yield from build(inner, box.append, open_link, depth)
         case ListBlock():
             yield from _list(block, add, open_link, depth)
-        case Table():
+        case TableBlock():
             yield from _table(block, add, open_link)
     yield
 
@@ -117,7 +116,7 @@ def _paragraph(spans: Spans, add: Add, open_link: OpenLink) -> Iterator[None]:
 
 
 def _pieces(spans: Spans) -> Iterator[Spans]:
-    """Of no more than a label can take, if possible from space to space."""
+    """Cut a very long text into pieces for several labels, at spaces where possible."""
     piece: list[Inline] = []
     room = LONGEST_LABEL
     for span in spans:
@@ -169,7 +168,7 @@ def _first_paragraph(item: ListItem) -> Paragraph | None:
     return next((block for block in item.blocks if isinstance(block, Paragraph)), None)
 
 
-def _table(block: Table, add: Add, open_link: OpenLink) -> Iterator[None]:
+def _table(block: TableBlock, add: Add, open_link: OpenLink) -> Iterator[None]:
     grid = Gtk.Grid(halign=Gtk.Align.START)
     grid.add_css_class("table")
     scroller = NestedScroller()

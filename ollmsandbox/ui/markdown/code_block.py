@@ -182,7 +182,7 @@ class CodeBlock(Gtk.Box):
 
 
 def find_language(written: str) -> GtkSource.Language | None:
-    """By what somebody wrote: a name, an alias, or how such files end."""
+    """Find a language by its name, an alias or a file extension."""
     name = written.strip().lower().strip("{}.")
     if not name:
         return None

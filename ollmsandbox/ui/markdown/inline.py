@@ -15,7 +15,7 @@ from markdown_it.common.normalize_url import normalizeLink
 from markdown_it.token import Token
 
 
-class Style(Flag):
+class InlineStyle(Flag):
     PLAIN = 0
     BOLD = auto()
     ITALIC = auto()
@@ -28,7 +28,7 @@ class Style(Flag):
 @dataclass(frozen=True)
 class Inline:
     text: str
-    style: Style = Style.PLAIN
+    style: InlineStyle = InlineStyle.PLAIN
     link: str = ""
 
 
@@ -42,8 +42,13 @@ _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 # Ends a sentence rather than an address.
 _TRAILING = ".,;:!?'*_~"
 _LIKE_A_HOST = re.compile(r"(?:[\w-]+\.)+[^\W\d_]{2,}")
-_STYLES = {"strong": Style.BOLD, "em": Style.ITALIC, "s": Style.STRIKE}
-_TAGS = ((Style.BOLD, "b"), (Style.ITALIC, "i"), (Style.STRIKE, "s"), (Style.CODE, "tt"))
+_STYLES = {"strong": InlineStyle.BOLD, "em": InlineStyle.ITALIC, "s": InlineStyle.STRIKE}
+_TAGS = (
+    (InlineStyle.BOLD, "b"),
+    (InlineStyle.ITALIC, "i"),
+    (InlineStyle.STRIKE, "s"),
+    (InlineStyle.CODE, "tt"),
+)
 
 
 def clean(text: str) -> str:
@@ -55,7 +60,7 @@ def plain(spans: Iterable[Inline]) -> str:
 
 
 def markup(spans: Iterable[Inline]) -> str:
-    """For Gtk.Label. Each link has its address as the tooltip."""
+    """Return Pango markup for a label. The tooltip of a link is its address."""
     return "".join(_markup(span) for span in spans)
 
 
@@ -64,7 +69,7 @@ def spans_of(tokens: Sequence[Token]) -> Spans:
 
 
 def _walk(tokens: Sequence[Token]) -> Iterator[Inline]:
-    style = Style.PLAIN
+    style = InlineStyle.PLAIN
     link: Token | None = None
     inside: list[Inline] = []
     for token in tokens:
@@ -87,12 +92,12 @@ def _walk(tokens: Sequence[Token]) -> Iterator[Inline]:
             inside += found
 
 
-def _leaf(token: Token, style: Style, *, addresses: bool) -> Iterator[Inline]:
+def _leaf(token: Token, style: InlineStyle, *, addresses: bool) -> Iterator[Inline]:
     if token.type in ("softbreak", "hardbreak"):
         # In a chat a line that ends, ends.
         yield Inline("\n", style)
     elif token.type == "code_inline":
-        yield Inline(token.content, style | Style.CODE)
+        yield Inline(token.content, style | InlineStyle.CODE)
     elif token.type == "image":
         address = str(token.attrGet("src") or "")
         name = plain(spans_of(token.children or ())) or _("image")
@@ -103,7 +108,7 @@ def _leaf(token: Token, style: Style, *, addresses: bool) -> Iterator[Inline]:
         yield from _with_addresses(text, style) if addresses else (Inline(text, style),)
 
 
-def _with_addresses(text: str, style: Style) -> Iterator[Inline]:
+def _with_addresses(text: str, style: InlineStyle) -> Iterator[Inline]:
     done = 0
     for match in _ADDRESS.finditer(text):
         address = _trimmed(match.group())
@@ -135,7 +140,7 @@ def _linked(inside: Sequence[Inline], address: str) -> Iterator[Inline]:
     if not _can_be_opened(address):
         yield from inside
         if address and not address.startswith("data:") and address != words:
-            yield Inline(f" ({clean(address)})", Style.NOTE)
+            yield Inline(f" ({clean(address)})", InlineStyle.NOTE)
         return
     if not words.strip():
         inside = [Inline(address)]
@@ -143,7 +148,7 @@ def _linked(inside: Sequence[Inline], address: str) -> Iterator[Inline]:
     yield from (replace(span, link=address) for span in inside)
     place = host(address)
     if _misleads(words, address, place):
-        yield Inline(f" ({place})", Style.NOTE)
+        yield Inline(f" ({place})", InlineStyle.NOTE)
 
 
 def host(address: str) -> str:
@@ -195,7 +200,7 @@ def _markup(span: Inline) -> str:
     for style, tag in _TAGS:
         if style in span.style:
             text = f"<{tag}>{text}</{tag}>"
-    if Style.NOTE in span.style:
+    if InlineStyle.NOTE in span.style:
         text = f'<span alpha="60%">{text}</span>'
     if span.link:
         # The tooltip is markup in its turn.

@@ -45,12 +45,12 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Rule:
+class HorizontalRule:
     pass
 
 
 @dataclass(frozen=True)
-class Table:
+class TableBlock:
     header: tuple[Spans, ...]
     rows: tuple[tuple[Spans, ...], ...]
     alignments: tuple[Alignment, ...]
@@ -77,18 +77,18 @@ class ListBlock:
     loose: bool = False
 
 
-Block = Paragraph | Heading | Code | Rule | Table | Quote | ListBlock
+Block = Paragraph | Heading | Code | HorizontalRule | TableBlock | Quote | ListBlock
 
 _TASK = re.compile(r"\[([ xX])\](?:\s+|$)")
 
 
 def parse(text: str) -> tuple[Block, ...]:
-    """All of it, at once; see stream.py for long texts and those that still grow."""
+    """Parse a whole text; see stream.py for text that is long or still grows."""
     return tuple(block for _, block in parse_lines(text))
 
 
 def parse_lines(text: str) -> list[tuple[int, Block]]:
-    """Each block with the line on which it begins."""
+    """Return each block with the number of its first line."""
     text = clean(text)
     return _Reader(_parser().parse(text), text.split("\n")).top()
 
@@ -150,7 +150,7 @@ class _Reader:
                 words = token.info.split(maxsplit=1)
                 return [Code(words[0] if words else "", token.content.removesuffix("\n"))]
             case "hr":
-                return [Rule()]
+                return [HorizontalRule()]
             case "blockquote_open":
                 return [Quote(self._until("blockquote_close", depth + 1))]
             case "bullet_list_open" | "ordered_list_open":
@@ -192,7 +192,7 @@ class _Reader:
         start = int(opening.attrGet("start") or 0) if opening.attrs else 1
         return ListBlock(tuple(items), ordered, start, loose)
 
-    def _table(self) -> Table:
+    def _table(self) -> TableBlock:
         rows: list[tuple[Spans, ...]] = []
         cells: list[Spans] = []
         alignments: list[Alignment] = []
@@ -207,7 +207,7 @@ class _Reader:
             elif token.type == "tr_close":
                 rows.append(tuple(cells))
         self._at += 1
-        return Table(rows[0], tuple(rows[1:]), tuple(alignments))
+        return TableBlock(rows[0], tuple(rows[1:]), tuple(alignments))
 
 
 def _alignment(token: Token) -> Alignment:

@@ -33,7 +33,7 @@ class Splitter:
 
     @property
     def tail(self) -> str:
-        """What is not part of a finished block yet."""
+        """The text that is not part of a finished block yet."""
         return self._chunk
 
     def feed(self, piece: str) -> None:
@@ -46,7 +46,7 @@ class Splitter:
         self._chunk += piece.replace("\r\n", "\n").replace("\r", "\n")
 
     def take(self) -> tuple[Block, ...]:
-        """The next finished blocks; empty if there are none yet."""
+        """Return the next finished blocks, if any."""
         while True:
             if self._lines == 1 and _HEADING.match(self._chunk):
                 blocks = self._cut(self._seen)  # never more than its line
@@ -75,7 +75,7 @@ class Splitter:
         return ()
 
     def _look_at_rest(self) -> tuple[Block, ...]:
-        """At the line that is still being written."""
+        """Check the line that is still being written."""
         start = self._seen
         if self._fence or start == len(self._chunk):
             return ()
@@ -87,7 +87,7 @@ class Splitter:
         return ()
 
     def finish(self) -> tuple[Block, ...]:
-        """What is left, though nothing closed it."""
+        """Return the remaining blocks, though nothing closed them."""
         if self._carriage:
             self._carriage = False
             self._chunk += "\n"
@@ -97,7 +97,7 @@ class Splitter:
         return self._cut(len(self._chunk))
 
     def open_code(self) -> tuple[str, str] | None:
-        """If all of the tail is code that is still being written: its language, the code."""
+        """Return the language and the text of a code block that is still being written."""
         if not self._fence or not self._chunk.startswith(self._fence):
             return None
         first, _, code = self._chunk.partition("\n")
@@ -115,7 +115,7 @@ class Splitter:
             self._fence = found.group(1)
 
     def _may_begin(self, line: str, start: int, blank_before: bool) -> bool:
-        """Whether a block could begin with this line, whatever is before it."""
+        """Return whether a block could begin with this line, whatever is before it."""
         if not line or line[0] in " \t":
             return False
         if self._fence or _HEADING.match(line):

@@ -49,11 +49,11 @@ class MarkdownView(Adw.Bin):
 
     @GObject.Signal(arg_types=(str,))
     def open_link(self, address: str) -> None:
-        """Somebody wants to go there. Whether that happens is for the owner to decide."""
+        """The user clicked a link. The owner decides whether to open it."""
 
     @GObject.Signal
     def settled(self):
-        """All of the text is there as widgets, and no more will come."""
+        """All of the text is shown as widgets, and it is finished."""
 
     @property
     def text(self) -> str:
@@ -80,12 +80,12 @@ class MarkdownView(Adw.Bin):
         self._schedule(_COALESCE)
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Show the rest: the text is complete."""
         self._finished = True
         self._schedule(0)
 
     def take_down(self) -> None:
-        """It is shown no more. To free hundreds of widgets takes time, too."""
+        """Remove the widgets little by little, as freeing hundreds of them takes time."""
         if self._source:
             GLib.source_remove(self._source)
         # It lives for as long as that takes.
@@ -125,7 +125,7 @@ class MarkdownView(Adw.Bin):
         return GLib.SOURCE_REMOVE
 
     def _work(self, seconds: float) -> bool:
-        """For so long; whether there is more to do."""
+        """Build widgets for this long, and return whether there is more to do."""
         self._settled = False
         end = time.monotonic() + seconds
         while self._step():

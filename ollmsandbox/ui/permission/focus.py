@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gi.repository import Gtk
 
 from ..chat.composer import Composer
-from ..chat.entries import CallEntry, Entry, Stage
+from ..chat.entries import CallEntry, ChatEntry, Stage
 from ..chat.message_list import MessageList
 from .visibility import is_covered
 
@@ -22,7 +22,7 @@ class QuestionFocus:
 
     def __init__(
         self,
-        column: MessageList[Entry],
+        column: MessageList[ChatEntry],
         pages: Gtk.Stack,
         composer: Composer,
         card: Callable[[CallEntry], ToolCard | None],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the folders of projects are there. One on a mount that does not answer any more holds up
-nothing but the thread that looks at it."""
+"""Check whether project folders exist. A mount that does not answer blocks only the thread that
+checks it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PATIENCE = 5.0
 @dataclass
 class _Look:
     until: float
-    # As long as nothing else is known: what cannot be reached is of no use to anybody.
+    # Until the check is over, the folder counts as missing.
     is_missing: bool = True
     is_over: threading.Event = field(default_factory=threading.Event)
 
 
-class FolderLooks:
-    """May be used from any thread. A folder is looked at by one at a time."""
+class FolderChecker:
+    """Check folders from any thread, each by one thread at a time."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
@@ -31,7 +31,7 @@ class FolderLooks:
         self._under_way: dict[str, _Look] = {}
 
     def is_missing(self, folder: str) -> bool:
-        """Also true of one that gives no answer: it is waited for a while, and once only."""
+        """Return whether a folder is missing, or does not answer in time."""
         with self._lock:
             look = self._under_way.get(folder)
             if look is None:

@@ -20,7 +20,7 @@ from ...chat.storage.writer import LOST
 from ...errors import OllmSandboxError
 from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
-from ..chat.entries import CallEntry, Entry, MessageEntry, NoticeEntry, Speaker, Stage
+from ..chat.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
 from ..i18n import spoken
 from ..terminal.output_file import OutputFiles
 from ..widgets.signals import signals
@@ -42,9 +42,9 @@ class OpenSession(GObject.Object):
         super().__init__()
         self.conversation = conversation
         self.project = project
-        self.entries = Gio.ListStore.new(Entry)
+        self.entries = Gio.ListStore.new(ChatEntry)
         # The same: to get one from the store takes long.
-        self._listed: list[Entry] = []
+        self._listed: list[ChatEntry] = []
         self._calls: dict[str, CallEntry] = {}
         # The answer that is being received.
         self._growing: MessageEntry | None = None
@@ -70,7 +70,7 @@ class OpenSession(GObject.Object):
     def is_busy(self) -> bool:
         return self.state is not ConversationState.IDLE
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ChatEntry]:
         return iter(self._listed)
 
     def entry_of(self, call_id: str) -> CallEntry | None:
@@ -81,13 +81,13 @@ class OpenSession(GObject.Object):
 
     @property
     def has_network(self) -> bool:
-        """A command has it right now."""
+        """Whether a running command has network access."""
         return any(
             entry.stage is Stage.RUNNING and entry.has_network for entry in self._calls.values()
         )
 
-    def show_stored(self, entries: Sequence[Entry]) -> None:
-        """What was said before the session was opened."""
+    def show_stored(self, entries: Sequence[ChatEntry]) -> None:
+        """Show the stored entries of the session."""
         for entry in entries:
             if isinstance(entry, CallEntry):
                 self._calls[entry.call.id] = entry
@@ -99,13 +99,13 @@ class OpenSession(GObject.Object):
         self.entries.splice(0, self.entries.get_n_items(), self._listed)
 
     def note_states(self, states: Mapping[str, frozenset[ChangeState]]) -> None:
-        """By run: how what it changed stands now."""
+        """Update the states of the changes of each run."""
         for entry in self._calls.values():
             if entry.run_id in states:
                 entry.note_states(states[entry.run_id])
 
     async def close(self) -> None:
-        """Raises, when all is done, if the end of what was said is lost."""
+        """Close the session. Raise an error if its last messages could not be stored."""
         self._silence()
         if self.keeping is not None:
             await asyncio.wait({self.keeping})
@@ -203,17 +203,17 @@ class OpenSession(GObject.Object):
         self.emit("state-changed")
 
     def _says_stopped(self) -> bool:
-        """What stands last says it already."""
+        """Return whether the last entry already says that the user stopped it."""
         last = self._listed[-1] if self._listed else None
         if isinstance(last, CallEntry):
             return tool_text.is_stopped(last)
         return isinstance(last, MessageEntry) and last.partial
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: ChatEntry) -> None:
         self._listed.append(entry)
         self.entries.append(entry)
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: ChatEntry) -> None:
         if isinstance(entry, MessageEntry):
             self._speaker.forget(entry)
         found, position = self.entries.find(entry)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sessions that are open, and all there are for the side pane."""
+"""The open sessions of the window, and the list of all sessions for the sidebar."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..models.choice import ModelChoice
 from ..preferences.settings import Settings
 from ..sidebar.rows import ProjectItem, SessionItem
 from ..widgets.signals import signals
-from .folder_check import FolderLooks
+from .folder_check import FolderChecker
 
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation
@@ -39,7 +39,7 @@ States = Mapping[str, tuple[bool, bool]]
 class Sessions(GObject.Object):
     __gtype_name__ = "OllmSessions"
 
-    # Something that the side pane shows is other than before.
+    # Something that the sidebar shows has changed.
     __gsignals__ = signals({"changed": ()})
 
     def __init__(self, desk: SessionFactory, choice: ModelChoice, settings: Settings) -> None:
@@ -47,7 +47,7 @@ class Sessions(GObject.Object):
         self._desk = desk
         self._choice = choice
         self._settings = settings
-        self.folders = FolderLooks()
+        self.folders = FolderChecker()
         self._open: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Future[OpenSession]] = {}
         self._closing: dict[str, asyncio.Future[None]] = {}
@@ -58,7 +58,7 @@ class Sessions(GObject.Object):
         return list(self._open.values())
 
     async def open(self, session_id: str) -> OpenSession:
-        """The one that is open already, or the stored one."""
+        """Return the open session, or open the stored one."""
         if session_id in self._open:
             return self._open[session_id]
         if session_id not in self._opening:
@@ -69,7 +69,7 @@ class Sessions(GObject.Object):
         return await asyncio.shield(self._opening[session_id])
 
     async def new(self, project: str | None) -> OpenSession:
-        """Or one in which nothing was said yet."""
+        """Return an empty session of the project, or open a new one."""
         if project is not None:
             # As it will be known by.
             project = await asyncio.to_thread(real_path, project)
@@ -104,7 +104,7 @@ class Sessions(GObject.Object):
         await asyncio.shield(task)
 
     async def close_all(self) -> None:
-        """Also those that are being opened or closed. One that fails keeps none of the others."""
+        """Close all sessions, and raise the first error when all are closed."""
         every = {*self._open, *self._opening, *self._closing}
         closing = [asyncio.ensure_future(self.close(session_id)) for session_id in every]
         if closing:
@@ -129,7 +129,7 @@ class Sessions(GObject.Object):
         self.emit("changed")
 
     def keep_draft(self, session: OpenSession, text: str) -> asyncio.Task[None]:
-        """What was typed and not sent, also where nothing was said yet."""
+        """Store the unsent text of a session, even if it has no messages yet."""
         session.draft = text
         task = session.keeping = asyncio.ensure_future(self._keep(session, text, session.keeping))
         return task
@@ -139,13 +139,13 @@ class Sessions(GObject.Object):
         self.emit("changed")
 
     async def waiting(self, path: str) -> int:
-        """How many changes of this project wait."""
+        """Return the number of pending changes of a project."""
         return await asyncio.to_thread(
             lambda: count_waiting(self._desk.manager, self._project(path))
         )
 
     async def remove_project(self, path: str) -> None:
-        """From the list, with its sessions: a search finds them. With its folder, all is back."""
+        """Remove a project from the list. A search still finds its sessions."""
         for session in self.open_ones:
             if session.project == path:
                 await self.close(session.id)
@@ -161,7 +161,7 @@ class Sessions(GObject.Object):
             self.emit("changed")
 
     async def check_move(self, path: str, folder: str) -> None:
-        """Raises if the project cannot be moved there. Nothing is changed or closed yet."""
+        """Raise an error if the project cannot be moved there. Change nothing."""
 
         def check() -> None:
             from ...engine.move import check_move
@@ -172,7 +172,7 @@ class Sessions(GObject.Object):
         await asyncio.to_thread(check)
 
     async def move_project(self, path: str, folder: str) -> str:
-        """Its folder is elsewhere now; all that is known of it goes along. Returns its new path."""
+        """Move a project, with its sessions and rules, to another folder. Return its new path."""
         self._check_idle(path)
         for session in self.open_ones:
             if session.project == path:
@@ -211,12 +211,12 @@ class Sessions(GObject.Object):
         session.emit("state-changed")
 
     def renew_models(self) -> None:
-        """The connections may be other than before. Where one is gone, nobody is talked to."""
+        """Look up the model of each open session again, after the connections have changed."""
         for session in self.open_ones:
             self.use_model(session, session.connection, session.model_name)
 
     async def rename_connection(self, before: str, now: str) -> None:
-        """In all sessions, open or not."""
+        """Rename a connection in all sessions, open or not."""
         for session in self.open_ones:
             if session.connection == before:
                 self.use_model(session, now, session.model_name)
@@ -258,7 +258,7 @@ class Sessions(GObject.Object):
         return self._opened(session, *chosen)
 
     def _bring_back(self, path: str) -> None:
-        """Who finds a session of a removed project, and opens it, wants that as well."""
+        """List a removed project again, when one of its sessions is opened."""
         project = self._project(path)
         if not project.is_listed:
             self._desk.manager.list_again(project)
@@ -297,7 +297,7 @@ class Sessions(GObject.Object):
             self._follow(session)
 
     def _follow(self, session: OpenSession) -> None:
-        """What was chosen in the preferences counts from the next call on."""
+        """Apply the preferences to a session, from its next call on."""
         from ...tools.context import ToolContext
 
         tool_context = session.conversation.tool_context

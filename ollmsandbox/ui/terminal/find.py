@@ -15,7 +15,7 @@ _MOST_LIT = 500
 
 
 def places(text: str, wanted: str, most: int = _MOST) -> list[int]:
-    """Where it is, in characters; capital letters do not matter."""
+    """Return the offsets of all matches, ignoring case."""
     if not wanted:
         return []
     lower, searched = text.lower(), wanted.lower()

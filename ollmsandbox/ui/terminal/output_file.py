@@ -19,7 +19,7 @@ CEILING = 64 << 20
 _PIECE = 1 << 20
 
 
-class TerminalStore:
+class OutputFile:
     """Write a command's output to a file, up to a ceiling.
 
     A full disk ends the writing, not the command; `trouble` describes it.
@@ -117,7 +117,7 @@ class OutputFiles:
         self._lock: FileLock | None = None
         self._count = 0
 
-    def new(self) -> TerminalStore:
+    def new(self) -> OutputFile:
         """Create a file for one command. Raise OSError if that fails."""
         if self._folder is None or not self._folder.is_dir():
             make_folder(self._base)
@@ -127,7 +127,7 @@ class OutputFiles:
             self._release()
             self._lock = FileLock(self._folder / _LOCK)
         self._count += 1
-        return TerminalStore(self._folder / f"output-{self._count}.txt")
+        return OutputFile(self._folder / f"output-{self._count}.txt")
 
     def remove(self) -> None:
         if self._folder is not None:

@@ -14,9 +14,9 @@ from collections import deque
 from itertools import groupby
 
 from ...text.ansi import mark_hidden, width
-from .style import PLAIN, Run, Style, restyled
+from .style import PLAIN, StyledText, TextStyle, restyled
 
-Line = tuple[Run, ...]
+Line = tuple[StyledText, ...]
 
 # Longer rows are cut, and say so. More than a window shows, less than what makes drawing slow.
 MOST_COLUMNS = 4000
@@ -28,10 +28,10 @@ MOST_LINES = 5000
 # The weight of everything kept: a character weighs one, a run of one style as much as a few.
 _MOST_WEIGHT = 4_000_000
 _RUN_WEIGHT = 16
-_DIM = Style(dim=True)
+_DIM = TextStyle(dim=True)
 
 
-class Row:
+class LiveLine:
     """The line that can still be written over: a character and a style for each column.
 
     A wide character is in its first column, and an empty string in its second.
@@ -41,10 +41,10 @@ class Row:
 
     def __init__(self) -> None:
         self.cells: list[str] = []
-        self.styles: list[Style] = []
+        self.styles: list[TextStyle] = []
         self.cut = 0
 
-    def write(self, column: int, text: str, style: Style) -> int:
+    def write(self, column: int, text: str, style: TextStyle) -> int:
         """Write over what is there, and return the new column of the cursor."""
         if text.isascii():
             return self._put(column, list(text), style, len(text))
@@ -57,7 +57,7 @@ class Row:
             column = self._put(column, [cell, ""][: columns or 1], style, 1)
         return column
 
-    def _put(self, column: int, cells: list[str], style: Style, characters: int) -> int:
+    def _put(self, column: int, cells: list[str], style: TextStyle, characters: int) -> int:
         room = MOST_COLUMNS - column
         if room < len(cells):
             self.cut += characters - room if characters > 1 else characters
@@ -108,17 +108,17 @@ class Row:
     def line(self) -> Line:
         if not self.cells:
             return ()
-        runs: list[Run] = []
+        runs: list[StyledText] = []
         start = 0
         for style, group in groupby(self.styles):
             end = start + sum(1 for _ in group)
             if len(runs) == _MOST_RUNS:
-                runs.append(Run("".join(self.cells[start:]), style))
+                runs.append(StyledText("".join(self.cells[start:]), style))
                 break
-            runs.append(Run("".join(self.cells[start:end]), style))
+            runs.append(StyledText("".join(self.cells[start:end]), style))
             start = end
         if self.cut:
-            runs.append(Run(f" … {self.cut:,} more characters", _DIM))
+            runs.append(StyledText(f" … {self.cut:,} more characters", _DIM))
         return tuple(runs)
 
 
@@ -144,7 +144,7 @@ class Screen:
         self._done: deque[Line] = deque()
         self._weights: deque[int] = deque()
         self._weight = 0
-        self._row = Row()
+        self._row = LiveLine()
         self._column = 0
         self._style = PLAIN
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -191,7 +191,7 @@ class Screen:
         self._done.clear()
         self._weights.clear()
         self._weight = 0
-        self._row = Row()
+        self._row = LiveLine()
         self._column = 0
         self._style = PLAIN
         self._decoder.reset()
@@ -266,7 +266,7 @@ class Screen:
     def _new_line(self) -> None:
         self._touch()
         line = self._row.line()
-        self._row = Row()
+        self._row = LiveLine()
         self._column = 0
         self._done.append(line)
         weight = sum(len(run.text) + _RUN_WEIGHT for run in line) + _RUN_WEIGHT

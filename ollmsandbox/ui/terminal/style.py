@@ -17,7 +17,7 @@ Colour = int | tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class TextStyle:
     foreground: Colour | None = None
     background: Colour | None = None
     bold: bool = False
@@ -28,14 +28,14 @@ class Style:
     reverse: bool = False
 
 
-class Run(NamedTuple):
+class StyledText(NamedTuple):
     """Text of one style."""
 
     text: str
-    style: Style
+    style: TextStyle
 
 
-PLAIN = Style()
+PLAIN = TextStyle()
 _SWITCHES: dict[int, dict[str, bool]] = {
     1: {"bold": True},
     2: {"dim": True},
@@ -53,8 +53,8 @@ _SWITCHES: dict[int, dict[str, bool]] = {
 
 
 @lru_cache(maxsize=1024)
-def restyled(style: Style, parameters: str) -> Style:
-    """After `ESC [ parameters m`. What is not understood changes nothing."""
+def restyled(style: TextStyle, parameters: str) -> TextStyle:
+    """Return the style after `ESC [ parameters m`. Ignore unknown codes."""
     codes = _codes(parameters)
     for code, details in codes:
         if code == 0:
@@ -150,8 +150,8 @@ def theme(*, dark: bool, high_contrast: bool) -> Theme:
 
 
 @lru_cache(maxsize=4096)
-def colours(style: Style, theme: Theme) -> tuple[Rgb | None, Rgb | None]:
-    """Text and ground; None where they are the theme's own."""
+def colours(style: TextStyle, theme: Theme) -> tuple[Rgb | None, Rgb | None]:
+    """Return the text and background colours; None stands for the theme's own."""
     text = theme.text if style.foreground is None else rgb(style.foreground)
     ground = theme.ground if style.background is None else rgb(style.background)
     if style.reverse:
@@ -179,7 +179,7 @@ def rgb(colour: Colour) -> Rgb:
 
 
 def readable(text: Rgb, ground: Rgb, least: float) -> Rgb:
-    """The same hue, as much darker or lighter as needed."""
+    """Return a colour of the same hue, as dark or light as the contrast needs."""
     black, white = (0, 0, 0), (255, 255, 255)
     goal = white if contrast(white, ground) > contrast(black, ground) else black
     for step in range(11):
@@ -215,8 +215,8 @@ class Tags:
     def __init__(self, buffer: Gtk.TextBuffer) -> None:
         self._buffer = buffer
         self._theme = LIGHT
-        self._coloured: dict[Style, Gtk.TextTag] = {}
-        self._found: dict[Style, tuple[Gtk.TextTag, ...]] = {}
+        self._coloured: dict[TextStyle, Gtk.TextTag] = {}
+        self._found: dict[TextStyle, tuple[Gtk.TextTag, ...]] = {}
         # A hyphen where a long line is broken would look like one of the output.
         self.base = buffer.create_tag(None, insert_hyphens=False)
         self._bold = buffer.create_tag(None, weight=Pango.Weight.BOLD)
@@ -224,7 +224,7 @@ class Tags:
         self._underline = buffer.create_tag(None, underline=Pango.Underline.SINGLE)
         self._strike = buffer.create_tag(None, strikethrough=True)
 
-    def of(self, style: Style) -> tuple[Gtk.TextTag, ...]:
+    def of(self, style: TextStyle) -> tuple[Gtk.TextTag, ...]:
         found = self._found.get(style)
         if found is None:
             found = self._make(style)
@@ -237,10 +237,10 @@ class Tags:
         for style, tag in self._coloured.items():
             self._paint(tag, style)
 
-    def _make(self, style: Style) -> tuple[Gtk.TextTag, ...]:
+    def _make(self, style: TextStyle) -> tuple[Gtk.TextTag, ...]:
         tags = []
-        colour = Style(style.foreground, style.background, dim=style.dim, reverse=style.reverse)
-        if colour != Style():
+        colour = TextStyle(style.foreground, style.background, dim=style.dim, reverse=style.reverse)
+        if colour != TextStyle():
             tag = self._coloured.get(colour)
             if tag is None and len(self._coloured) < _MOST_COLOURS:
                 tag = self._coloured[colour] = self._buffer.create_tag(None)
@@ -257,7 +257,7 @@ class Tags:
                 tags.append(tag)
         return tuple(tags)
 
-    def _paint(self, tag: Gtk.TextTag, style: Style) -> None:
+    def _paint(self, tag: Gtk.TextTag, style: TextStyle) -> None:
         text, ground = colours(style, self._theme)
         if text is not None:
             tag.props.foreground_rgba = rgba(text)

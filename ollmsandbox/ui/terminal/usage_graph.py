@@ -26,7 +26,7 @@ _LEAST_CPU, _LEAST_MEMORY, _LEAST_WRITTEN = 100.0, 64e6, 1e6
 
 
 class Curve(Gtk.Box):
-    """One curve with its words below."""
+    """A curve with its latest value below."""
 
     def __init__(self, colour: str, least: float) -> None:
         super().__init__(orientation=Gtk.Orientation.VERTICAL, spacing=3)
@@ -120,7 +120,7 @@ class UsageGraph(Gtk.Box):
 
     @property
     def has_curve(self) -> bool:
-        """It was watched long enough for something to be drawn."""
+        """Whether there are enough samples for a curve."""
         return len(self.memory.values) > 1
 
     def add(self, sample: Sample) -> None:
@@ -144,7 +144,7 @@ class UsageWatch:
         return self._task.done()
 
     def stop(self) -> None:
-        """What was drawn stays."""
+        """Stop taking samples; the curves stay."""
         self._task.cancel()
 
     def _show(self, sample: Sample) -> None:

@@ -56,7 +56,7 @@ class Backlog:
                 self._size -= len(piece)
 
     def _cut(self) -> None:
-        """All but the end goes; at the end of a line, if there is one."""
+        """Drop all but the end, and begin with a whole line if there is one."""
         lines = 0
         # What goes as a whole is only counted: to join all first would take longer than this.
         while self._size - len(self._waiting[0]) >= _KEPT:
@@ -101,7 +101,7 @@ class TerminalView(Gtk.Box):
 
     @GObject.Signal(name="open-all")
     def open_all_signal(self):
-        """The person wants to see all of the output, also what is only on disk."""
+        """The user wants to see all of the output, including what is only on disk."""
 
     def __init__(self, most_lines: int = MOST_LINES) -> None:
         super().__init__()
@@ -132,12 +132,12 @@ class TerminalView(Gtk.Box):
     # --- for the owner -------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Cheap: what it means is found out when there is time."""
+        """Add output, which is interpreted later."""
         self._backlog.add(data)
         self._wake()
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Show the rest: the command has ended."""
         self._is_finished = True
         self._wake()
 
@@ -152,7 +152,7 @@ class TerminalView(Gtk.Box):
 
     @property
     def text(self) -> str:
-        """What is shown, as plain text."""
+        """The text in the view."""
         return self._buffer.get_text(*self._buffer.get_bounds(), True)
 
     @property
@@ -167,13 +167,13 @@ class TerminalView(Gtk.Box):
         self.search_entry.grab_focus()
 
     def fill(self) -> None:
-        """As high as there is room, for a page of its own."""
+        """Take all of the available height."""
         self.scroller.set_vexpand(True)
         self.scroller.set_propagate_natural_height(False)
 
     @GObject.Property(type=bool, default=True)
     def compact(self) -> bool:
-        """Only as high as its last lines."""
+        """Whether the view is only as high as a few lines."""
         return self._compact
 
     @compact.setter  # type: ignore[no-redef]
@@ -198,7 +198,7 @@ class TerminalView(Gtk.Box):
             self._timer = GLib.timeout_add(_PAUSE, weakly(self._update))
 
     def _update(self) -> bool:
-        """Whether there is more to do."""
+        """Update the view, and return whether there is more to do."""
         now = time.monotonic()
         self._backlog.work(now + _BUDGET)
         if self._is_finished and not self._backlog:
@@ -257,7 +257,7 @@ class TerminalView(Gtk.Box):
         self._first = start
 
     def _insert(self, offset: int, start: int, end: int, *, is_whole: bool = False) -> int:
-        """Lines of the screen into the buffer, and how far it came."""
+        """Insert lines of the screen into the buffer, and return the next line to insert."""
         pieces: list[str] = []
         marks: list[tuple[int, int, tuple[Gtk.TextTag, ...]]] = []
         begin = offset
@@ -307,7 +307,7 @@ class TerminalView(Gtk.Box):
         self.scroller.set_max_content_height(round(self._line_height * lines) + _MARGINS)
 
     def _most_in_sight(self) -> int:
-        """Lines: to lay out more than can be seen takes time, and they would soon be gone."""
+        """Return how many lines fit: laying out more takes time, and they would soon be gone."""
         page = self.scroller.get_vadjustment().get_page_size()
         filled = int(page / self._line_height) + 1 if self._line_height else _LINES
         return min(_LINES, max(_COMPACT if self._compact else _HIGHEST, filled) + 1)

@@ -26,7 +26,7 @@ def name_buttons(top: Gtk.Widget) -> None:
         child = child.get_next_sibling()
 
 
-def tell_when_cut_off(*widgets: Gtk.Widget) -> None:
+def show_ellipsized_as_tooltip(*widgets: Gtk.Widget) -> None:
     """Show the whole text of ellipsized labels, or of those inside the widgets, as a tooltip."""
     for widget in widgets:
         if isinstance(widget, Gtk.Label):
@@ -35,7 +35,7 @@ def tell_when_cut_off(*widgets: Gtk.Widget) -> None:
             continue
         child = widget.get_first_child()
         while child is not None:
-            tell_when_cut_off(child)
+            show_ellipsized_as_tooltip(child)
             child = child.get_next_sibling()
 
 

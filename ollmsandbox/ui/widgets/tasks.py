@@ -16,7 +16,7 @@ from ..i18n import spoken
 T = TypeVar("T")
 
 
-class Newest:
+class LatestOnly:
     """Run work on a thread, one at a time. Work that newer work overtakes is cancelled unstarted.
 
     Several threads at once would each take time away from the window.

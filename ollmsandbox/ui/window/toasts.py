@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gi.repository import Adw, GLib, Gtk, Pango
 
 from ...text.visible import visible_words
-from ..widgets.labels import tell_when_cut_off, without_hyphens
+from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
 
 # Characters: more have no room in one line of a narrow window, and what comes last is what to do.
 _ONE_LINE = 36
@@ -59,7 +59,7 @@ def _lines(text: str) -> Gtk.Widget:
     # What tells of an error may be as long as it likes, and the window is to stay as it is.
     label.set_lines(_MOST_LINES)
     label.set_ellipsize(Pango.EllipsizeMode.END)
-    tell_when_cut_off(label)
+    show_ellipsized_as_tooltip(label)
     return _Paragraph(label)
 
 

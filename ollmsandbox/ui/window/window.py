@@ -42,7 +42,7 @@ from ..resources import template
 from ..sessions.dialogs import export_session
 from ..sidebar.controller import SidebarController
 from ..sidebar.sidebar import Sidebar
-from ..widgets.labels import tell_when_cut_off
+from ..widgets.labels import show_ellipsized_as_tooltip
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -218,7 +218,7 @@ class Window(Adw.ApplicationWindow):
         # Where there is room for one pane only, the first look is at the way in.
         self.leaflet.set_visible_child_name("content")
         self._edges = Edges(self, self.flap, self.header, self.badge, self.changes_word)
-        tell_when_cut_off(self.title)
+        show_ellipsized_as_tooltip(self.title)
 
     def _add_actions(self) -> None:
         actions: dict[str, Callable[..., object]] = {

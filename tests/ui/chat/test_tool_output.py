@@ -23,7 +23,7 @@ from ollmsandbox.project.changes.change import State
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.chat.entries import CallEntry, entries_of
 from ollmsandbox.ui.terminal import output_file
-from ollmsandbox.ui.terminal.output_file import OutputFiles, TerminalStore, remove_old
+from ollmsandbox.ui.terminal.output_file import OutputFile, OutputFiles, remove_old
 
 pytestmark = pytest.mark.anybody
 
@@ -89,7 +89,7 @@ def test_what_is_in_a_file_is_not_kept_in_memory_once_it_is_over(
 
 def test_the_end_of_what_no_file_holds_stays_in_memory(chat: Chat, tmp_path: Path) -> None:
     entry = chat.call()
-    entry.keep_output(lambda: TerminalStore(tmp_path / "output", ceiling=10_000))
+    entry.keep_output(lambda: OutputFile(tmp_path / "output", ceiling=10_000))
     chat.start(entry)
     chat.output(entry, b"line\n" * 10_000)
     chat.output(entry, b"the end\n")

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ollmsandbox.ui.markdown.inline import Inline, Style, markup, plain
+from ollmsandbox.ui.markdown.inline import Inline, InlineStyle, markup, plain
 from ollmsandbox.ui.markdown.parse import (
     MAX_DEPTH,
     Alignment,
     Block,
     Code,
     Heading,
+    HorizontalRule,
     ListBlock,
     ListItem,
     Paragraph,
     Quote,
-    Rule,
-    Table,
+    TableBlock,
     parse,
 )
 from ollmsandbox.ui.markdown.stream import LONG, Splitter
@@ -80,7 +80,7 @@ print(1)
         Heading(2, (Inline("Under"),)),
         Quote((words("quoted"),)),
         Code("py", "print(1)"),
-        Rule(),
+        HorizontalRule(),
         Code("", "indented"),
     )
 
@@ -106,9 +106,9 @@ def test_a_list_may_begin_with_0_and_with_space_between_its_items() -> None:
 
 def test_a_table_with_alignments_and_missing_cells() -> None:
     assert parse("|a|b|c|\n|-|:-:|-:|\n|1|`2`|\n") == (
-        Table(
+        TableBlock(
             ((Inline("a"),), (Inline("b"),), (Inline("c"),)),
-            (((Inline("1"),), (Inline("2", Style.CODE),), ()),),
+            (((Inline("1"),), (Inline("2", InlineStyle.CODE),), ()),),
             (Alignment.LEFT, Alignment.CENTER, Alignment.RIGHT),
         ),
     )
@@ -117,12 +117,12 @@ def test_a_table_with_alignments_and_missing_cells() -> None:
 def test_styles_within_each_other() -> None:
     assert spans("a **b *c*** ~~d~~ `<e>`") == (
         Inline("a "),
-        Inline("b ", Style.BOLD),
-        Inline("c", Style.BOLD | Style.ITALIC),
+        Inline("b ", InlineStyle.BOLD),
+        Inline("c", InlineStyle.BOLD | InlineStyle.ITALIC),
         Inline(" "),
-        Inline("d", Style.STRIKE),
+        Inline("d", InlineStyle.STRIKE),
         Inline(" "),
-        Inline("<e>", Style.CODE),
+        Inline("<e>", InlineStyle.CODE),
     )
 
 
@@ -130,13 +130,13 @@ def test_html_is_text() -> None:
     text = "<b onclick='x'>bold</b> &lt; <script>alert(1)</script>"
     assert plain(spans(text)) == text.replace("&lt;", "<")
     assert parse("<div>\n**x**\n</div>") == (
-        Paragraph((Inline("<div>\n"), Inline("x", Style.BOLD), Inline("\n</div>"))),
+        Paragraph((Inline("<div>\n"), Inline("x", InlineStyle.BOLD), Inline("\n</div>"))),
     )
 
 
 def test_a_line_break_in_a_table_is_one() -> None:
     (table,) = parse("|a|\n|-|\n|x<br>y `<br>`|\n")
-    assert isinstance(table, Table)
+    assert isinstance(table, TableBlock)
     assert plain(table.rows[0][0]) == "x\ny <br>"
 
 
@@ -163,7 +163,7 @@ def test_markup_of_the_writer_is_not_markup_of_the_label() -> None:
 def test_addresses_become_links(text: str, address: str, shown: str) -> None:
     linked = [span for span in spans(text) if span.link]
     assert [(span.text, span.link) for span in linked] == [(shown, address)]
-    assert not any(Style.NOTE in span.style for span in spans(text))
+    assert not any(InlineStyle.NOTE in span.style for span in spans(text))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_nothing_else_becomes_a_link(text: str) -> None:
     ],
 )
 def test_a_link_that_may_mislead_shows_where_it_goes(text: str, note: str) -> None:
-    assert spans(text)[-1] == Inline(note, Style.NOTE)
+    assert spans(text)[-1] == Inline(note, InlineStyle.NOTE)
 
 
 def test_the_tooltip_of_a_link_is_its_address() -> None:

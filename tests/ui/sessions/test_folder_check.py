@@ -17,8 +17,8 @@ from support.window import finish, in_project, wait_until, window_of
 from ollmsandbox.project import manager
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.sessions import folder_check
-from ollmsandbox.ui.sessions.folder_check import FolderLooks
-from ollmsandbox.ui.widgets.tasks import Newest
+from ollmsandbox.ui.sessions.folder_check import FolderChecker
+from ollmsandbox.ui.widgets.tasks import LatestOnly
 
 pytestmark = pytest.mark.anybody
 
@@ -47,7 +47,7 @@ def mount(person: Person, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mount]:
 
 
 def test_a_folder_that_gives_no_answer_is_looked_at_once(mount: Mount, tmp_path: Path) -> None:
-    folders = FolderLooks(patience=0.01)
+    folders = FolderChecker(patience=0.01)
     assert all(folders.is_missing(mount.folder) for _time in range(50))
     assert mount.looks == 1
     assert not folders.is_missing(str(tmp_path.resolve()))
@@ -55,10 +55,10 @@ def test_a_folder_that_gives_no_answer_is_looked_at_once(mount: Mount, tmp_path:
 
 
 def test_it_is_there_again_as_soon_as_it_answers(mount: Mount) -> None:
-    folders = FolderLooks(patience=0.01)
+    folders = FolderChecker(patience=0.01)
     assert folders.is_missing(mount.folder)
     mount.answers.set()
-    patient = FolderLooks(patience=120)
+    patient = FolderChecker(patience=120)
     assert not patient.is_missing(mount.folder)
 
 
@@ -90,7 +90,7 @@ def test_readings_that_wait_for_their_turn_take_no_thread() -> None:
         assert may_end.wait(120)
 
     async def play() -> None:
-        newest = Newest()
+        newest = LatestOnly()
         readings = [asyncio.ensure_future(newest.run(work)) for _reading in range(100)]
         await asyncio.sleep(0)
         assert await asyncio.wait_for(asyncio.to_thread(lambda: True), 60)

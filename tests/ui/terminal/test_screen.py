@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ollmsandbox.text.ansi import mark_all
-from ollmsandbox.ui.terminal.output_file import TerminalStore, write_readable
+from ollmsandbox.ui.terminal.output_file import OutputFile, write_readable
 from ollmsandbox.ui.terminal.screen import MOST_COLUMNS, Screen
-from ollmsandbox.ui.terminal.style import DARK, LIGHT, Run, Style, colours, contrast
+from ollmsandbox.ui.terminal.style import DARK, LIGHT, StyledText, TextStyle, colours, contrast
 from ollmsandbox.ui.terminal.view import Backlog
 
 pytestmark = pytest.mark.anybody
@@ -29,7 +29,7 @@ def shown(*pieces: bytes) -> str:
     return screen.text()
 
 
-def styles(data: bytes) -> list[Run]:
+def styles(data: bytes) -> list[StyledText]:
     screen = Screen()
     screen.feed(data)
     return list(screen.line(0))
@@ -97,14 +97,14 @@ def test_marks_that_turn_the_reading_direction_are_seen() -> None:
 
 def test_colours_and_weights() -> None:
     assert styles(b"\x1b[1;31mred\x1b[0m plain") == [
-        Run("red", Style(foreground=1, bold=True)),
-        Run(" plain", Style()),
+        StyledText("red", TextStyle(foreground=1, bold=True)),
+        StyledText(" plain", TextStyle()),
     ]
-    assert styles(b"\x1b[38;5;200;4ma")[0].style == Style(foreground=200, underline=True)
-    assert styles(b"\x1b[38;2;1;2;3;3ma")[0].style == Style(foreground=(1, 2, 3), italic=True)
-    assert styles(b"\x1b[48:2::1:2:3ma")[0].style == Style(background=(1, 2, 3))
-    assert styles(b"\x1b[95;102;7;2ma")[0].style == Style(13, 10, dim=True, reverse=True)
-    assert styles(b"\x1b[1;3;4m\x1b[22;23;24ma")[0].style == Style()
+    assert styles(b"\x1b[38;5;200;4ma")[0].style == TextStyle(foreground=200, underline=True)
+    assert styles(b"\x1b[38;2;1;2;3;3ma")[0].style == TextStyle(foreground=(1, 2, 3), italic=True)
+    assert styles(b"\x1b[48:2::1:2:3ma")[0].style == TextStyle(background=(1, 2, 3))
+    assert styles(b"\x1b[95;102;7;2ma")[0].style == TextStyle(13, 10, dim=True, reverse=True)
+    assert styles(b"\x1b[1;3;4m\x1b[22;23;24ma")[0].style == TextStyle()
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
@@ -112,7 +112,7 @@ def test_every_colour_can_be_read(theme: object) -> None:
     assert theme in (LIGHT, DARK)
     chosen = LIGHT if theme is LIGHT else DARK
     for number in range(256):
-        for style in (Style(number), Style(None, number), Style(number, dim=True)):
+        for style in (TextStyle(number), TextStyle(None, number), TextStyle(number, dim=True)):
             text, ground = colours(style, chosen)
             assert contrast(text or chosen.text, ground or chosen.ground) >= 4.4
 
@@ -194,7 +194,7 @@ def test_a_follower_that_takes_only_changes_has_the_same_lines(parts: list[list[
 
 
 def test_all_of_the_output_is_in_a_file_up_to_a_ceiling(tmp_path: Path) -> None:
-    store = TerminalStore(tmp_path / "output", ceiling=10)
+    store = OutputFile(tmp_path / "output", ceiling=10)
     store.write(b"0123456")
     assert store.path.read_bytes() == b"0123456"
     assert store.note == ""
@@ -215,7 +215,7 @@ def test_the_output_can_be_read_in_an_editor(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_keeping_and_not_the_command() -> None:
-    store = TerminalStore(Path("/dev/full"))
+    store = OutputFile(Path("/dev/full"))
     store.write(b"text")
     store.write(b"more")
     store.close()

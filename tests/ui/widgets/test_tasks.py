@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from ollmsandbox.ui.widgets.tasks import Newest
+from ollmsandbox.ui.widgets.tasks import LatestOnly
 
 pytestmark = pytest.mark.anybody
 
@@ -29,7 +29,7 @@ def test_what_was_overtaken_while_it_waited_is_never_done() -> None:
         return name
 
     async def play() -> list[str | BaseException]:
-        newest = Newest()
+        newest = LatestOnly()
         tasks = [asyncio.ensure_future(newest.run(first))]
         await asyncio.to_thread(begun.wait, 60)
         for name in ("second", "third"):
@@ -50,7 +50,7 @@ def test_what_goes_wrong_is_told_and_the_next_one_has_its_turn() -> None:
         raise ValueError("no such thing")
 
     async def play() -> str:
-        newest = Newest()
+        newest = LatestOnly()
         with pytest.raises(ValueError, match="no such thing"):
             await newest.run(fails)
         return await newest.run(lambda: "found")

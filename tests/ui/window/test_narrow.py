@@ -14,7 +14,7 @@ from ollmsandbox.ui.changes.list_model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
 from ollmsandbox.ui.chat import tool_text
 from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
-from ollmsandbox.ui.widgets.labels import is_cut_off, tell_when_cut_off
+from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip
 
 pytestmark = pytest.mark.anybody
 
@@ -34,7 +34,7 @@ def test_the_status_of_a_call_that_is_cut_off_is_told_at_the_pointer(
     draw_frames(card)
     assert is_cut_off(card.title) and card.title.get_has_tooltip()
     short = Gtk.Label(label="short")
-    tell_when_cut_off(short)
+    show_ellipsized_as_tooltip(short)
     screen.show(short)
     draw_frames(short)
     assert short.get_has_tooltip() and not is_cut_off(short)
