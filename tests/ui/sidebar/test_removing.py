@@ -134,7 +134,7 @@ def test_a_project_may_have_a_name_that_is_not_utf_8(screen: Screen, person: Per
         preferences.destroy()
         os.rename(folder, person.home / "elsewhere")
         finish(window.chat.session.conversation.run("true"))
-        wait_until(lambda: says(window.chat.missing, "caf⟨byte E9⟩ is not there."))
+        wait_until(lambda: says(window.chat.missing, "caf⟨byte E9⟩ is missing."))
         _remove(window, Path(folder))
         wait_until(lambda: not all_of(window.sidebar, ProjectRow))
 

@@ -163,7 +163,7 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         window.open_project(str(gone))
         wait_until(lambda: says(window.sidebar, "The folder is not there"))
         # Where one would write, too, with what can be done about it.
-        wait_until(lambda: says(window.chat.missing, f"The folder {gone} is not there."))
+        wait_until(lambda: says(window.chat.missing, f"The folder {gone} is missing."))
         wait_until(lambda: "Commands cannot run" in texts(window.badge))
         gone.mkdir()
         finish(session_of(window).conversation.run("true"))
