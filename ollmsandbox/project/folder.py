@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..paths import is_inside
 from .database.models import FoundLink
 from .manager import ProjectManager
-from .scan import Progress, Scan, Scanner
+from .scan import Scan, Scanner, ScanProgress
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Folder:
 
     async def scan(
         self,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[ScanProgress], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> Scan:
         """Bring the records up to date. `progress` is called where this is awaited."""
         loop = asyncio.get_running_loop()
         abandoned = threading.Event()
 
-        def tell(state: Progress) -> None:
+        def tell(state: ScanProgress) -> None:
             if progress is not None and not abandoned.is_set():
                 loop.call_soon_threadsafe(progress, state)
 
@@ -83,5 +83,5 @@ class Folder:
         finally:
             abandoned.set()
         if progress is not None:
-            progress(Progress(scan.folders, scan.files, is_done=True))
+            progress(ScanProgress(scan.folders, scan.files, is_done=True))
         return scan

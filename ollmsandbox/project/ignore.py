@@ -32,7 +32,7 @@ class _NeverMatches(Exception):
 
 
 @dataclass(frozen=True)
-class Rule:
+class IgnoreRule:
     """One pattern. Its parts are the expressions of each name on the way; None is any way."""
 
     parts: tuple[re.Pattern[bytes] | None, ...]
@@ -51,7 +51,7 @@ class Rule:
 class Rules:
     """Those of one file, for what lies below the folder it is in."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[IgnoreRule, ...]
     # Whether any rule could be meant, by the last name alone: most names meet none.
     any_last: re.Pattern[bytes]
 
@@ -88,7 +88,7 @@ def read(name: str, around: int) -> Rules | None:
     return None
 
 
-def _parse_line(line: bytes) -> Rule | None:
+def _parse_line(line: bytes) -> IgnoreRule | None:
     if line.startswith(b"#"):
         return None
     line = _without_trailing_spaces(line)
@@ -103,7 +103,7 @@ def _parse_line(line: bytes) -> Rule | None:
         parts = _parts(pattern.removeprefix(b"/"))
     except _NeverMatches:
         return None
-    return Rule(tuple(parts), is_anchored, for_folders, is_negated)
+    return IgnoreRule(tuple(parts), is_anchored, for_folders, is_negated)
 
 
 def _without_trailing_spaces(line: bytes) -> bytes:

@@ -13,7 +13,7 @@ from peewee import SQL, fn
 from .. import N_
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths, is_inside
-from .database.connection import Store, insert
+from .database.connection import Database, insert
 from .database.models import AgreedRoot, Change, Project, Run, Setting, as_bytes
 
 _ACTIVE = "active_project"
@@ -46,14 +46,14 @@ class ProjectManager:
 
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
-        self._store: Store | None = None
+        self._store: Database | None = None
         self._opening = threading.Lock()
 
     @property
-    def store(self) -> Store:
+    def store(self) -> Database:
         with self._opening:
             if self._store is None:
-                self._store = Store(self.paths)
+                self._store = Database(self.paths)
             return self._store
 
     @property

@@ -30,7 +30,7 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 @dataclass(frozen=True)
-class Progress:
+class ScanProgress:
     folders: int
     files: int
     is_done: bool
@@ -70,7 +70,7 @@ class Scanner:
         self,
         manager: ProjectManager,
         path: str,
-        tell: Callable[[Progress], None],
+        tell: Callable[[ScanProgress], None],
         is_stopped: Callable[[], bool],
     ) -> None:
         self._manager = manager
@@ -199,7 +199,7 @@ class Scanner:
         now = time.monotonic()
         if now - self._told_at >= _PROGRESS_SECONDS:
             self._told_at = now
-            self._tell(Progress(self._folders, self._files, is_done=False))
+            self._tell(ScanProgress(self._folders, self._files, is_done=False))
 
     def _write_batch(self) -> None:
         rows = [(self._project_id, path, self._stamp) for path in self._batch]

@@ -19,7 +19,7 @@ from ollmsandbox.project import ignore
 from ollmsandbox.project import scan as scan_module
 from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.scan import Progress, Scan
+from ollmsandbox.project.scan import Scan, ScanProgress
 
 
 def record(folder: Folder, name: str) -> FileRecord:
@@ -120,7 +120,7 @@ def test_a_record_that_was_just_asked_for_is_not_removed(folder: Folder, person:
     write(person.project, *(str(number) for number in range(5)))
     about_to_be_made = os.path.join(folder.path, "new")
 
-    def ask(_progress: Progress) -> None:
+    def ask(_progress: ScanProgress) -> None:
         folder.manager.records_for(project_of(folder), [about_to_be_made])
 
     loop.run(folder.scan(ask))
@@ -207,7 +207,7 @@ def test_a_project_that_became_another_meanwhile_is_told(
 @pytest.mark.anybody
 def test_progress_is_told_where_the_scan_is_awaited(folder: Folder, person: Person) -> None:
     write(person.project, *(f"{number % 10}/{number}" for number in range(3000)))
-    told: list[tuple[Progress, int]] = []
+    told: list[tuple[ScanProgress, int]] = []
 
     async def work() -> float:
         start = time.monotonic()
@@ -217,7 +217,7 @@ def test_progress_is_told_where_the_scan_is_awaited(folder: Folder, person: Pers
     took = loop.run(work())
     assert {thread for _, thread in told} == {threading.get_ident()}
     states = [state for state, _ in told]
-    assert states[-1] == Progress(folders=11, files=3000, is_done=True)
+    assert states[-1] == ScanProgress(folders=11, files=3000, is_done=True)
     assert not any(state.is_done for state in states[:-1])
     assert [state.files for state in states] == sorted(state.files for state in states)
     assert len(states) <= took / 0.1 + 2
@@ -231,7 +231,7 @@ def test_a_cancelled_scan_removes_nothing(folder: Folder, person: Person) -> Non
     (person.project / "link").unlink()
     cancel = threading.Event()
     cancel.set()
-    told: list[Progress] = []
+    told: list[ScanProgress] = []
     found = loop.run(folder.scan(told.append, cancel))
     assert found.is_cancelled
     assert told[-1].is_done
@@ -286,7 +286,7 @@ def test_a_large_scan_needs_little_memory_and_lets_others_write(
     project = project_of(folder)
     waited: list[float] = []
 
-    def write_too(_state: Progress) -> None:
+    def write_too(_state: ScanProgress) -> None:
         start = time.monotonic()
         folder.manager.records_for(project, [f"/elsewhere/{len(waited)}"])
         waited.append(time.monotonic() - start)

@@ -33,7 +33,7 @@ from ollmsandbox.sandbox.rootfs.packages import TIERS
 from ollmsandbox.sandbox.rootfs.release import detect_arch
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
-from ollmsandbox.sandbox.rootfs.store import Installed, Store, find
+from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find
 
 VERSION = "3.99.1"
 ARCH = detect_arch()
@@ -300,7 +300,7 @@ def built(factory: pytest.TempPathFactory) -> Installed:
 
 def install(person: Person, made: Installed) -> Installed:
     """By hard links: as if this person had installed it."""
-    store = Store(person.paths.rootfs)
+    store = RootfsStore(person.paths.rootfs)
     store.folder.mkdir(parents=True, mode=0o700)
     name = os.path.basename(made.folder)
     shutil.copytree(made.folder, store.folder / name, symlinks=True, copy_function=os.link)

@@ -56,7 +56,7 @@ class KeyReader:
             loop.remove_reader(self._descriptor)
 
 
-class LineReader:
+class KeyboardReader:
     """Reads lines with a history, like a shell."""
 
     def __init__(self, history: Path) -> None:

@@ -13,7 +13,7 @@ from ...errors import OllmSandboxError
 from ...paths import make_folder
 from ...text.visible import visible_line
 from ..commands import changes
-from .keyboard import LineReader
+from .keyboard import KeyboardReader
 from .printer import Printer
 from .turns import Turns
 
@@ -39,7 +39,7 @@ class Prompt:
         self._conversation = turns.conversation
         self._printer = printer
         self._no_model = no_model
-        self._lines = LineReader(make_folder(desk.paths.data) / "agent-history")
+        self._lines = KeyboardReader(make_folder(desk.paths.data) / "agent-history")
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "/help": lambda _words: print(_HELP, end=""),
             "/changes": self._changes,

@@ -15,7 +15,7 @@ from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.system import System, set_system, system_of
 from ...sandbox.plan.folders import find_project
-from ...sandbox.rootfs.install import Progress, Step
+from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.rootfs import Rootfs
 from ...sandbox.rootfs.store import find, need
 from ...text.ansi import escape_line, harmless
@@ -90,7 +90,7 @@ class _ProgressLine:
         self._step: Step | None = None
         self._in_line = False
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: InstallProgress) -> None:
         if self._quiet or progress.step is Step.DONE:
             return
         if self._live:
@@ -108,7 +108,7 @@ class _ProgressLine:
         self._in_line = False
 
 
-def _amount(progress: Progress) -> str:
+def _amount(progress: InstallProgress) -> str:
     if progress.text:
         return f": {harmless(progress.text)}"
     if progress.step in (Step.FETCH, Step.UNPACK) and progress.total:

@@ -97,7 +97,7 @@ _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _ROWS = 100
 
 
-class Store:
+class Database:
     """The open database. Inside its `transaction()` and `errors_told()` the tables are this one's,
     elsewhere those of the store that was opened last.
 

@@ -56,7 +56,7 @@ from .release import (
     sha256_of,
 )
 from .settings import RootfsSettings
-from .store import Installed, Store, is_rootfs_ready, version_order
+from .store import Installed, RootfsStore, is_rootfs_ready, version_order
 
 _VERSION = re.compile(r"[0-9]+\.[0-9]+[0-9a-z._]{0,30}")
 _NAME_IT = Sentence(N_("Name the tarball of {name}, as it is on a mirror."), name=FLAVOR)
@@ -126,7 +126,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True)
-class Progress:
+class InstallProgress:
     step: Step
     # Bytes; the total is None where nobody knows it.
     done: int = 0
@@ -140,7 +140,7 @@ class _Stopped(Exception):
 
 
 class Work:
-    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, progress: Callable[[InstallProgress], None] | None) -> None:
         self._progress = progress
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -154,9 +154,9 @@ class Work:
         now = (step, 100 * done // total if total else done)
         if self._progress is not None and (text or now != self._told):
             self._told = now
-            self._loop.call_soon_threadsafe(self._pass_on, Progress(step, done, total, text))
+            self._loop.call_soon_threadsafe(self._pass_on, InstallProgress(step, done, total, text))
 
-    def _pass_on(self, progress: Progress) -> None:
+    def _pass_on(self, progress: InstallProgress) -> None:
         if self._progress is not None and not self._stop.is_set():
             self._progress(progress)
 
@@ -217,7 +217,7 @@ class Workshop:
     paths: Paths
     environ: Mapping[str, str]
     settings: RootfsSettings
-    store: Store
+    store: RootfsStore
     room: Room
     largest: int
 
@@ -240,7 +240,7 @@ class Preparation:
     def __init__(
         self,
         workshop: Workshop,
-        progress: Callable[[Progress], None] | None,
+        progress: Callable[[InstallProgress], None] | None,
         tier: int,
         tarball: Path | None,
     ) -> None:

@@ -14,11 +14,11 @@ from ...files import trees
 from ...paths import Paths
 from . import settings as rootfs_settings
 from .extract import Room
-from .install import Preparation, Prepared, Progress, Workshop
+from .install import InstallProgress, Preparation, Prepared, Workshop
 from .packages import TIERS, programs_in
 from .release import LARGEST
 from .settings import RootfsSettings
-from .store import Installed, Store, find
+from .store import Installed, RootfsStore, find
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Rootfs:
         self._paths = paths
         self._environ = environ
         self.settings = settings if settings is not None else rootfs_settings.load(paths.config)
-        self.store = Store(paths.rootfs)
+        self.store = RootfsStore(paths.rootfs)
         self._shop = Workshop(paths, environ, self.settings, self.store, room or Room(), largest)
 
     def installed(self) -> Installed | None:
@@ -71,7 +71,7 @@ class Rootfs:
 
     async def prepare(
         self,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[InstallProgress], None] | None = None,
         *,
         tier: int | None = None,
         tarball: Path | None = None,

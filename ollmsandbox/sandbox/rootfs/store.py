@@ -71,7 +71,7 @@ class Installed:
         """One that was replaced meanwhile goes with the last command."""
         lock.release()
         if not self.is_given:
-            Store(Path(self.folder).parent).remove_if_replaced(self)
+            RootfsStore(Path(self.folder).parent).remove_if_replaced(self)
 
 
 def is_rootfs_ready(folder: Path, version: str = "", tier: int = 0) -> bool:
@@ -89,7 +89,7 @@ def find(paths: Paths, environ: Mapping[str, str]) -> Installed | None:
     given = environ.get("ROOTFS_DIR", "")
     if given:
         return _given(given)
-    return Store(paths.rootfs).current()
+    return RootfsStore(paths.rootfs).current()
 
 
 def need(paths: Paths, environ: Mapping[str, str]) -> Installed:
@@ -122,7 +122,7 @@ def _given(given: str) -> Installed:
     return Installed(folder, found.version, found.tier, is_given=True)
 
 
-class Store:
+class RootfsStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.downloads = folder / _DOWNLOADS

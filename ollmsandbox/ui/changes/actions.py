@@ -22,7 +22,7 @@ from ...project.review.review import Review
 from ...project.review.versions import Version, Versions
 from ...text.diff import Hunk as Part
 from ...text.diff import Standing
-from ..diff.model import Hunk, decode
+from ..diff.model import DiffHunk, decode
 from .list_model import RunData
 from .note_words import note
 
@@ -56,7 +56,7 @@ class Shown:
     # Of an applied change whose file was changed since.
     parts: dict[Part, Standing] = field(default_factory=dict)
 
-    def standings(self, hunk: Hunk) -> set[Standing]:
+    def standings(self, hunk: DiffHunk) -> set[Standing]:
         """What became of the parts that are shown as one; nothing where all is as it was left."""
         return {self.parts[part] for part in _inside(hunk, self.parts)}
 
@@ -105,7 +105,9 @@ def act_on_all(review: Review, verb: str, path: str) -> Done:
     return Done(len(items) - len(problems), tuple(problems))
 
 
-def act_on_part(manager: ProjectManager, verb: str, shown: Shown, run: RunData, hunk: Hunk) -> Done:
+def act_on_part(
+    manager: ProjectManager, verb: str, shown: Shown, run: RunData, hunk: DiffHunk
+) -> Done:
     """On changes that stand close together and are shown as one."""
     row = manager.run(run.id)
     does = {
@@ -123,7 +125,7 @@ def act_on_part(manager: ProjectManager, verb: str, shown: Shown, run: RunData, 
     return Done(1, tuple(note(item.note) for item in report.changes if item.note))
 
 
-def _inside(hunk: Hunk, parts: Iterable[Part]) -> list[Part]:
+def _inside(hunk: DiffHunk, parts: Iterable[Part]) -> list[Part]:
     return [
         part
         for part in parts

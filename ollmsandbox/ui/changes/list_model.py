@@ -56,7 +56,7 @@ class RunData:
 
 
 @dataclass(frozen=True)
-class Found:
+class RunSearch:
     runs: tuple[RunData, ...] = ()
     # How many changes wait, whatever is listed: what several runs changed waits once.
     waiting: int = 0
@@ -67,12 +67,12 @@ class Found:
 
 def load(
     manager: ProjectManager, project: str, limit: int, text: str = "", asked: Iterable[str] = ()
-) -> Found:
+) -> RunSearch:
     """The newest first, but what waits before all else. That, and the runs that were asked for, are
     listed however old they are, unless a text is looked for. Not for the main thread."""
     found = manager.find_project(project)
     if found is None:
-        return Found()
+        return RunSearch()
     newest = manager.runs(found, limit + 1, text=text)
     waiting = {run.id: run for run in manager.runs(found, -1, only_waiting=True)}
     listed = {run.id: run for run in newest[:limit]}
@@ -80,7 +80,7 @@ def load(
         listed |= waiting | {run.id: run for run in manager.known_runs(asked)}
     data = {run.id: _read(manager, run) for run in (waiting | listed).values()}
     runs = sorted((data[id_] for id_ in listed), key=lambda run: -run.started_at)
-    return Found(
+    return RunSearch(
         # Counted here, where it holds up nobody.
         tuple(sorted(runs, key=lambda run: not run.waiting)),
         _count((data[id_] for id_ in waiting), *WAITS),

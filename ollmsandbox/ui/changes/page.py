@@ -15,7 +15,7 @@ from ...project.manager import ProjectManager
 from ...text.diff import Standing
 from ...text.visible import visible_line
 from ..diff.image_pair import ImagePair
-from ..diff.model import Hunk
+from ..diff.model import DiffHunk
 from ..diff.view import DiffView
 from ..preferences.settings import Settings
 from ..resources import template
@@ -182,7 +182,7 @@ class ChangePage(Gtk.Box):
         self.place.set_child(diff)
         diff.show_texts(*texts, self.recorded.change.path)
 
-    def _part_verbs(self, hunk: Hunk) -> list[tuple[str, str]]:
+    def _part_verbs(self, hunk: DiffHunk) -> list[tuple[str, str]]:
         item = self.recorded
         if item.change.kind is not Kind.MODIFIED or item.state is State.CONFLICT:
             return []

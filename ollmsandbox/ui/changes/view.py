@@ -27,7 +27,7 @@ from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from ..window.closing import may_discard_all
 from . import text as words
-from .list_model import ChangeList, FileItem, Found, RunData, RunItem, load
+from .list_model import ChangeList, FileItem, RunData, RunItem, RunSearch, load
 from .rows import FileRow, RunRow
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class ChangesView(Gtk.Box):
         self._begun: set[tuple[str, str, tuple[str, ...]]] = set()
         self._loading: asyncio.Task[object] | None = None
         self._newest = LatestOnly()
-        self._found = Found()
+        self._found = RunSearch()
         self._list = ChangeList()
         factory = Gtk.SignalListItemFactory()
         factory.connect("bind", weakly(self._on_bind))
@@ -257,8 +257,8 @@ class ChangesView(Gtk.Box):
         before, project, text = self._found.runs, self._project, self.filter.get_text().strip()
         most, asked = self._most, tuple(self._asked)
 
-        def read() -> tuple[Found, bool]:
-            found = load(self._manager, project, most, text, asked) if project else Found()
+        def read() -> tuple[RunSearch, bool]:
+            found = load(self._manager, project, most, text, asked) if project else RunSearch()
             if found.runs:
                 self._prepare_counts()
             return found, found.runs == before

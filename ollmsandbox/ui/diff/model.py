@@ -93,7 +93,7 @@ _LONGEST = 2000
 _NO_NEWLINE = "No newline at end of file"
 
 
-class Kind(Enum):
+class LineKind(Enum):
     SAME = "same"
     REMOVED = "removed"
     ADDED = "added"
@@ -101,7 +101,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    kind: Kind
+    kind: LineKind
     # From 1, as people count; a note about the line above has none.
     old: int | None
     new: int | None
@@ -116,7 +116,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Hunk:
+class DiffHunk:
     """Changes that are close together. The numbers are indices into the lines of each version, with
     the lines around the changes."""
 
@@ -141,15 +141,15 @@ class Fold:
 class Diff:
     old: tuple[str, ...]
     new: tuple[str, ...]
-    parts: tuple[Hunk | Fold, ...]
+    parts: tuple[DiffHunk | Fold, ...]
     added: int
     removed: int
     # Every line of both versions ends as on Windows: not marked on each of them.
     has_crlf: bool
 
     @property
-    def hunks(self) -> tuple[Hunk, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Hunk))
+    def hunks(self) -> tuple[DiffHunk, ...]:
+        return tuple(part for part in self.parts if isinstance(part, DiffHunk))
 
     def unfold(self, fold: Fold) -> tuple[Line, ...]:
         return tuple(_same(self.old, fold.old_start, fold.new_start, fold.size, self.has_crlf))
@@ -171,7 +171,7 @@ def compare(old_text: str, new_text: str, context: int = CONTEXT) -> Diff:
     ends = Block(len(old), len(new), 0)
     changes = list(_changes([*matching_blocks(old, new), ends]))
     budget = _MOST_PAIRS
-    parts: list[Hunk | Fold] = []
+    parts: list[DiffHunk | Fold] = []
     at_old = at_new = 0
     for index, group in enumerate(_grouped(changes, context)):
         first, last = group[0], group[-1]
@@ -190,7 +190,7 @@ def compare(old_text: str, new_text: str, context: int = CONTEXT) -> Diff:
             lines += block
             o, n = removed_end, added_end
         lines += _same(old, o, n, old_end - o, has_crlf)
-        parts.append(Hunk(index, old_start, old_end, new_start, new_end, tuple(lines)))
+        parts.append(DiffHunk(index, old_start, old_end, new_start, new_end, tuple(lines)))
         at_old, at_new = old_end, new_end
     _add_fold(parts, at_old, at_new, len(old) - at_old)
     return Diff(
@@ -208,12 +208,12 @@ def pairs(lines: Iterable[Line]) -> Iterator[tuple[Line | None, Line | None]]:
     removed: list[Line] = []
     added: list[Line] = []
     for line in lines:
-        if line.kind is Kind.SAME:
+        if line.kind is LineKind.SAME:
             yield from zip_longest(removed, added)
             removed, added = [], []
             yield line, line
         else:
-            (removed if line.kind is Kind.REMOVED else added).append(line)
+            (removed if line.kind is LineKind.REMOVED else added).append(line)
     yield from zip_longest(removed, added)
 
 
@@ -244,8 +244,8 @@ def _block(
 ) -> tuple[list[Line], int]:
     removed = [(number, old[number]) for number in range(change[0], change[1])]
     added = [(number, new[number]) for number in range(change[2], change[3])]
-    left = [_line(Kind.REMOVED, n + 1, None, text, has_crlf) for n, text in removed]
-    right = [_line(Kind.ADDED, None, n + 1, text, has_crlf) for n, text in added]
+    left = [_line(LineKind.REMOVED, n + 1, None, text, has_crlf) for n, text in removed]
+    right = [_line(LineKind.ADDED, None, n + 1, text, has_crlf) for n, text in added]
     for number in range(min(len(left), len(right), budget)):
         budget -= 1
         one, other = left[number], right[number]
@@ -255,9 +255,9 @@ def _block(
     left = [_cut(line) for line in left]
     right = [_cut(line) for line in right]
     if removed and not removed[-1][1].endswith("\n"):
-        left.append(Line(Kind.REMOVED, None, None, _NO_NEWLINE))
+        left.append(Line(LineKind.REMOVED, None, None, _NO_NEWLINE))
     if added and not added[-1][1].endswith("\n"):
-        right.append(Line(Kind.ADDED, None, None, _NO_NEWLINE))
+        right.append(Line(LineKind.ADDED, None, None, _NO_NEWLINE))
     return left + right, budget
 
 
@@ -266,12 +266,12 @@ def _same(
 ) -> Iterator[Line]:
     for step in range(size):
         o, n = old_start + step, new_start + step
-        yield _cut(_line(Kind.SAME, o + 1, n + 1, old[o], has_crlf))
+        yield _cut(_line(LineKind.SAME, o + 1, n + 1, old[o], has_crlf))
         if not old[o].endswith("\n"):
-            yield Line(Kind.SAME, None, None, _NO_NEWLINE)
+            yield Line(LineKind.SAME, None, None, _NO_NEWLINE)
 
 
-def _line(kind: Kind, old: int | None, new: int | None, text: str, has_crlf: bool) -> Line:
+def _line(kind: LineKind, old: int | None, new: int | None, text: str, has_crlf: bool) -> Line:
     text = text.removesuffix("\r\n") if has_crlf else text
     return Line(kind, old, new, mark_all(text.removesuffix("\n")))
 
@@ -294,7 +294,7 @@ def _cut(line: Line) -> Line:
     return replace(line, text=shown, spans=spans)
 
 
-def _add_fold(parts: list[Hunk | Fold], old: int, new: int, size: int) -> None:
+def _add_fold(parts: list[DiffHunk | Fold], old: int, new: int, size: int) -> None:
     if size > 0:
         parts.append(Fold(old, new, size))
 

@@ -11,7 +11,7 @@ from gi.repository import Gtk, GtkSource
 
 from ..widgets.weak import weakly
 from .colours import DiffTags
-from .model import Kind, Line, Span
+from .model import Line, LineKind, Span
 from .syntax import Syntax
 
 
@@ -23,7 +23,7 @@ class Look(Enum):
     HEADER = "header"
 
 
-_LOOKS = {Kind.SAME: Look.SAME, Kind.ADDED: Look.ADDED, Kind.REMOVED: Look.REMOVED}
+_LOOKS = {LineKind.SAME: Look.SAME, LineKind.ADDED: Look.ADDED, LineKind.REMOVED: Look.REMOVED}
 _SIGNS = {Look.ADDED: "+", Look.REMOVED: "-"}
 
 

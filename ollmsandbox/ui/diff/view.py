@@ -22,7 +22,7 @@ from ..resources import template
 from ..widgets.labels import set_accessible_name
 from ..widgets.weak import weakly
 from ..widgets.work_bar import disable_unless_focused
-from .model import Diff, Fold, Hunk, Line, compare, pairs
+from .model import Diff, DiffHunk, Fold, Line, compare, pairs
 from .pane import DiffPane, Tied, side, unified
 from .syntax import Syntax
 
@@ -56,7 +56,7 @@ class Verbs:
     """What can be done with one change. Only the last column has the buttons, first in the row:
     they are to be seen however narrow it is. The others are as high as that."""
 
-    def __init__(self, hunk: Hunk, act: Callable[..., object], *, is_held: bool) -> None:
+    def __init__(self, hunk: DiffHunk, act: Callable[..., object], *, is_held: bool) -> None:
         self.hunk = hunk
         self._act = act
         self._boxes: list[Gtk.Box] = []
@@ -105,7 +105,7 @@ class Verbs:
         return button
 
 
-def add_line(row: Gtk.Box, hunk: Hunk, *, is_last: bool) -> None:
+def add_line(row: Gtk.Box, hunk: DiffHunk, *, is_last: bool) -> None:
     start = hunk.new_start if is_last else hunk.old_start
     words = _("Line {number}").format(number=start + 1)
     row.append(_quiet(words))
@@ -152,7 +152,7 @@ class DiffView(Gtk.Box):
         self._most_hunks = most_hunks
         self.diff: Diff | None = None
         self._path = ""
-        self._actions_of: Callable[[Hunk], Sequence[Action] | None] = lambda _hunk: ()
+        self._actions_of: Callable[[DiffHunk], Sequence[Action] | None] = lambda _hunk: ()
         self._verbs: list[Verbs] = []
         self._is_held = False
         self._ticket = 0
@@ -162,7 +162,7 @@ class DiffView(Gtk.Box):
         self._check = 0
         self._columns: list[DiffPane] = []
         self._syntax: Syntax | None = None
-        self._waiting: deque[Hunk | Fold | tuple[Line, ...]] = deque()
+        self._waiting: deque[DiffHunk | Fold | tuple[Line, ...]] = deque()
         # Where each change begins: marks move with the text.
         self._hunk_marks: list[Gtk.TextMark] = []
         self._folded: list[Folded] = []
@@ -187,7 +187,7 @@ class DiffView(Gtk.Box):
 
     # --- for the owner -------------------------------------------------------------------------
 
-    def set_hunk_actions(self, find: Callable[[Hunk], Sequence[Action] | None]) -> None:
+    def set_hunk_actions(self, find: Callable[[DiffHunk], Sequence[Action] | None]) -> None:
         """Finds the names and labels of the buttons that a change has."""
         self._actions_of = find
         self.refresh_actions()
@@ -297,7 +297,7 @@ class DiffView(Gtk.Box):
         self._folds_before = {
             after.index: fold
             for fold, after in pairwise(parts)
-            if isinstance(fold, Fold) and isinstance(after, Hunk)
+            if isinstance(fold, Fold) and isinstance(after, DiffHunk)
         }
         last = parts[-1]
         self._waiting.extend(diff.hunks)
@@ -358,7 +358,7 @@ class DiffView(Gtk.Box):
         self._columns[0].insert(at, [side(old, self._digits, is_new=False) for old, _n in both])
         self._columns[1].insert(at, [side(new, self._digits, is_new=True) for _o, new in both])
 
-    def _put_header(self, at: int, hunk: Hunk | None, fold: Fold | None) -> None:
+    def _put_header(self, at: int, hunk: DiffHunk | None, fold: Fold | None) -> None:
         """A row above a change, with what is folded before it; or only that, at the end."""
         folded = Folded(fold) if fold else None
         verbs = Verbs(hunk, weakly(self._act), is_held=self._is_held) if hunk else None

@@ -22,7 +22,7 @@ from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...project.system import System, set_system, system_of
 from ...sandbox.rootfs import settings as rootfs_settings
-from ...sandbox.rootfs.install import Progress, Step
+from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.packages import Tier
 from ...sandbox.rootfs.rootfs import Rootfs, Status
 from ...text.ansi import harmless
@@ -271,7 +271,7 @@ class SystemPage(Adw.PreferencesPage):
             self._work = None
             self._tasks.start(self.refresh(trouble))
 
-    def _show(self, progress: Progress) -> None:
+    def _show(self, progress: InstallProgress) -> None:
         words = step_words(progress.step)
         if progress.text:
             words = f"{words}: {harmless(progress.text)}"

@@ -24,7 +24,7 @@ from support.escape.paused import WAIT, kill, last_changes, run_while, running, 
 from support.person import Person, cli_argv
 
 from ollmsandbox.project.apply import settle
-from ollmsandbox.project.database.connection import Store
+from ollmsandbox.project.database.connection import Database
 from ollmsandbox.sandbox.overlay import clock_offset
 
 # --- kill -9 ------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_a_database_that_somebody_keeps_locked(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person.cli("run", "-c", "echo 1 >first")
-    monkeypatch.setattr(Store, "__init__", partialmethod(Store.__init__, patience=0.2))
+    monkeypatch.setattr(Database, "__init__", partialmethod(Database.__init__, patience=0.2))
     with contextlib.closing(sqlite3.connect(person.paths.database)) as database:
         database.execute("BEGIN EXCLUSIVE")
         failed = cli_here(person, "run", "-c", "echo 2 >second")

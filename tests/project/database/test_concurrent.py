@@ -15,7 +15,7 @@ import pytest
 from support.person import ROOT, Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.database.connection import Store
+from ollmsandbox.project.database.connection import Database
 from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.manager import ProjectManager
 
@@ -32,13 +32,13 @@ def manager(person: Person) -> Iterator[ProjectManager]:
 def test_a_thread_writes_through_its_own_store_whatever_another_thread_opens(
     person: Person,
 ) -> None:
-    with closing(Store(person.paths, patience=0.05)) as store, store.transaction():
+    with closing(Database(person.paths, patience=0.05)) as store, store.transaction():
         # Had the tables become those of the new store, this thread would wait for its own lock.
-        other = threading.Thread(target=lambda: Store(person.paths).close())
+        other = threading.Thread(target=lambda: Database(person.paths).close())
         other.start()
         other.join()
         Project.create(path="/p", name="p", added_at=0, used_at=0)
-    with closing(Store(person.paths)):
+    with closing(Database(person.paths)):
         assert Project.select().count() == 1
 
 
@@ -83,7 +83,7 @@ def test_processes_that_start_at_once_share_one_database(person: Person, broken:
     notices = [int(writer.communicate(timeout=60)[0]) for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0, 0]
     assert sum(notices) == broken
-    with closing(Store(person.paths)):
+    with closing(Database(person.paths)):
         assert Project.select().count() == 1
         assert FileRecord.select().count() == 4 * 20
 
@@ -94,10 +94,10 @@ def test_one_waits_while_another_makes_the_database(person: Person) -> None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         with pytest.raises(OllmSandboxError, match="locked"):
-            Store(person.paths, patience=0.05)
+            Database(person.paths, patience=0.05)
     finally:
         os.close(folder)
-    Store(person.paths).close()
+    Database(person.paths).close()
 
 
 def test_threads_share_one_manager(manager: ProjectManager, person: Person) -> None:

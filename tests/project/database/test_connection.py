@@ -16,7 +16,7 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.database import connection as store_module
-from ollmsandbox.project.database.connection import Store
+from ollmsandbox.project.database.connection import Database
 from ollmsandbox.project.database.models import (
     ChatMessage,
     ChatSession,
@@ -60,7 +60,7 @@ def make_run(project: Project, run_id: str, started_at: float = 0) -> Run:
 
 
 def test_a_new_database_is_for_the_person_alone(person: Person) -> None:
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         Project.create(path="/p", name="p", added_at=0, used_at=0)
         modes = {
             file.name: stat.S_IMODE(file.stat().st_mode) for file in person.paths.data.iterdir()
@@ -71,7 +71,7 @@ def test_a_new_database_is_for_the_person_alone(person: Person) -> None:
 
 
 def test_a_connection_has_the_settings_it_needs(person: Person) -> None:
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         settings = [
             store.connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("journal_mode", "foreign_keys", "synchronous", "busy_timeout")
@@ -81,7 +81,7 @@ def test_a_connection_has_the_settings_it_needs(person: Person) -> None:
 
 def test_a_good_database_is_kept(person: Person) -> None:
     fill(person)
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         assert store.notices == []
         assert FileRecord.select().count() == 500
 
@@ -89,9 +89,9 @@ def test_a_good_database_is_kept(person: Person) -> None:
 def test_several_stores_can_be_opened_one_after_another(person: Person, tmp_path: Path) -> None:
     fill(person)
     other = Person(tmp_path, tmp_path, {"HOME": str(tmp_path)})
-    with closing(Store(other.paths)):
+    with closing(Database(other.paths)):
         assert Project.select().count() == 0
-    with closing(Store(person.paths)):
+    with closing(Database(person.paths)):
         assert Project.select().count() == 1
 
 
@@ -102,13 +102,13 @@ def test_a_file_that_is_no_database_is_set_aside(person: Person, content: bytes)
     file = file_of(person)
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         assert Project.select().count() == 0
         [notice] = store.notices
     [aside] = file.parent.glob("ollmsandbox-broken-????????-??????.db")
     assert str(aside) in notice
     assert aside.read_bytes() == content
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         assert store.notices == []
 
 
@@ -117,7 +117,7 @@ def test_a_database_that_was_cut_off_is_set_aside(person: Person, part: float) -
     fill(person)
     file = file_of(person)
     os.truncate(file, int(file.stat().st_size * part))
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         assert len(store.notices) == 1
         assert Project.select().count() == 0
 
@@ -126,7 +126,7 @@ def test_a_database_without_its_tables_is_set_aside(person: Person) -> None:
     fill(person)
     with closing(sqlite3.connect(file_of(person))) as plain:
         plain.execute("DROP TABLE setting")
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         assert len(store.notices) == 1
         assert Project.select().count() == 0
 
@@ -135,12 +135,12 @@ def test_the_log_of_a_broken_database_never_reaches_the_new_one(person: Person) 
     # As a crash leaves it: what was written last is in the log only.
     fill(person)
     file = file_of(person)
-    with closing(Store(person.paths)):
+    with closing(Database(person.paths)):
         Project.create(path="/late", name="late", added_at=0, used_at=0)
         log = Path(f"{file}-wal").read_bytes()
     os.truncate(file, file.stat().st_size // 2)
     Path(f"{file}-wal").write_bytes(log[: len(log) // 2])
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         assert len(store.notices) == 1
         assert Project.select().count() == 0
     assert len(list(file.parent.glob("ollmsandbox-broken-*.db"))) == 1
@@ -150,7 +150,7 @@ def test_two_broken_databases_in_one_second_are_both_kept(person: Person) -> Non
     for number in range(3):
         file_of(person).parent.mkdir(parents=True, exist_ok=True)
         file_of(person).write_bytes(b"broken %d" % number * 200)
-        Store(person.paths).close()
+        Database(person.paths).close()
     assert len(list(file_of(person).parent.glob("ollmsandbox-broken-*.db"))) == 3
 
 
@@ -198,7 +198,7 @@ def test_a_folder_in_the_place_of_the_database_is_told(person: Person) -> None:
     file_of(person).mkdir(parents=True)
     (file_of(person) / "keep").touch()
     with pytest.raises(OllmSandboxError, match="folder where the database should be"):
-        Store(person.paths)
+        Database(person.paths)
     assert (file_of(person) / "keep").exists()
 
 
@@ -208,9 +208,9 @@ def test_a_locked_database_is_not_a_broken_one(person: Person) -> None:
         other.execute("PRAGMA locking_mode = exclusive")
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(OllmSandboxError, match="locked") as told:
-            Store(person.paths, patience=0.05)
+            Database(person.paths, patience=0.05)
         assert told.value.remedy
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         assert store.notices == []
         assert Project.select().count() == 1
 
@@ -218,7 +218,7 @@ def test_a_locked_database_is_not_a_broken_one(person: Person) -> None:
 def test_who_waits_too_long_to_write_is_told(person: Person) -> None:
     fill(person)
     with (
-        closing(Store(person.paths, patience=0.05)) as store,
+        closing(Database(person.paths, patience=0.05)) as store,
         closing(sqlite3.connect(file_of(person), isolation_level=None)) as other,
     ):
         other.execute("BEGIN IMMEDIATE")
@@ -229,7 +229,7 @@ def test_who_waits_too_long_to_write_is_told(person: Person) -> None:
 
 
 def test_a_transaction_that_fails_leaves_nothing(person: Person) -> None:
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         with pytest.raises(ZeroDivisionError), store.transaction(), store.transaction():
             Project.create(path="/p", name="p", added_at=0, used_at=0)
             raise ZeroDivisionError
@@ -244,7 +244,7 @@ def test_a_database_of_a_newer_program_is_left_alone(person: Person) -> None:
     with closing(sqlite3.connect(file_of(person))) as plain:
         plain.execute("PRAGMA user_version = 1000")
     with pytest.raises(OllmSandboxError, match="older than its database"):
-        Store(person.paths)
+        Database(person.paths)
     assert list(file_of(person).parent.glob("*broken*")) == []
 
 
@@ -266,15 +266,15 @@ def test_an_older_database_is_brought_up_to_date(
 
     monkeypatch.setattr(store_module, "MIGRATIONS", [*store_module.MIGRATIONS, second, third])
     with pytest.raises(ZeroDivisionError):
-        Store(person.paths)
+        Database(person.paths)
     # Each is done whole and once.
-    with closing(Store(person.paths)) as store:
+    with closing(Database(person.paths)) as store:
         assert done == [2, 3, 3]
         assert store.connection.execute("PRAGMA user_version").fetchone() == (5,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
-    Store(person.paths).close()
+    Database(person.paths).close()
     assert done == [2, 3, 3]
 
 

@@ -31,7 +31,7 @@ from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError, RootfsError
 from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs.store import Installed, Store, need
+from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, need
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_nothing_is_removed_while_a_command_runs_in_an_older_one(
     older.release(lock)
     assert not os.path.exists(older.folder)
     assert loop.run(rootfs.remove())
-    assert Store(person.paths.rootfs).all() == []
+    assert RootfsStore(person.paths.rootfs).all() == []
 
 
 @pytest.mark.parametrize("action", ["status", "remove", "prepare", "need"])

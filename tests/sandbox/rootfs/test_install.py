@@ -37,11 +37,11 @@ from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.rootfs import install as rootfs_prepare
 from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
 from ollmsandbox.sandbox.rootfs.http import UnreachableError
-from ollmsandbox.sandbox.rootfs.install import Progress, Step
+from ollmsandbox.sandbox.rootfs.install import InstallProgress, Step
 from ollmsandbox.sandbox.rootfs.packages import TIERS, programs_in
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
-from ollmsandbox.sandbox.rootfs.store import Installed, Store, find, is_rootfs_ready, need
+from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find, is_rootfs_ready, need
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_an_empty_folder_is_no_system(tmp_path: Path) -> None:
 
 @pytest.mark.anybody
 def test_the_steps_are_told_in_order(person: Person, served: Mirror) -> None:
-    told: list[Progress] = []
+    told: list[InstallProgress] = []
     prepared = prepare(person, served, progress=told.append)
     assert prepared.is_new
     steps = list(dict.fromkeys(progress.step for progress in told))
@@ -210,7 +210,7 @@ def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> N
     served.when = ask
     told: list[Step] = []
 
-    def noticed(progress: Progress) -> None:
+    def noticed(progress: InstallProgress) -> None:
         told.append(progress.step)
         if progress.step is Step.WAIT:
             waits.set()
@@ -388,4 +388,4 @@ def test_the_settings_of_the_person_are_used(person: Person, served: Mirror) -> 
     person._tell_machine()
     prepared = loop.run(Rootfs(person.paths, person.environ).prepare())
     assert (prepared.installed.version, prepared.installed.tier) == (VERSION, 0)
-    assert Store(person.paths.rootfs).current() == prepared.installed
+    assert RootfsStore(person.paths.rootfs).current() == prepared.installed

@@ -9,12 +9,21 @@ from hypothesis import strategies as st
 
 from ollmsandbox.text.diff import matching_blocks
 from ollmsandbox.ui.diff.colours import grounds_for
-from ollmsandbox.ui.diff.model import Diff, Fold, Hunk, Kind, compare, decode, pairs, word_changes
+from ollmsandbox.ui.diff.model import (
+    Diff,
+    DiffHunk,
+    Fold,
+    LineKind,
+    compare,
+    decode,
+    pairs,
+    word_changes,
+)
 from ollmsandbox.ui.terminal.style import DARK, LIGHT, contrast
 
 pytestmark = pytest.mark.anybody
 
-SIGNS = {Kind.SAME: " ", Kind.ADDED: "+", Kind.REMOVED: "-"}
+SIGNS = {LineKind.SAME: " ", LineKind.ADDED: "+", LineKind.REMOVED: "-"}
 
 
 def numbered(count: int) -> list[str]:
@@ -31,7 +40,7 @@ def written(diff: Diff) -> list[str]:
     return result
 
 
-def without(diff: Diff, hunk: Hunk) -> str:
+def without(diff: Diff, hunk: DiffHunk) -> str:
     """The new text with this change taken back."""
     old = diff.old[hunk.old_start : hunk.old_end]
     return "".join((*diff.new[: hunk.new_start], *old, *diff.new[hunk.new_end :]))
@@ -87,7 +96,7 @@ def test_a_missing_line_end_is_told() -> None:
     ]
     same = compare("x\na", "y\na").hunks[0].lines
     assert same[-1].is_note
-    assert same[-1].kind is Kind.SAME
+    assert same[-1].kind is LineKind.SAME
 
 
 def test_what_cannot_be_seen_is_marked() -> None:
@@ -166,13 +175,13 @@ def test_both_versions_can_be_read_from_the_parts(old: list[str], new: list[str]
     lines = [
         line
         for part in diff.parts
-        for line in (part.lines if isinstance(part, Hunk) else diff.unfold(part))
+        for line in (part.lines if isinstance(part, DiffHunk) else diff.unfold(part))
         if not line.is_note
     ]
-    assert [line.text for line in lines if line.kind is not Kind.ADDED] == [
+    assert [line.text for line in lines if line.kind is not LineKind.ADDED] == [
         line.rstrip("\n") for line in diff.old
     ]
-    assert [line.text for line in lines if line.kind is not Kind.REMOVED] == [
+    assert [line.text for line in lines if line.kind is not LineKind.REMOVED] == [
         line.rstrip("\n") for line in diff.new
     ]
     text = "".join(new)
