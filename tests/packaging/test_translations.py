@@ -77,19 +77,19 @@ def test_a_card_asks_in_the_person_s_language(german: dict[str, Any]) -> None:
     assert card["question"] == "Befehl mit Netzwerkzugriff ausführen?"
     assert card["facts"] == {
         "Ordner": "~/project",
-        "Netzwerk": "AN für diesen Befehl",
-        "Schreibt": "~/project, Spielwiese",
-        "Nachfrage": "jedes Mal, und nie gemerkt",
+        "Netzwerk": "An, für diesen Befehl",
+        "Beschreibbar": "~/project, Spielwiese",
+        "Nachfrage": "Jedes Mal",
     }
-    assert "Das Netzwerk ist erreichbar." in card["sees"]
+    assert "Das Netzwerk ist an." in card["sees"]
     assert [text for text in card["sees"] if re.search(r"\b(can|cannot|is|the)\b", text)] == []
 
 
 def test_a_card_tells_in_that_language_why_a_yes_is_not_remembered(german: dict[str, Any]) -> None:
     card = german["cards"][1]
-    assert card["facts"]["Netzwerk"] == "aus"
+    assert card["facts"]["Netzwerk"] == "Aus"
     assert card["lasting"] == (
-        "Ein Ja lässt sich nicht merken, denn dieser Befehl besteht aus mehreren Befehlen."
+        "Ihre Antwort lässt sich nicht speichern, denn der Befehl führt mehrere Befehle aus."
     )
 
 
@@ -103,9 +103,9 @@ def test_a_card_tells_in_that_language_that_nothing_holds_it_back(german: dict[s
     for card in cards:
         meaning, cause, *_portal = card["sees"]
         assert meaning.startswith("Dies läuft ohne Sandbox: ")
-        assert cause.startswith("Das Programm läuft in einem Flatpak")
+        assert cause.startswith("Dieses Programm läuft in einem Flatpak")
     assert cards[0]["sees"][2:] == ["Es gibt keinen Sitzungsbus und damit kein Flatpak-Portal."]
-    assert cards[0]["facts"]["Schreibt"] == "alles, was Sie schreiben können"
+    assert cards[0]["facts"]["Beschreibbar"] == "alles, was Sie schreiben können"
 
 
 def test_the_badge_sorts_its_sentences_in_any_language(german: dict[str, Any]) -> None:
@@ -120,8 +120,8 @@ def test_the_badge_sorts_its_sentences_in_any_language(german: dict[str, Any]) -
     assert any("/project (das Projekt) ist beschreibbar" in text for text in badge["Beschreibbar"])
     assert any("(die Spielwiese) ist beschreibbar." in text for text in badge["Beschreibbar"])
     assert any("/.ssh" in text for text in badge["Verborgen"])
-    assert "Das System ist lesbar, aber nicht beschreibbar." in badge["Alles andere"]
-    assert badge["Netzwerk"] == ["Das Netzwerk ist nicht erreichbar."]
+    assert "Das System ist schreibgeschützt." in badge["Alles andere"]
+    assert badge["Netzwerk"] == ["Das Netzwerk ist aus."]
 
 
 def test_the_badge_tells_in_that_language_what_a_flatpak_cannot_do(german: dict[str, Any]) -> None:
@@ -165,7 +165,9 @@ def test_a_model_is_told_in_english(german: dict[str, Any]) -> None:
         assert "was denied by the user. Nothing was done." in text
     assert ran == "The command printed nothing.\nChanges: 1 added.\n  added made"
     described, notice = german["unrecorded"]
-    assert described.startswith("/elsewhere (das Projekt, sichtbar als /workspace) ist lesbar")
+    assert described.startswith(
+        "/elsewhere (das Projekt, sichtbar als /workspace) ist schreibgeschützt"
+    )
     assert notice == (
         "/elsewhere (the project, visible as /workspace) is read-only: "
         "changes cannot be recorded here."

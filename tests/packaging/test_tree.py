@@ -18,7 +18,14 @@ TREE = Path(__file__).resolve().parents[2]
 APP_ID = "io.github.ollmsandbox.OllmSandbox"
 MADE = {".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"}
 SUFFIXES = {".py", ".sh", ".in", ".ui", ".css", ".svg", ".xml", ".yaml", ".yml", ".toml"}
-MADE_AT_THE_TOP = {".flatpak-builder", ".venv", "build", "dist", "ollmsandbox.egg-info"}
+MADE_AT_THE_TOP = {
+    ".flatpak-builder",
+    ".test-on",
+    ".venv",
+    "build",
+    "dist",
+    "ollmsandbox.egg-info",
+}
 SPDX = "SPDX-License-Identifier: "
 
 

@@ -276,9 +276,9 @@ def noticed(progress):
             die()
 
 if step == "use":
-    store.Store.use = die
+    store.RootfsStore.use = die
 if step == "sweep":
-    store.Store.put_in_place = die
+    store.RootfsStore.put_in_place = die
 settings = RootfsSettings(mirror=sys.argv[2], tier=1)
 loop.run(Rootfs(Paths.from_environ(os.environ), os.environ, settings).prepare(noticed))
 """
