@@ -105,7 +105,7 @@ def test_a_card_tells_in_that_language_that_nothing_holds_it_back(german: dict[s
         assert meaning.startswith("Dies läuft ohne Sandbox: ")
         assert cause.startswith("Dieses Programm läuft in einem Flatpak")
     assert cards[0]["sees"][2:] == ["Es gibt keinen Sitzungsbus und damit kein Flatpak-Portal."]
-    assert cards[0]["facts"]["Beschreibbar"] == "alles, was Sie schreiben können"
+    assert cards[0]["facts"]["Beschreibbar"] == "Alles, was Sie schreiben können"
 
 
 def test_the_badge_sorts_its_sentences_in_any_language(german: dict[str, Any]) -> None:
