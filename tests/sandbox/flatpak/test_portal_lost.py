@@ -14,12 +14,8 @@ from support.tools import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.errors import SandboxError
-<<<<<<< ours
 from ollmsandbox.sandbox.flatpak.portal import PortalError
-=======
 from ollmsandbox.sandbox.output import readable
-from ollmsandbox.sandbox.portal import PortalError
->>>>>>> theirs
 from ollmsandbox.sandbox.process import Sinks
 
 pytestmark = pytest.mark.anybody
