@@ -22,8 +22,10 @@ _PAUSE = 0.02
 class FileLock:
     """A lock on a file, which is created if it is missing, or on a folder that exists.
 
-    It is held until `release`, or to the end of a `with` block.
+    It is held until `release`, to the end of a `with` block, or as long as the object lives.
     """
+
+    _descriptor = -1
 
     def __init__(
         self,
@@ -71,6 +73,9 @@ class FileLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.release()
 
     def __enter__(self) -> FileLock:
         return self
