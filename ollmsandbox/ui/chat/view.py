@@ -128,7 +128,7 @@ class ChatView(Gtk.Box):
 
     def show_capabilities(self, found: Capabilities) -> None:
         sandboxed = _("Commands run in a sandbox. You can undo what they change.")
-        asking = _("Commands are not sandboxed here. You are asked before each one runs.")
+        asking = _("You are asked before each command runs. Its changes cannot be undone.")
         self._empty.set_description(sandboxed if found.can_wrap else asking)
 
     def show(self, session: OpenSession | None) -> None:  # type: ignore[override]
