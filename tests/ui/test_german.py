@@ -41,7 +41,7 @@ def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(pers
         window.open_project(str(person.home))
         popover = window.badge.get_popover()
         assert popover is not None
-        wait_until(lambda: says(popover, "Ihr ganzer persönlicher Ordner, und mit ihm Ihre"))
+        wait_until(lambda: says(popover, "Ihren ganzen persönlichen Ordner"))
         assert window.chat.session is not None
         talk = window.chat.session.conversation
         outcome = finish(talk.run("true"))
@@ -50,11 +50,11 @@ def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(pers
         shown = card.output
         assert shown is not None
         wait_until(lambda: "Wählen Sie einen Ordner darin." in shown.text)
-        told = f"FEHLER: In {person.home} liegt Ihr ganzer persönlicher Ordner, und mit ihm Ihre"
+        told = f"FEHLER: {person.home} enthält Ihren ganzen persönlichen Ordner"
         assert shown.text.startswith(told)
         talk.use_model(application.desk.connections.server(NOBODY).model("tiny"))
         finish(talk.say("hello"))
-        wait_until(lambda: says(window.chat, "Unter http://127.0.0.1:9 antwortet niemand."))
+        wait_until(lambda: says(window.chat, "Unter http://127.0.0.1:9 läuft kein Server."))
 
 
 def test_a_server_is_tried_in_german(person: Person) -> None:
@@ -63,8 +63,8 @@ def test_a_server_is_tried_in_german(person: Person) -> None:
         dialog = ConnectionDialog(window, application.desk.connections, NOBODY)
         dialog.present()
         press(dialog, "Test")
-        wait_until(lambda: says(dialog, "Unter http://127.0.0.1:9 antwortet niemand."))
-        assert says(dialog, "Ist der Server gestartet?")
+        wait_until(lambda: says(dialog, "Unter http://127.0.0.1:9 läuft kein Server."))
+        assert says(dialog, "starten Sie den Server")
         dialog.close()
 
 
