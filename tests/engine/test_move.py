@@ -209,7 +209,7 @@ def test_a_turn_under_way_is_not_stopped_to_move_the_project(
         turn = asyncio.ensure_future(session.conversation.run("sleep 1000"))
         await is_busy.wait()
         for work in (sessions.check_move, sessions.move_project):
-            with pytest.raises(ProjectError, match="not over"):
+            with pytest.raises(ProjectError, match="still running"):
                 await work(str(person.project), str(person.home))
         assert sessions.open_ones == [session] and not turn.done()
         await sessions.close_all()

@@ -149,10 +149,10 @@ from pathlib import Path
 sys.path[:0] = sys.argv[1].split(":")
 from support.escape.attack import python, run_while
 from support.person import make_person
-from ollmsandbox.sandbox.plan.mounts import OverlayWay
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.probe.probe import probe
 
-folder, way, disk = Path(sys.argv[2]), OverlayWay[sys.argv[3]], Path(sys.argv[4])
+folder, way, disk = Path(sys.argv[2]), OverlayMethod[sys.argv[3]], Path(sys.argv[4])
 person = make_person(folder)
 found = replace(probe(person.paths, person.environ, fresh=True), overlay=way)
 assert found.can_wrap

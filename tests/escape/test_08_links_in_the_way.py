@@ -60,7 +60,7 @@ def swapped_at(step: int, inside: Person, what: str) -> Iterator[Counter]:
     try:
         yield counter
     except OllmSandboxError as error:
-        assert "Put the folder back" in str(error)
+        assert "the folder" in str(error)
     swap_back(inside, what)
     recover(inside.paths)
     shutil.rmtree(inside.project)
@@ -91,7 +91,7 @@ def test_replaced_by_a_link_while_the_command_runs(inside: Person, what: str, mo
     try:
         report = during(inside, ATTACK, swap(inside, what), mode)
     except OllmSandboxError as error:
-        assert "Put the folder back" in str(error)
+        assert "the folder" in str(error)
         swap_back(inside, what)
         (again,) = recover(inside.paths)
         # Nothing is lost: what the command wrote waits.
@@ -124,7 +124,7 @@ def test_replaced_by_a_link_before_changes_are_looked_at(inside: Person, what: s
         try:
             report = review(inside, action, run, *paths)
         except OllmSandboxError as error:
-            assert "Put the folder back" in str(error)
+            assert "the folder" in str(error)
         else:
             # What was to be deleted there is not there.
             for item in report.changes:
@@ -155,7 +155,7 @@ def test_replaced_by_a_link_before_changes_are_undone_and_done_again(
         try:
             report = review(inside, does, run, *paths)
         except OllmSandboxError as error:
-            assert "Put the folder back" in str(error)
+            assert "the folder" in str(error)
             done = inside.cli(does, run)
             assert "Traceback" not in done.stderr
         else:
@@ -237,7 +237,7 @@ def test_the_project_is_moved_away_while_the_command_runs(inside: Person, comman
         during(inside, command, lambda: inside.project.rename(aside), Mode.AUTO)
     except OllmSandboxError as error:
         assert command == ATTACK
-        assert "Put the folder back" in str(error)
+        assert "the folder" in str(error)
     assert not inside.project.exists()
     aside.rename(inside.project)
     waiting = recover(inside.paths)

@@ -229,7 +229,7 @@ def test_a_target_that_looks_like_an_allowed_one(
 def test_what_cannot_be_read_cannot_be_allowed_for_longer(rules: Rules, name: str) -> None:
     request = command(ATTACKS[name], rules.project)
     assert request.answers == (Answer.DENY_ALWAYS, Answer.DENY, Answer.ALLOW)
-    assert "cannot be remembered" in request.why_not_remembered
+    assert "cannot be saved" in request.why_not_remembered
     rules.somebody.says = [Answer.DENY_ALWAYS]
     rules.decide(request)
     assert rules.decide(request) == (Answer.DENY_ALWAYS, Source.SAVED)

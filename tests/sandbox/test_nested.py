@@ -70,7 +70,7 @@ def test_what_is_mounted_in_the_project_is_seen_and_not_written(person: Person) 
     else:
         # A user namespace cannot take the project apart from what is mounted in it.
         assert "cannot create new: Read-only file system" in done.stderr
-        assert f"{person.project} (the project) can be read, not written" in done.stderr
+        assert f"{person.project} (the project) is read-only" in done.stderr
         assert not (person.project / "new").exists()
     assert os.listdir(disk) == []
 
@@ -104,7 +104,7 @@ def test_where_no_overlay_can_be_mounted_commands_run_all_the_same(
     done = run_beside(person, around, "run", "--project", str(person.project), "-c", command)
     assert (done.returncode, done.stdout) == (1, "playground\nproject\n")
     assert "cannot touch 'new': Read-only file system" in done.stderr
-    assert f"{person.project} (the project) can be read, not written" in done.stderr
+    assert f"{person.project} (the project) is read-only" in done.stderr
     assert os.listdir(person.playground) == ["new"]
     assert os.listdir(person.project) == []
 
@@ -125,7 +125,7 @@ def test_where_changes_cannot_be_kept_the_project_is_not_written(
         *("run", "--project", str(person.project), "-c", "pwd; touch ~/playground/new; touch new"),
     )
     assert (done.returncode, done.stdout) == (1, f"{person.project}\n")
-    assert f"{person.project} (the project) can be read, not written" in done.stderr
+    assert f"{person.project} (the project) is read-only" in done.stderr
     assert os.listdir(person.playground) == ["new"]
     assert os.listdir(person.project) == []
 

@@ -332,7 +332,7 @@ def test_the_tour_from_its_beginning_to_its_end(person: Person) -> None:
         card = terminal.expect(ENDS)
         assert "getent hosts example.org" in card
         terminal.send("d")
-        terminal.expect("so nothing ran.")
+        terminal.expect("and nothing ran.")
         terminal.expect("That was all.")
         terminal.expect("modified  basket.py")
         terminal.expect("deleted   old-notes.txt")

@@ -82,7 +82,7 @@ def test_a_project_of_which_a_part_is_left_is_not_moved(person: Person, linked: 
     try:
         project = manager.find_project(person.project)
         assert project
-        with pytest.raises(ProjectError, match="was cut off"):
+        with pytest.raises(ProjectError, match="was interrupted"):
             check_move(manager, project, elsewhere)
     finally:
         manager.close()

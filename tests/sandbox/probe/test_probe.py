@@ -180,7 +180,7 @@ def test_a_machine_that_is_slow_is_not_taken_for_one_that_cannot(
     person: Person, programs: Path, late: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(programs, f'case "$*" in *"{late} "*) exec sleep 100;; esac\nexec {REAL} "$@"')
-    monkeypatch.setattr(probe_module, "_PATIENCE", 3)
+    monkeypatch.setattr(probe_module, "_TIMEOUT", 3)
     # With so little time even its version may come late.
     with pytest.raises(SandboxError, match=r"took too long|does not answer"):
         person.run("touch ran")

@@ -269,7 +269,7 @@ def test_the_plan_says_in_which_system_it_runs_and_where_the_project_is(
 ) -> None:
     told = person.bubble(rootfs=alpine).plan.describe()
     assert any(f"Alpine {VERSION}" in sentence for sentence in told)
-    assert any(f"{person.project} (the project, seen as /workspace)" in s for s in told)
+    assert any(f"{person.project} (the project, visible as /workspace)" in s for s in told)
 
 
 def test_a_system_that_goes_before_the_command_starts_is_told(

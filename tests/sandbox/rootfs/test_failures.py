@@ -177,7 +177,7 @@ def test_a_password_of_the_mirror_is_not_left_where_commands_can_read_it(
 def test_a_machine_without_a_resolver_can_install_packages_by_number(
     person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Host, "look", lambda: Host((), (), "/nowhere/resolv.conf"))
+    monkeypatch.setattr(Host, "read", lambda: Host((), (), "/nowhere/resolv.conf"))
     assert prepare(person, served).installed.tier == 1
 
 
@@ -218,7 +218,7 @@ def test_a_store_that_belongs_to_somebody_else_is_told_in_words(
         store.mkdir(parents=True, mode=0)
     rootfs = Rootfs(person.paths, person.environ)
     try:
-        with pytest.raises(OllmSandboxError, match=r"rootfs cannot be (used|made)"):
+        with pytest.raises(OllmSandboxError, match=r"/ollmchat/rootfs"):
             if action == "status":
                 rootfs.status()
             elif action == "need":

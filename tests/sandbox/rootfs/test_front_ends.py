@@ -50,7 +50,7 @@ def test_install_use_run_status_and_remove(person: Person, served: Mirror) -> No
     done = person.cli("rootfs", "install", "--tier", "0")
     assert done.stdout == f"Alpine {VERSION} is installed.\n", done.stderr
     assert "Fetching." in done.stderr
-    assert "is there already" in person.cli("rootfs", "install", "--tier", "0").stdout
+    assert "is already installed" in person.cli("rootfs", "install", "--tier", "0").stdout
 
     assert person.cli("rootfs", "use", "alpine").returncode == 0
     done = person.cli("run", "-c", "cat /etc/alpine-release; pwd; echo x >new")
