@@ -22,7 +22,7 @@ from ..preferences.settings import Settings
 from ..resources import template
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
-from ..widgets.weak import weakly
+from ..widgets.weak import weak_reference, weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from ..window.closing import may_discard_all
@@ -47,10 +47,15 @@ class RunFocus:
         self._pane = pane
         # Whose row, and whether its verbs get it.
         self._wish: tuple[str, bool] | None = None
+        # Whether its row got it. The row may be made anew right afterwards, and gets it again.
+        self._is_met = False
+        # What had the keyboard then: as long as it has, the user went nowhere else.
+        self._before: Callable[[], Gtk.Widget | None] = lambda: None
 
-    def want(self, run_id: str, *, verbs: bool = False) -> None:
-        """Wish for it at the row of this run that is made next."""
-        self._wish = (run_id, verbs)
+    def want(self, run_id: str, *, verbs: bool = False, focus: Gtk.Widget | None = None) -> None:
+        """Wish for it at the row of this run that is made next. Now `focus` has the keyboard."""
+        self._wish, self._is_met = (run_id, verbs), False
+        self._before = weak_reference(focus) if focus is not None else lambda: None
 
     def forget_missing(self, listed: Collection[str]) -> None:
         """Drop the wish for a run that is not listed, lest it gets the keyboard later."""
@@ -69,7 +74,9 @@ class RunFocus:
         focus = window.get_focus() if isinstance(window, Gtk.Window) else None
         # GTK takes it from a row that is gone only with the next frame.
         is_gone = focus is not None and focus.get_root() is not window
-        if focus is None or is_gone or focus.is_ancestor(row.get_ancestor(self._pane) or row):
+        is_unmoved = focus is not None and focus == self._before()
+        in_pane = focus is not None and focus.is_ancestor(row.get_ancestor(self._pane) or row)
+        if focus is None or is_gone or is_unmoved or (in_pane and not self._is_met):
             # Later: the list is being laid out, and would scroll meanwhile.
             GLib.timeout_add(0, weakly(self._meet), row, wish)
         else:
@@ -78,7 +85,7 @@ class RunFocus:
 
     def _meet(self, row: RunRow, wish: tuple[str, bool]) -> bool:
         if self._wish is wish and row.get_mapped():
-            self._wish = None
+            self._is_met = True
             row.focus(verbs=wish[1])
         return GLib.SOURCE_REMOVE
 
@@ -240,7 +247,9 @@ class ChangesView(Gtk.Box):
         self._wanted_run = run_id
         self._asked.add(run_id)
         self._is_stale = True
-        self._run_focus.want(run_id)
+        window = self.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        self._run_focus.want(run_id, focus=focus)
         self._open_runs.add(run_id)
         self.filter.set_text("")
         self.show_list()
