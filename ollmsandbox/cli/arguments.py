@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the sub-commands share: types of arguments, help formatters, the default project."""
+"""Defines the arguments of every command, with their types and help formatters."""
 
 from __future__ import annotations
 

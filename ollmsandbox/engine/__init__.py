@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every front end calls: prepare a run, execute it, settle its changes; move a project."""
+"""Every front end calls this: prepare a run, execute it, settle its changes; move a project."""

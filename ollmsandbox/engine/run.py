@@ -140,7 +140,7 @@ class PreparedRun:
 
     @property
     def report(self) -> Report | None:
-        """What became of the command's changes; None until they are settled."""
+        """The report on the command's changes; None until they are settled."""
         return self._recorder.report
 
     def is_outdated(self) -> bool:

@@ -351,7 +351,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class _Failure:
-    """What the user reads if one of the exceptions is the cause."""
+    """A message for the user, if one of the exceptions is the cause."""
 
     exceptions: tuple[type[BaseException], ...]
     message: str

@@ -42,7 +42,7 @@ What = Command | UnparsedCommand | Target
 
 @dataclass(frozen=True)
 class Key:
-    """What a rule and a request must have in common."""
+    """The fields in which a rule and a request must agree."""
 
     tool: str
     # The folder, with links resolved; "" without a project.

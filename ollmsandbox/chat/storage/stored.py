@@ -19,7 +19,7 @@ INTERRUPTED = "ERROR: The program ended before this call was answered."
 
 @dataclass(frozen=True)
 class CallRecord:
-    """What is stored about a call besides the text for the model."""
+    """The stored data of a call, besides the text for the model."""
 
     ok: bool
     # The call in one line, for the user.
