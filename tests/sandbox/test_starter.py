@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import socket
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +18,8 @@ from support.person import Person, cli_argv
 from ollmsandbox import loop
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Result
+from ollmsandbox.sandbox.starter.child import die_with_parent
+from ollmsandbox.sandbox.starter.server import StarterServer
 
 
 def in_a_row(person: Person, *commands: str, between: Callable[[], object] = int) -> list[Result]:
@@ -141,3 +146,35 @@ def test_a_machine_on_which_no_process_has_the_number_two(person: Person) -> Non
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
+
+
+def test_a_child_of_a_dead_starter_ends_although_a_sibling_holds_its_descriptors() -> None:
+    reader, writer = os.pipe()
+    starter = os.fork()
+    if starter == 0:
+        _die_with_two_children(writer)
+    os.close(writer)
+    os.waitpid(starter, 0)
+    with open(reader, "rb") as answers:
+        sibling, *survived = answers.read().split()
+    os.kill(int(sibling), signal.SIGKILL)
+    assert survived == []
+
+
+def _die_with_two_children(answers: int) -> None:
+    """Start a sibling that sleeps and a child that begins when this process is dead; then die."""
+    here = os.getpid()
+    try:
+        server = StarterServer(socket.socketpair()[0])
+        sibling = os.fork()
+        if sibling == 0:
+            os.close(answers)
+            time.sleep(600)
+        os.write(answers, b"%d " % sibling)
+        if os.fork() == 0:
+            while os.getppid() == here:
+                time.sleep(0.001)
+            die_with_parent(server.alive)
+            os.write(answers, b"survived")
+    finally:
+        os._exit(0)

@@ -8,7 +8,6 @@ import ctypes
 import fcntl
 import os
 import resource
-import select
 import signal
 import socket
 
@@ -121,10 +120,17 @@ def report_error(descriptor: int, step: str, error: BaseException) -> None:
 
 
 def die_with_parent(alive: int) -> None:
-    """Have the kernel kill this process when the starter dies, and end if it is dead already."""
+    """Have the kernel kill this process when the starter dies, and end if it is dead already.
+
+    The starter locks `alive`. The end of a pipe would not do: a child that was forked just before
+    still holds it, and the number of the parent is 0 in a PID namespace.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if select.select([alive], [], [], 0)[0]:
-        os._exit(1)
+    try:
+        os.lockf(alive, os.F_TEST, 0)
+    except OSError:
+        return  # locked, so the starter lives
+    os._exit(1)
 
 
 def prefer_oom_kill() -> None:

@@ -41,8 +41,9 @@ class StarterServer:
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._running: dict[int, Child] = {}
-        # Nothing is ever written here: children see its end when this process dies.
-        self._alive, self._alive_end = os.pipe()
+        # Locked for as long as this process lives: a child does not inherit the lock.
+        self.alive = os.memfd_create("alive")
+        os.lockf(self.alive, os.F_LOCK, 0)
 
     def serve(self) -> None:
         while True:
@@ -78,8 +79,7 @@ class StarterServer:
         uid, gid = os.getuid(), os.getgid()
         pid, pidfd = clone(namespaces)
         if pid == 0:
-            os.close(self._alive_end)
-            run(order, namespaces, given, self._alive, uid, gid)
+            run(order, namespaces, given, self.alive, uid, gid)
         if pid < 0:
             report_error(given[-1], "make a namespace", OSError(-pid, os.strerror(-pid)))
             # The other side expects a process: one that ends at once.
