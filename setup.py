@@ -29,12 +29,12 @@ class BuildWithData(build_py):
         self._compile_translations(data / "locale")
 
     def _compile_schema(self, folder: Path) -> None:
-        """Without it, preferences are kept in a file."""
         schema = folder / "io.github.ollmsandbox.OllmSandbox.gschema.xml"
         shutil.copy(TREE / "data" / schema.name, schema)
         compiler = shutil.which("glib-compile-schemas")
-        if compiler:
-            subprocess.run([compiler, "--strict", folder], check=True)
+        if compiler is None:
+            raise SystemExit("glib-compile-schemas is missing (Debian: libglib2.0-bin).")
+        subprocess.run([compiler, "--strict", folder], check=True)
 
     def _compile_translations(self, folder: Path) -> None:
         compiler = shutil.which("msgfmt")

@@ -51,11 +51,13 @@ class Application(Adw.Application):
     __gtype_name__ = "OllmApplication"
 
     def __init__(self, environ: Mapping[str, str], application_id: str = SCHEMA) -> None:
-        """Raises where there is no place for its files: what GLib calls later cannot say so."""
+        """Raise if files cannot be stored or are missing: what GLib calls later cannot say so."""
         paths = Paths.from_environ(environ)
+        settings = Settings(paths)
         super().__init__(application_id=application_id, flags=Gio.ApplicationFlags.HANDLES_OPEN)
         self._environ = environ
         self._paths = paths
+        self.settings = settings
         self._is_development = application_id == DEVELOPMENT
         self.window: Window | None = None
         # What was asked for while the last one closed.
@@ -80,7 +82,6 @@ class Application(Adw.Application):
             display, provider, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION
         )
         _find_icons(display)
-        self.settings = Settings(self._paths)
         self.desk = SessionFactory(self._paths, self._environ, self.asker, _)
         self.choice = ModelChoice(self.desk.connections)
         self.sessions = Sessions(self.desk, self.choice, self.settings)

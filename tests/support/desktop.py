@@ -4,7 +4,6 @@ a keyboard: nothing of it is imported."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
@@ -271,13 +270,9 @@ def start(person: Person, *arguments: str, errors: int | None = None) -> subproc
 
 
 def _write_settings(person: Person, settings: dict[str, bool | str]) -> None:
-    """Where the program keeps them: with the schema, and without it."""
     if not settings:
         return
     named = {name.replace("_", "-"): value for name, value in settings.items()}
-    kept = person.paths.config / "preferences.json"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(named), encoding="utf-8")
     file = person.home / ".config" / "glib-2.0" / "settings" / "keyfile"
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"{name}={_typed(value).print_(False)}" for name, value in named.items()]
