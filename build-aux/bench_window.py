@@ -240,12 +240,12 @@ def report_first_frame(window: object, is_ready: Callable[[], bool]) -> None:
 def open_program() -> None:
     # As it does itself, before it loads anything.
     gc.disable()
+    from ollmsandbox.i18n import set_language
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
-    from ollmsandbox.ui.i18n import speak
     from ollmsandbox.ui.window.gc_pacing import keep_smooth
 
-    speak()
+    set_language()
     application = Application(dict(os.environ))
     keep_smooth(application.count_frames)
 
@@ -292,12 +292,12 @@ def compare_opening(rounds: int) -> None:
 
 
 def run_loop(parts: Sequence[str]) -> None:
+    from ollmsandbox.i18n import set_language
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
-    from ollmsandbox.ui.i18n import speak
     from ollmsandbox.ui.window.gc_pacing import keep_smooth
 
-    speak()
+    set_language()
     application = Application(dict(os.environ))
     keep_smooth(application.count_frames)
 

@@ -15,10 +15,10 @@ def main(application_id: str = "", translations: str = "") -> int:
     if wants_window(arguments, os.environ):
         # What is loaded now stays, and need not be looked through again and again. See smoothness.
         gc.disable()
-        from .ui.i18n import speak
+        from .i18n import set_language
 
         # Before all that is imported next: some of it has texts already.
-        speak(translations)
+        set_language(translations)
         from .ui.application import main as window
 
         return window(sys.argv, application_id)

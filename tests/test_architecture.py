@@ -26,7 +26,7 @@ LEVELS = (
     {"engine"},
     {"permission", "project", "sandbox"},
     {"config", "files", "net", "text"},
-    {"loop", "paths"},
+    {"i18n", "loop", "paths"},
     {"errors"},
     {"__init__"},
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from gettext import gettext as _
 from typing import Protocol
 
 from ..errors import OllmSandboxError
+from ..i18n import _
 from .shell import Unparsable, read
 
 # The tool whose rules are found by the words of a command.

@@ -7,9 +7,8 @@ import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from gettext import gettext as _
-from gettext import pgettext
 
+from ..i18n import _, pgettext
 from ..permission.request import Fact, PermissionRequest, Source, Verdict
 from ..sandbox.plan.mounts import OverlaidFolder, WritableFolder
 from ..sandbox.plan.plan import Plan

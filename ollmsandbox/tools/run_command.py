@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from gettext import gettext as _
-from gettext import pgettext
 
 from .. import N_
 from ..engine.run import PreparedRun, finish_interrupted_runs
 from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
+from ..i18n import _, pgettext
 from ..permission.request import Fact, PermissionRequest, Verdict
 from ..sandbox.flatpak.portal import PortalError
 from ..sandbox.flatpak.runner import InnerRunner, NotHandedOnError

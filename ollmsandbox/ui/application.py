@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from gettext import gettext as _
 
 from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
 from ..chat.sessions import SessionFactory
 from ..errors import OllmSandboxError
+from ..i18n import _
 from ..loop import run_application
 from ..paths import Paths
 from ..permission.request import PermissionRequest

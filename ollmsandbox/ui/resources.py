@@ -18,11 +18,6 @@ def stylesheet() -> str:
     return str(_data("style.css"))
 
 
-def translations() -> str:
-    """Those that pip installed with the package."""
-    return str(_PACKAGE / "data" / "locale")
-
-
 def icons() -> list[Path]:
     """Where icons may be besides where every program looks: a checkout is installed nowhere, and a
     prefix of the person's own may not be known to the desktop."""

@@ -13,6 +13,7 @@ from support.person import Person, make_person
 from support.tools import Agent
 
 from ollmsandbox import loop
+from ollmsandbox.i18n import set_language
 from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.sandbox.plan.mounts import PROJECT, UnrecordedFolder
 from ollmsandbox.sandbox.probe.probe import cache_file, probe
@@ -20,7 +21,6 @@ from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.ui.badge.flatpak_state import look
 from ollmsandbox.ui.badge.project_state import sections_of
 from ollmsandbox.ui.changes.note_words import note
-from ollmsandbox.ui.i18n import speak
 from ollmsandbox.ui.permission.text import lasting, question
 
 
@@ -67,5 +67,5 @@ def told(person: Person) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    speak(sys.argv[1])
+    set_language(sys.argv[1])
     print(json.dumps(told(make_person(Path(sys.argv[2])))))

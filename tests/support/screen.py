@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from gi.repository import Adw, Gdk, GLib, Gtk
 
-from ollmsandbox.ui.i18n import look_once
 from ollmsandbox.ui.resources import stylesheet
 
 W = TypeVar("W", bound=Gtk.Widget)
@@ -28,8 +27,6 @@ class Screen:
         if Gdk.Display.get_default() is None:
             raise RuntimeError("There is no display: run this with build-aux/with-display.")
         Adw.init()
-        # As in the program, or words would take most of a test's time.
-        look_once()
         self._troubles: list[str] = []
         self._log = _Collector(self._troubles)
 

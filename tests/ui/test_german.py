@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import gettext
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,8 @@ from support.screen import Screen
 from support.window import card_that, finish, press, program, says, wait_until, window_of
 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
+from ollmsandbox.i18n import DOMAIN, load_translations
 from ollmsandbox.ui.chat.entries import Stage
-from ollmsandbox.ui.i18n import DOMAIN
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 
 NOBODY = Connection("mine", ServerKind.OLLAMA, "http://127.0.0.1:9")
@@ -28,11 +27,9 @@ def german(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     file.parent.mkdir(parents=True)
     subprocess.run(["msgfmt", "--output-file", file, ROOT / "po/de.po"], check=True)
     monkeypatch.setenv("LANGUAGE", "de")
-    before = gettext.textdomain()
-    gettext.bindtextdomain(DOMAIN, str(tmp_path / "locales"))
-    gettext.textdomain(DOMAIN)
+    load_translations(str(tmp_path / "locales"))
     yield
-    gettext.textdomain(before)
+    load_translations("/nonexistent")
 
 
 def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(person: Person) -> None:

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from gettext import gettext as _
 from typing import Protocol
 
 from ... import N_
+from ...i18n import _
 from .mask_layer import LayerSpec
 
 # What a folder is for, shown after its path: "/home/me/parser (the project)".

@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from gettext import gettext as _
 
 from ... import N_
 from ...errors import ProjectError, SandboxError
+from ...i18n import _
 from ...paths import FolderSet, Paths, is_inside, real_path
 from ..overlay import Overlay
 from ..profile.profile import Limits, Profile

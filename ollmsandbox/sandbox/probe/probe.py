@@ -15,12 +15,12 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from gettext import gettext
 from pathlib import Path
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import write_atomically
+from ...i18n import _
 from ...paths import Paths, is_inside, make_folder, real_path
 from ..limits import scope_command
 from ..plan import mask_layer
@@ -85,9 +85,9 @@ class Capabilities:
             cause, remedy = Sentence(finding.cause), Sentence(finding.remedy)
         return replace(
             finding,
-            title=gettext(finding.title),
-            cause=cause.translated(gettext),
-            remedy=remedy.translated(gettext),
+            title=_(finding.title),
+            cause=cause.translated(_),
+            remedy=remedy.translated(_),
         )
 
     def why_not(self) -> tuple[Sentence, Sentence]:

@@ -8,11 +8,10 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from gettext import gettext as _
-from gettext import pgettext
 
 from ... import N_
 from ...errors import NetError, OllmSandboxError, Sentence
+from ...i18n import _, pgettext
 from ...net.addresses import (
     Address,
     Resolver,

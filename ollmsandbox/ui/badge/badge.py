@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from gettext import gettext as _
 
 from gi.repository import Gtk, Pango
 
+from ...i18n import _
 from ...text.visible import visible_words
 from ..widgets.labels import without_hyphens
 

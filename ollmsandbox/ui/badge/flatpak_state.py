@@ -7,15 +7,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from gettext import gettext as _
 
 from ...errors import OllmSandboxError
+from ...i18n import _, localized
 from ...paths import Paths
 from ...sandbox.flatpak.portal import PortalError
 from ...sandbox.flatpak.runner import InnerRunner, NotHandedOnError
 from ...sandbox.profile import file
 from ...sandbox.profile.profile import Limits, Profile
-from ..i18n import spoken
 from .badge import Section, Wall
 from .project_state import ProjectState, broken, limits_without_sandbox
 
@@ -42,9 +41,9 @@ async def _try(project: str, loaded: Profile, environ: Mapping[str, str]) -> Pro
         await tight.try_out()
         return _inner()
     except NotHandedOnError as error:
-        why = spoken(error.message)
+        why = localized(error.message)
     except PortalError as error:
-        return _without(spoken(error.message))
+        return _without(localized(error.message))
     # As without a portal, if not even that can be had.
     with suppress(PortalError):
         await loose.try_out()
@@ -93,7 +92,7 @@ def _without(why: str) -> ProjectState:
 def _not_sandboxed(meaning: str, why: str, network: str) -> ProjectState:
     sections = (
         _asks(),
-        Section(_("Not sandboxed"), (meaning, spoken(why))),
+        Section(_("Not sandboxed"), (meaning, localized(why))),
         Section(_("Network"), (network,)),
     )
     return ProjectState(Wall.NONE, sections)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from gettext import gettext as _
-from gettext import ngettext
 
 from gi.repository import GLib
 
+from ...i18n import _, ngettext
 from ...sandbox.profile.profile import Limits
 from ..preferences.settings import Settings
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from gettext import gettext as _
 from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError
+from ...i18n import _, localized
 from ...paths import Paths
 from ...sandbox.plan.mounts import (
     BoundFolder,
@@ -21,7 +21,6 @@ from ...sandbox.plan.mounts import (
 from ...sandbox.plan.plan import Plan
 from ...sandbox.profile.profile import Limits, Profile
 from ...text.visible import visible_line
-from ..i18n import spoken
 from .badge import Section, Wall
 from .limits_text import sentences
 
@@ -62,7 +61,7 @@ def wall_now(wall: Wall, session: OpenSession | None) -> Wall:
 
 
 def broken(error: OllmSandboxError) -> ProjectState:
-    sentence = spoken(str(error))
+    sentence = localized(str(error))
     return ProjectState(Wall.BROKEN, (Section(_("Commands cannot run here"), (sentence,)),))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from gettext import gettext as _
 
+from ...i18n import _
 from ...project.changes.change import Recorded, Report, State
 from ...project.database import runs
 from ...project.manager import ProjectManager

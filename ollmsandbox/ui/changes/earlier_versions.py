@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from gettext import gettext as _
 
 from gi.repository import GLib, Gtk
 
+from ...i18n import _
 from ...project.changes.change import Recorded
 from ...project.manager import ProjectManager
 from ...project.review.versions import Earlier, backups_of

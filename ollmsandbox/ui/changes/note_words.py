@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from gettext import gettext as _
-
 from ... import N_
+from ...i18n import _
 from ...text.visible import visible_line
 
 WHOLE = (

@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from functools import partial
-from gettext import gettext as _
 
 from gi.repository import Adw, Gtk
 
+from ...i18n import _
 from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
 from ...text.diff import Standing

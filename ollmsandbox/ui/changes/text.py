@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import time
-from gettext import gettext as _
-from gettext import ngettext
 
 from ... import N_
+from ...i18n import _, ngettext
 from ...project.changes.change import Flag, Kind, Recorded, State, Type
 from ...text.visible import visible_line
 from .list_model import RunData

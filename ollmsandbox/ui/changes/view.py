@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
-from gettext import ngettext
 from typing import TYPE_CHECKING, TypeVar
 
 from gi.repository import Adw, GLib, GObject, Gtk
 
+from ...i18n import ngettext
 from ...project.manager import ProjectManager
 from ...project.review.review import Review
 from ..preferences.settings import Settings

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from gettext import gettext as _
-from gettext import ngettext
-
 from gi.repository import Gtk, Pango
 
+from ...i18n import _, ngettext
 from ...text.visible import visible_line
 from ..widgets.labels import name_buttons
 from ..widgets.signals import signals

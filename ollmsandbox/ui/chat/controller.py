@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
-from gettext import gettext as _
 from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
+from ...i18n import _
 from ...permission.request import Answer
 from ...project.review.review import Review
 from ..changes import text as change_words

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from gettext import gettext as _
 from pathlib import Path
 
 from gi.repository import GObject
 
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.storage.stored import CallRecord, StoredSession
+from ...i18n import _
 from ...permission.request import PermissionRequest, Verdict
 from ...project.changes.change import Report, State
 from ...sandbox.output import Capture

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-from gettext import gettext as _
 
 from gi.repository import Gdk, Gio, GLib, Gtk
 
 from ...errors import OllmSandboxError
+from ...i18n import _
 from ...text.visible import visible_line
 from ..widgets.dialogs import Choice, choose
 from .entries import CallEntry

@@ -11,13 +11,12 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from gettext import gettext as _
 from typing import Generic, TypeVar
 
 from gi.repository import Adw, GLib, GObject, Gtk, Pango
 
+from ...i18n import _, localized
 from ...text.visible import visible_words
-from ..i18n import spoken
 from ..widgets.scheduling import FrameByFrame
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -424,7 +423,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
 
 def _error_row(error: Exception) -> Gtk.Widget:
-    text = _("Something went wrong: {why}").format(why=visible_words(spoken(str(error))))
+    text = _("Something went wrong: {why}").format(why=visible_words(localized(str(error))))
     label = Gtk.Label(label=text, xalign=0, wrap=True, margin_start=12, margin_end=12)
     label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
     label.add_css_class("dim-label")

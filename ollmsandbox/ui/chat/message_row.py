@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import time
-from gettext import gettext as _
 
 from gi.repository import GObject, Gtk, Pango
 
 from ...chat.messages import Role
+from ...i18n import _
 from ...text.visible import visible_words
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import time
-from gettext import gettext as _
 
 from gi.repository import Gdk, GLib, Gtk
 
+from ...i18n import _, localized
 from ...permission.request import Answer
 from ...text.visible import visible
-from ..i18n import spoken
 from ..permission.card import ChatPermission
 from ..resources import template
 from ..terminal.usage_graph import UsageWatch
@@ -245,7 +244,7 @@ class ToolCard(Gtk.Box):
         if self.output is not None or words.printed_nothing(entry):
             return
         kept = entry.kept_output()
-        text = entry.stored_text or (spoken(entry.outcome.text) if entry.outcome else "")
+        text = entry.stored_text or (localized(entry.outcome.text) if entry.outcome else "")
         if not kept and entry.stage is Stage.DONE:
             kept = text.encode("utf-8", "replace")
         self.output = TerminalView()

@@ -7,11 +7,10 @@ import locale
 import os
 import re
 import signal
-from gettext import gettext as _
-from gettext import ngettext
 from itertools import chain, islice
 
 from ...chat.tool_calls import STOPPED
+from ...i18n import _, ngettext
 from ...project.changes.change import Kind, Recorded, Report, State, Type
 from ...sandbox.process import Stop
 from ...text.visible import visible_line

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from gettext import gettext as _
 from typing import TYPE_CHECKING, cast
 
 from gi.repository import Adw, Gio, Gtk
 
 from ...chat.messages import Role
+from ...i18n import _
 from ...permission.request import Answer
 from ...sandbox.probe.probe import Capabilities
 from ..permission.focus import QuestionFocus

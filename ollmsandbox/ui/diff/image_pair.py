@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import threading
-from gettext import gettext as _
 
 from gi.repository import Gdk, GdkPixbuf, GLib, Gtk
 
+from ...i18n import _
 from ..resources import template
 from ..terminal.usage import amount
 from ..widgets.weak import weakly

@@ -12,12 +12,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from gettext import gettext as _
-from gettext import ngettext
 from itertools import pairwise
 
 from gi.repository import Adw, Gdk, GLib, GObject, Gtk
 
+from ...i18n import _, ngettext
 from ..resources import template
 from ..widgets.labels import set_accessible_name
 from ..widgets.weak import weakly

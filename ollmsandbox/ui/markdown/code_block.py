@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from functools import cache
-from gettext import gettext as _
 
 from gi.repository import Adw, GLib, Gtk, GtkSource
 
+from ...i18n import _
 from ..resources import template
 from ..widgets.nested_scroller import NestedScroller
 from ..widgets.weak import weakly

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
-from gettext import gettext as _
 from html import escape
 from urllib.parse import urlsplit
 
 from markdown_it.common.normalize_url import normalizeLink
 from markdown_it.token import Token
+
+from ...i18n import _
 
 
 class InlineStyle(Flag):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from gettext import gettext as _
 
 from gi.repository import Adw, GLib, GObject, Gtk
 
+from ...i18n import _
 from ..widgets.scheduling import FrameByFrame, Patience, is_late
 from ..widgets.weak import weakly
 from .blocks import build

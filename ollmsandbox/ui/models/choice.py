@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from gettext import gettext as _
 
 from gi.repository import GObject
 
@@ -12,7 +11,7 @@ from ...chat.providers.base import Model, Server
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import TOUR, Connection
 from ...errors import OllmSandboxError
-from ..i18n import spoken
+from ...i18n import _, localized
 from ..widgets.signals import signals
 from .chooser import ConnectionItem, Link
 
@@ -99,6 +98,6 @@ class ModelChoice(GObject.Object):
             item = ConnectionItem(connection.name, Link.READY, tuple(m.name for m in models))
         except OllmSandboxError as error:
             kept = (connection.model,) if connection.model else ()
-            item = ConnectionItem(connection.name, Link.FAILED, kept, spoken(error.message))
+            item = ConnectionItem(connection.name, Link.FAILED, kept, localized(error.message))
         self._items[connection.name] = item
         self.emit("changed")

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from gettext import gettext as _
 
 from gi.repository import Gtk, Pango
 
 from ...chat.providers.connections_file import TOUR
+from ...i18n import _
 from ..widgets.labels import name_buttons
 from ..widgets.signals import signals
 from ..widgets.weak import weakly

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-from gettext import gettext as _
 
 from gi.repository import Adw, GLib, Gtk
 
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
-from ..i18n import spoken
+from ...i18n import _, localized
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -45,7 +44,7 @@ class DefaultModelRow(Adw.ComboRow):
             models = await self._store.server(connection).models()
             names, note = [model.name for model in models], ""
         except OllmSandboxError as error:
-            names, note = kept, spoken(error.message)
+            names, note = kept, localized(error.message)
         # Another one may have been chosen meanwhile.
         if self._connection is connection:
             gone = [name for name in kept if name not in names]

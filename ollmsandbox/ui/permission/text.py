@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import time
-from gettext import gettext as _
 
+from ...i18n import _
 from ...permission.request import Answer, Fact, PermissionRequest, Source, Verdict
 from ...text.visible import visible_line, visible_words
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from gettext import gettext as _
-from gettext import ngettext
 
 from gi.repository import Adw, GLib, Gtk
 
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
+from ...i18n import _, ngettext
 from ..resources import template
 from ..widgets.labels import name_buttons
 from ..widgets.signals import signals

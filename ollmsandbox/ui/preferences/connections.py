@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-from gettext import gettext as _
 
 from gi.repository import Adw, GObject, Gtk
 
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import Connection, ServerKind
 from ...chat.providers.discover import FoundServer, find_servers
+from ...i18n import _
 from ..models.row import DefaultModelRow
 from ..widgets.dialogs import Choice, choose
 from ..widgets.signals import signals

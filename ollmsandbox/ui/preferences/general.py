@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from gettext import gettext as _
-
 from gi.repository import Adw
 
+from ...i18n import _
 from . import rows
 from .settings import Settings
 

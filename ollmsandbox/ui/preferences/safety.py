@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from gettext import gettext as _
-from gettext import ngettext
 
 from gi.repository import Adw, GLib, Gtk
 
 from ...errors import OllmSandboxError
+from ...i18n import _, localized, ngettext
 from ...paths import Paths
 from ...permission.request import Answer
 from ...permission.rule_store import RuleStore
@@ -24,7 +23,6 @@ from ...sandbox.profile import file
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
 from ..badge.limits_text import LIMITS, LimitSetting, in_words, own_limits
-from ..i18n import spoken
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
 from . import rows
@@ -162,7 +160,7 @@ class SafetyPage(Adw.PreferencesPage):
         try:
             profile = file.load(name, self._paths.profiles, self._paths.cache)
         except OllmSandboxError as error:
-            text = visible_line(spoken(error.message))
+            text = visible_line(localized(error.message))
             self._masks.set_subtitle(GLib.markup_escape_text(text))
             self._hidden = ()
             self._limits.show_profile(None)

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from gettext import gettext as _
 from pathlib import Path
 
 from gi.repository import Gio, GLib, GObject
@@ -19,6 +18,7 @@ from gi.repository import Gio, GLib, GObject
 from ... import N_
 from ...errors import OllmSandboxError
 from ...files.atomic import write_atomically
+from ...i18n import _
 from ...paths import Paths
 from ..resources import schemas
 from ..widgets.signals import signals

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from gettext import gettext as _
-from gettext import ngettext
 from pathlib import Path
 
 from gi.repository import Adw, GLib
@@ -14,6 +12,7 @@ from gi.repository import Adw, GLib
 from ... import N_
 from ...errors import OllmSandboxError
 from ...files.trees import empty, measure
+from ...i18n import _, ngettext
 from ...paths import Paths, make_folder
 from ...project.manager import ProjectManager
 from ...project.settings import KEEP_DAYS, KEEP_MIB, Number

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from gettext import gettext as _
-from gettext import ngettext
 from pathlib import Path
 
 from gi.repository import Adw, GLib, Gtk
 
 from ...errors import OllmSandboxError
+from ...i18n import _, localized, ngettext
 from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...project.system import System, set_system, system_of
@@ -27,7 +26,6 @@ from ...sandbox.rootfs.packages import Tier
 from ...sandbox.rootfs.rootfs import Rootfs, Status
 from ...text.ansi import harmless
 from ...text.visible import visible_line
-from ..i18n import spoken
 from ..widgets.dialogs import Choice, choose, choose_file
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
@@ -172,8 +170,8 @@ class SystemPage(Adw.PreferencesPage):
         words = status_words(status) if status else _("Unknown")
         self._status.set_subtitle(GLib.markup_escape_text(words))
         if trouble is not None:
-            self._trouble.set_title(GLib.markup_escape_text(spoken(trouble.message)))
-            self._trouble.set_subtitle(GLib.markup_escape_text(spoken(trouble.remedy)))
+            self._trouble.set_title(GLib.markup_escape_text(localized(trouble.message)))
+            self._trouble.set_subtitle(GLib.markup_escape_text(localized(trouble.remedy)))
         self._trouble.set_visible(trouble is not None)
         self._show_busy(busy=self._work is not None, is_installed=installed)
         await self._show_projects(can_use=installed)

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from gettext import gettext as _
-
 from gi.repository import Adw, Gdk, Gtk
 
 from ...chat.sessions import SessionFactory
+from ...i18n import _
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from gettext import gettext as _
 
 from gi.repository import Adw, Gtk
 
@@ -12,6 +11,7 @@ from ... import N_
 from ...chat.storage.export import as_json, as_markdown
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
+from ...i18n import _
 from ..widgets.dialogs import choose_new_file, let_heading_shrink
 
 

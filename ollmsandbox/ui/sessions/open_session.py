@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from gettext import gettext as _
 
 from gi.repository import Gio, GObject
 
@@ -18,10 +17,10 @@ from ...chat.events import ChatEvent, ConversationState, TurnEnd
 from ...chat.messages import Message, Role
 from ...chat.storage.writer import LOST
 from ...errors import OllmSandboxError
+from ...i18n import _, localized
 from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
 from ..chat.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
-from ..i18n import spoken
 from ..terminal.output_file import OutputFiles
 from ..widgets.signals import signals
 
@@ -136,7 +135,7 @@ class OpenSession(GObject.Object):
                 self._calls[call.id] = entry
                 self._append(entry)
             case events.Notice(text):
-                self._append(NoticeEntry(spoken(text)))
+                self._append(NoticeEntry(localized(text)))
             case events.TokensUsed():
                 self.emit("spent", event)
             case events.TurnEnded(end, why):
@@ -195,7 +194,7 @@ class OpenSession(GObject.Object):
 
     def _turn_ended(self, end: TurnEnd, why: str) -> None:
         self._growing = None
-        text = spoken(why) or (_(end.value) if end.value else "")
+        text = localized(why) or (_(end.value) if end.value else "")
         if end is TurnEnd.STOPPED and self._says_stopped():
             text = ""
         if text:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from gettext import gettext as _
 from typing import TYPE_CHECKING
 
 from gi.repository import GObject
@@ -16,6 +15,7 @@ from ...chat.providers.connections_file import TOUR
 from ...chat.sessions import SessionFactory
 from ...chat.storage.stored import SessionInfo
 from ...errors import OllmSandboxError, ProjectError
+from ...i18n import _
 from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project

@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
-from gettext import gettext as _
 from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GLib, Gtk
 
+from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.dialogs import ask_for_title
 from ..sessions.sessions import Sessions

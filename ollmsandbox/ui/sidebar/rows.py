@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from gettext import gettext as _
 
 from gi.repository import Gio, GLib, Gtk, Pango
 
+from ...i18n import _
 from ...text.visible import visible_line
 
 # What a row is about: it stays as long as that does.

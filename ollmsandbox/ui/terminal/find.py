@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from gettext import gettext as _
 
 from gi.repository import Gtk
+
+from ...i18n import _
 
 # Nobody goes through more; and each one that is lit up costs.
 _MOST = 9999

@@ -8,10 +8,10 @@ import shutil
 import tempfile
 import threading
 import time
-from gettext import gettext as _
 from pathlib import Path
 
 from ...files.locks import FileLock
+from ...i18n import _
 from ...paths import Paths, make_folder
 from ...text.ansi import harmless
 

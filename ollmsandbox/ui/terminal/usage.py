@@ -8,8 +8,8 @@ import locale
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from gettext import gettext as _
 
+from ...i18n import _
 from ...sandbox.process import usage_below
 
 INTERVAL = 0.5

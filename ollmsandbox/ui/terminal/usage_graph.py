@@ -7,11 +7,11 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Sequence
-from gettext import gettext as _
 
 import cairo
 from gi.repository import Gdk, Gtk, Pango
 
+from ...i18n import _
 from ...sandbox.process import disk_bytes_below
 from ..resources import template
 from ..widgets.weak import weakly

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from gettext import ngettext
 
 from gi.repository import Adw, Gdk, GLib, GObject, Gtk, Pango
 
+from ...i18n import ngettext
 from ..resources import template
 from ..widgets.labels import name_buttons
 from ..widgets.nested_scroller import NestedScroller

@@ -7,11 +7,10 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from gettext import gettext as _
 from typing import TypeVar
 
 from ...errors import OllmSandboxError
-from ..i18n import spoken
+from ...i18n import _, localized
 
 T = TypeVar("T")
 
@@ -66,7 +65,7 @@ class Tasks:
         return not self._running
 
     def tell(self, text: str) -> None:
-        self._tell(spoken(text))
+        self._tell(localized(text))
 
     def cancel(self) -> None:
         for task in tuple(self._running):

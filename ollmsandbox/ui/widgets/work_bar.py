@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from gettext import gettext as _
 
 from gi.repository import GLib, Gtk
 
+from ...i18n import _
 from .signals import signals
 from .weak import weakly
 

@@ -6,11 +6,10 @@ The window that lists the keyboard shortcuts.
 
 from __future__ import annotations
 
-from gettext import gettext as _
-
 from gi.repository import Adw, Gtk
 
 from ... import __version__
+from ...i18n import _
 from ..preferences.settings import SCHEMA
 from ..resources import template
 

@@ -12,12 +12,11 @@ cut off then is found and finished at the next start.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from gettext import gettext as _
-from gettext import ngettext
 from typing import TYPE_CHECKING
 
 from gi.repository import Gtk
 
+from ...i18n import _, localized, ngettext
 from ..widgets.dialogs import Choice, choose
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ from collections.abc import Callable, Iterator
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.apply.journal import Journal
-from ..i18n import spoken
 from ..permission.asker import WindowAsker
 from ..preferences.settings import Settings
 from ..sessions.sessions import Sessions
@@ -237,7 +235,7 @@ class Ending:
         try:
             await self._keep_drafts()
         except (OllmSandboxError, OSError, RuntimeError, ValueError) as error:
-            if not await may_lose_draft(self._window, spoken(str(error))):
+            if not await may_lose_draft(self._window, localized(str(error))):
                 return False
         return await self._is_written() or await may_lose_words(self._window)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from gettext import gettext as _
 
 from gi.repository import GLib
 
+from ...i18n import _
 from ...project.changes.change import DAILY
 from ...project.manager import ProjectManager
 from ...project.recovery.recover import take_care

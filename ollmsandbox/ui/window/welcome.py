@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from gettext import gettext as _
-
 from gi.repository import Adw, GLib, Gtk
 
+from ...i18n import _
 from ...sandbox.probe.probe import Capabilities, Finding
 from ..resources import template
 from ..widgets.labels import name_buttons

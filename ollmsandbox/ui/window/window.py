@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import make_sample, unused_folder
+from ...i18n import _
 from ...paths import Paths
 from ..sessions.sessions import Sessions
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
 from collections.abc import Callable
-from gettext import gettext as _
 
 from gi.repository import Adw, Gio, GObject, Gsk, Gtk
 
