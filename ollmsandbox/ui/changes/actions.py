@@ -76,9 +76,9 @@ class Shown:
 _LARGEST = 8 << 20
 
 
-def act(review: Review, verb: str, run: RunData, paths: Sequence[str] = ()) -> Done:
-    """`paths` in full; without any, all of the run."""
-    row = review.manager.run(run.id)
+def act(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> Done:
+    """Act on the files with these absolute paths, or on all files of the run."""
+    row = review.manager.run(run_id)
     does: dict[str, Callable[[], Report]] = {
         "apply": lambda: review.apply(row, paths, only_waiting=True),
         "take": lambda: review.apply(row, paths),

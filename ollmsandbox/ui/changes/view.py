@@ -27,7 +27,7 @@ from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from ..window.closing import may_discard_all
 from . import text as words
-from .list_model import ChangeList, FileItem, RunData, RunItem, RunSearch, load
+from .list_model import ChangeList, FileItem, RunItem, RunSearch, load
 from .rows import FileRow, RunRow
 
 if TYPE_CHECKING:
@@ -180,8 +180,8 @@ class ChangesView(Gtk.Box):
         self._run_focus = RunFocus(ChangesView)
         self._open_runs: set[str] = set()
         self._seen: set[str] = set()
-        # What is being done with changes.
-        self._begun: set[tuple[str, str, tuple[str, ...]]] = set()
+        # What is being done with changes, or was last.
+        self._doing: tuple[str, ...] = ()
         self._loading: asyncio.Task[object] | None = None
         self._newest = LatestOnly()
         self._found = RunSearch()
@@ -428,12 +428,12 @@ class ChangesView(Gtk.Box):
 
     def _on_page_act(self, page: ChangePage, verb: str) -> None:
         change = page.recorded.change
-        self._do(verb, page.run, f"{change.root}/{change.path}")
+        self._act_on(page.run.id, verb, f"{change.root}/{change.path}")
 
     # --- verbs -----------------------------------------------------------------------------------
 
     def _act_on_run(self, verb: str, item: RunItem) -> None:
-        if self._do(verb, item.data):
+        if self._act_on(item.data.id, verb):
             self._run_focus.want(item.data.id, verbs=True)
 
     def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
@@ -450,29 +450,47 @@ class ChangesView(Gtk.Box):
             # Where the person changed the file, too, they decide about each.
             self.apply_all.set_sensitive(False)
 
-    def _act(self, verb: str, run: RunData | str, *paths: str) -> Done:
-        """Or on all that waits in the project of this path."""
-        from .actions import act, act_on_all
+    def undo_run(self, run_id: str) -> None:
+        self._act_on(run_id, "undo")
 
-        with closing(Review(self._manager.paths)) as review:
-            if isinstance(run, str):
-                return act_on_all(review, verb, run)
-            return act(review, verb, run, paths)
+    def _act_on(self, run_id: str, verb: str, *paths: str) -> bool:
+        """Act on files of a run; without paths, on all of them."""
 
-    def _do(self, verb: str, run: RunData | str, *paths: str) -> bool:
-        """Shows that it is at work, and tells what came of it. False if it was not begun."""
-        wish = (verb, run if isinstance(run, str) else run.id, paths)
+        def work(review: Review) -> Done:
+            from .actions import act  # not needed for the first frame
+
+            return act(review, verb, run_id, paths)
+
+        return self._start(verb, work, run_id, *paths)
+
+    def _act_on_all(self, project: str, verb: str) -> bool:
+        def work(review: Review) -> Done:
+            from .actions import act_on_all  # not needed for the first frame
+
+            return act_on_all(review, verb, project)
+
+        return self._start(verb, work, project)
+
+    def _start(self, verb: str, work: Callable[[Review], Done], *target: str) -> bool:
+        """Do the work in a thread, show its progress and report its result.
+
+        Return False if other work is going on.
+        """
+        wanted = (verb, *target)
         if self.progress.is_working:
-            if wish not in self._begun:  # else it is a second click
+            if wanted != self._doing:  # else it is a second click
                 self._tell(words.held())
             return False
+        self._doing = wanted
         at_work = self.progress.working()
-        self._begun.add(wish)
-        at_work.callback(self._begun.clear)
+
+        def run() -> Done:
+            with closing(Review(self._manager.paths)) as review:
+                return work(review)
 
         async def do() -> None:
             with at_work:
-                done = await asyncio.to_thread(self._act, verb, run, *paths)
+                done = await asyncio.to_thread(run)
             self._tell(words.done(verb, done.count, list(done.problems)))
             self.refresh()
             self.emit("acted")
@@ -481,7 +499,7 @@ class ChangesView(Gtk.Box):
         return True
 
     def _on_apply_all(self, _button: Gtk.Button) -> None:
-        self._do("apply", self._project or "")
+        self._act_on_all(self._project or "", "apply")
 
     def _on_discard_all(self, _button: Gtk.Button) -> None:
         # Another one may be shown before there is an answer.
@@ -491,7 +509,7 @@ class ChangesView(Gtk.Box):
             window = self.get_root()
             assert isinstance(window, Gtk.Window)
             if await may_discard_all(window):
-                self._do("discard", project)
+                self._act_on_all(project, "discard")
 
         self._tasks.start(discard())
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
 from ...chat.storage.history import History
 from ...errors import OllmSandboxError
-from ...i18n import _
 from ...permission.request import Answer
-from ...project.review.review import Review
-from ..changes import text as change_words
-from ..changes.note_words import note
 from ..changes.view import ChangesView
 from ..permission.asker import WindowAsker
 from ..sessions.sessions import Sessions
@@ -54,7 +49,6 @@ class ChatController:
         self._sessions = sessions
         self._tasks = tasks
         self._is_looking = self._is_stale = False
-        self._undoing: set[str] = set()
         heard: tuple[tuple[str, Callable[..., object]], ...] = (
             ("send", self._on_send),
             ("run", self._on_run),
@@ -145,32 +139,7 @@ class ChatController:
         view.focus_composer()
 
     def _on_undo(self, _view: ChatView, run_id: str) -> None:
-        progress = self._changes.progress
-        if progress.is_working:
-            if run_id not in self._undoing:  # else it is a second click
-                self._tasks.tell(change_words.held())
-            return
-        at_work = progress.working()
-        self._undoing.add(run_id)
-        at_work.callback(self._undoing.clear)
-        task = self._tasks.start(self._undo(run_id, at_work))
-        task.add_done_callback(lambda _task: at_work.close())
-
-    async def _undo(self, run_id: str, at_work: ExitStack) -> None:
-        def undo() -> str:
-            review = Review(self._history.manager.paths)
-            try:
-                report = review.undo(review.manager.run(run_id))
-                notes = [item.note for item in report.changes if item.note]
-                return note(notes[0]) if notes else ""
-            finally:
-                review.close()
-
-        with at_work:
-            problem = await asyncio.to_thread(undo)
-        self._tasks.tell(problem or _("Changes undone. You can redo them."))
-        self._changes.refresh()
-        await self._look_up_states()
+        self._changes.undo_run(run_id)
 
     def _on_acted(self, _changes: ChangesView) -> None:
         self._tasks.start(self._look_up_states())
