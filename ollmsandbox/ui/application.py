@@ -156,10 +156,10 @@ class Application(Adw.Application):
 
     def _on_signal(self, number: int) -> bool:
         """Nobody can be asked any more; what runs is ended in order, if that is soon."""
-        from .window.closing import leave_in_time  # of no use to the first picture
+        from .window.closing import exit_in_time  # not needed for the first frame
 
         self._is_leaving = True
-        leave_in_time(self.desk.paths, number)
+        exit_in_time(self.desk.paths, number)
         self._drop_wishes()
         if self.window is not None:
             self.window.close_at_once()

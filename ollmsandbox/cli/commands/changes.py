@@ -195,18 +195,20 @@ class _open:
     """Opens a review after finishing interrupted runs; prints errors and notices at the end."""
 
     def __enter__(self) -> Review:
-        from ...project.recovery.recover import take_care
+        from ...engine.run import finish_interrupted_runs
 
         paths = Paths.from_environ(os.environ)
-        care = take_care(paths)
+        recovered = finish_interrupted_runs(paths, clean_up=True)
         self._review = Review(paths)
-        for report in care.finished:
-            print_notice(
-                ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
-            )
-        for notice in care.notices:
-            print(f"ollmsandbox: {notice}", file=sys.stderr)
-        self._errors = care.errors
+        self._errors: tuple[str, ...] = ()
+        if recovered is not None:
+            self._errors = recovered.errors
+            for report in recovered.finished:
+                print_notice(
+                    ["An earlier run was interrupted. It is finished now:", *self._summary(report)]
+                )
+            for notice in recovered.notices:
+                print(f"ollmsandbox: {notice}", file=sys.stderr)
         return self._review
 
     def _summary(self, report: Report) -> Iterator[str]:

@@ -25,7 +25,7 @@ from ..widgets.tasks import LatestOnly, Tasks
 from ..widgets.weak import weak_reference, weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from ..window.closing import may_discard_all
+from ..window.confirmations import may_discard_all
 from . import text as words
 from .list_model import ChangeList, FileItem, RunItem, RunSearch, load
 from .rows import FileRow, RunRow

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 
-from gi.repository import Gdk, Gio, GLib, Gtk
+from gi.repository import Adw, Gdk, Gio, GLib, Gtk
 
 from ...errors import OllmSandboxError
 from ...i18n import _
 from ...text.visible import visible_line
-from ..widgets.dialogs import Choice, choose
+from ..widgets.dialogs import confirm
 from .entries import CallEntry
 
 # The user closed the dialog that offers programs.
@@ -22,13 +22,9 @@ async def open_link(window: Gtk.Window, address: str) -> None:
     """Open a link after the user has confirmed its address, which a model wrote."""
     if not address.lower().startswith(_SAFE):
         return
-    answer = await choose(
-        window,
-        _("Open This Link?"),
-        visible_line(address),
-        (Choice("cancel", _("_Cancel")), Choice("open", _("_Open"), is_suggested=True)),
-    )
-    if answer == "open":
+    style = Adw.ResponseAppearance.SUGGESTED
+    heading, action = _("Open This Link?"), _("_Open")
+    if await confirm(window, heading, visible_line(address), action, style=style):
         await show(window, address)
 
 

@@ -12,7 +12,7 @@ from ...chat.providers.connections_file import Connection, ServerKind
 from ...chat.providers.discover import FoundServer, find_servers
 from ...i18n import _
 from ..models.row import DefaultModelRow
-from ..widgets.dialogs import Choice, choose
+from ..widgets.dialogs import confirm
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
@@ -177,16 +177,9 @@ class ConnectionsPage(Adw.PreferencesPage):
 
     def _remove(self, connection: Connection) -> None:
         async def remove() -> None:
-            answer = await choose(
-                rows.window_of(self),
-                _("Remove {}?").format(connection.name),
-                _("Its key is removed, too."),
-                (
-                    Choice("cancel", _("_Cancel")),
-                    Choice("remove", _("_Remove"), is_destructive=True),
-                ),
-            )
-            if answer == "remove":
+            heading = _("Remove {}?").format(connection.name)
+            body = _("Its API key is removed, too.")
+            if await confirm(rows.window_of(self), heading, body, _("_Remove")):
                 await self._store.remove(connection.name)
                 self._show_all()
                 self.emit("changed")

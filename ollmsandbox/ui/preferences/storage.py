@@ -17,7 +17,7 @@ from ...paths import Paths, make_folder
 from ...project.manager import ProjectManager
 from ...project.settings import KEEP_DAYS, KEEP_MIB, Number
 from ..chat.links import show
-from ..widgets.dialogs import Choice, choose
+from ..widgets.dialogs import confirm
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from . import rows
@@ -90,16 +90,9 @@ class StoragePage(Adw.PreferencesPage):
 
     def _clear(self) -> None:
         async def clear() -> None:
-            answer = await choose(
-                rows.window_of(self),
-                _("Clear the Playground?"),
-                _("Everything in it is deleted. This cannot be undone."),
-                (
-                    Choice("cancel", _("_Cancel")),
-                    Choice("clear", _("_Clear"), is_destructive=True),
-                ),
-            )
-            if answer == "clear":
+            body = _("Everything in it will be deleted. You cannot undo this.")
+            window = rows.window_of(self)
+            if await confirm(window, _("Clear the Playground?"), body, _("_Clear")):
                 await asyncio.to_thread(_empty, self._folder)
                 await self._measure()
 

@@ -26,7 +26,7 @@ from ...sandbox.rootfs.packages import Tier
 from ...sandbox.rootfs.rootfs import Rootfs, Status
 from ...text.ansi import harmless
 from ...text.visible import visible_line
-from ..widgets.dialogs import Choice, choose, choose_file
+from ..widgets.dialogs import choose_file, confirm
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -236,16 +236,9 @@ class SystemPage(Adw.PreferencesPage):
             return False
 
         async def ask() -> None:
-            answer = await choose(
-                window,
-                _("Cancel the Installation?"),
-                _("It goes on only while this window is open. What was fetched is kept."),
-                (
-                    Choice("keep", _("_Keep Open")),
-                    Choice("close", _("_Close"), is_destructive=True),
-                ),
-            )
-            if answer == "close":
+            heading = _("Cancel the Installation?")
+            body = _("It continues only while this window is open. Downloaded files are kept.")
+            if await confirm(window, heading, body, _("_Close"), cancel=_("_Keep Open")):
                 self._on_cancel()
                 window.destroy()
 
@@ -285,16 +278,10 @@ class SystemPage(Adw.PreferencesPage):
 
     def _on_remove(self) -> None:
         async def remove() -> None:
-            answer = await choose(
-                rows.window_of(self),
-                _("Remove Alpine?"),
-                _("Projects that use it cannot run commands until it is installed again."),
-                (
-                    Choice("cancel", _("_Cancel")),
-                    Choice("remove", _("_Remove"), is_destructive=True),
-                ),
-            )
-            if answer == "remove" and not await self._rootfs().remove():
+            body = _("Projects that use it cannot run commands until you install it again.")
+            window = rows.window_of(self)
+            is_wanted = await confirm(window, _("Remove Alpine?"), body, _("_Remove"))
+            if is_wanted and not await self._rootfs().remove():
                 raise OllmSandboxError(
                     _("A command still runs in it, so it was not removed."),
                     _("Wait until that has ended."),

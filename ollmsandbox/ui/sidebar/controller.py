@@ -17,7 +17,7 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_folder
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
-from ..window.closing import may_delete, may_remove
+from ..window.confirmations import may_delete, may_remove
 from .sidebar import Sidebar
 
 if TYPE_CHECKING:

@@ -5,36 +5,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
+from ...i18n import _
 from .labels import name_buttons
 
 # Pixels, to which a heading may shrink.
 _LEAST = 60
 
 
-@dataclass(frozen=True)
-class Choice:
-    id: str
-    label: str
-    is_destructive: bool = False
-    is_suggested: bool = False
-
-
-async def choose(parent: Gtk.Window, heading: str, body: str, choices: tuple[Choice, ...]) -> str:
-    """Return the id of the chosen button. Escape or closing the dialog chooses the first one."""
+async def confirm(
+    parent: Gtk.Window,
+    heading: str,
+    body: str,
+    action: str,
+    *,
+    cancel: str = "",
+    style: Adw.ResponseAppearance = Adw.ResponseAppearance.DESTRUCTIVE,
+) -> bool:
+    """Return whether the user chose the action. Enter, Escape and closing the dialog cancel it."""
     dialog = Adw.MessageDialog(transient_for=parent, modal=True, heading=heading, body=body)
-    for choice in choices:
-        dialog.add_response(choice.id, choice.label)
-        if choice.is_destructive:
-            dialog.set_response_appearance(choice.id, Adw.ResponseAppearance.DESTRUCTIVE)
-        elif choice.is_suggested:
-            dialog.set_response_appearance(choice.id, Adw.ResponseAppearance.SUGGESTED)
-    dialog.set_close_response(choices[0].id)
-    dialog.set_default_response(choices[0].id)
+    dialog.add_response("cancel", cancel or _("_Cancel"))
+    dialog.add_response("confirm", action)
+    dialog.set_response_appearance("confirm", style)
+    dialog.set_close_response("cancel")
+    dialog.set_default_response("cancel")
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def answered(_dialog: Adw.MessageDialog, response: str) -> None:
@@ -46,7 +43,7 @@ async def choose(parent: Gtk.Window, heading: str, body: str, choices: tuple[Cho
     let_heading_shrink(dialog)
     dialog.present()
     try:
-        return await answer
+        return await answer == "confirm"
     finally:
         dialog.destroy()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was cut off is finished, and what is old goes: at the start, and once a day after that."""
+"""Finish interrupted runs and remove old files: when the window opens, and daily after that."""
 
 from __future__ import annotations
 
@@ -8,41 +8,49 @@ from collections.abc import Callable
 
 from gi.repository import GLib
 
-from ...i18n import _
+from ...engine.run import finish_interrupted_runs
+from ...i18n import ngettext
 from ...project.changes.change import DAILY
 from ...project.manager import ProjectManager
-from ...project.recovery.recover import take_care
 from ..terminal.output_file import remove_old
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 
 
-class DailyCare:
+class Maintenance:
     def __init__(self, manager: ProjectManager, tasks: Tasks, done: Callable[[], object]) -> None:
-        """`manager` is the window's; `done` is called when files may be other than before."""
+        """Start at once. Call `done` each time files may have changed."""
         self._manager = manager
         self._tasks = tasks
         self._done = done
-        self._begin()
-        self._timer = GLib.timeout_add_seconds(DAILY, weakly(self._begin))
+        self._start()
+        self._timer = GLib.timeout_add_seconds(DAILY, weakly(self._start))
 
     def end(self) -> None:
         GLib.source_remove(self._timer)
 
-    def _begin(self) -> bool:
-        self._tasks.start(self._care())
+    def _start(self) -> bool:
+        self._tasks.start(self._maintain())
         return GLib.SOURCE_CONTINUE
 
-    async def _care(self) -> None:
+    async def _maintain(self) -> None:
         paths = self._manager.paths
-        care = await asyncio.to_thread(take_care, paths)
+        found = await asyncio.to_thread(finish_interrupted_runs, paths, clean_up=True)
         await asyncio.to_thread(remove_old, paths.cache / "output")
-        # Who opens a damaged database first hears that it was set aside: the care, or the window.
-        notices = await asyncio.to_thread(self._take_notices)
-        for text in (*notices, *care.notices, *care.errors):
+        # Only whoever opens a damaged database first hears that it was set aside.
+        for text in await asyncio.to_thread(self._take_notices):
             self._tasks.tell(text)
-        for report in care.finished:
-            self._tasks.tell(_("A run that was cut off is finished now: {}.").format(report.run_id))
+        if found is not None:
+            for text in (*found.notices, *found.errors):
+                self._tasks.tell(text)
+            for report in found.finished:
+                count = len(report.changes)
+                text = ngettext(
+                    "Recovered {} file from a command that was interrupted.",
+                    "Recovered {} files from a command that was interrupted.",
+                    count,
+                )
+                self._tasks.tell(text.format(count))
         self._done()
 
     def _take_notices(self) -> list[str]:

@@ -47,9 +47,9 @@ from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from .about import about, show_shortcuts
-from .closing import Ending
+from .closing import WindowCloser
 from .focus import FocusKeeper
-from .maintenance import DailyCare
+from .maintenance import Maintenance
 from .panes import Edges, Panes
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_rest
@@ -131,7 +131,7 @@ class Window(Adw.ApplicationWindow):
             (settings, settings.connect("trouble", weakly(self._toasts.pass_on))),
         ]
         self._focus_keeper = FocusKeeper(self)
-        self._care: DailyCare | None = None
+        self._maintenance: Maintenance | None = None
         # What can wait does not hold up the first picture.
         after_first_frame(self, weakly(self._begin))
 
@@ -151,10 +151,10 @@ class Window(Adw.ApplicationWindow):
 
     @property
     def is_closing(self) -> bool:
-        return self._ending.is_begun
+        return self._closer.has_begun
 
     def close_at_once(self) -> None:
-        self._ending.begin()
+        self._closer.close_now()
 
     # --- building --------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Window(Adw.ApplicationWindow):
             self._sessions,
             self._tasks,
         )
-        self._ending = Ending(
+        self._closer = WindowCloser(
             self,
             self._sessions,
             self._asker,
@@ -253,7 +253,7 @@ class Window(Adw.ApplicationWindow):
 
     def _begin(self) -> None:
         """One thing does not hold up the other."""
-        if self._ending.is_begun:
+        if self._closer.has_begun:
             return
         if isinstance(self.get_renderer(), Gsk.CairoRenderer):
             # Without a graphics card, each picture of a fade takes longer than a frame.
@@ -262,7 +262,9 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
         self._models.look_again()
-        self._care = DailyCare(self._desk.manager, self._tasks, weakly(self.changes.refresh))
+        self._maintenance = Maintenance(
+            self._desk.manager, self._tasks, weakly(self.changes.refresh)
+        )
 
     async def _show_last(self) -> None:
         last = self._settings.text("last-session")
@@ -283,12 +285,12 @@ class Window(Adw.ApplicationWindow):
         await load_rest()
 
     def do_close_request(self) -> bool:
-        self._ending.ask()
+        self._closer.request()
         return True
 
     def _leave_screen(self) -> None:
-        if self._care is not None:
-            self._care.end()
+        if self._maintenance is not None:
+            self._maintenance.end()
         for source, handler in self._handlers:
             source.disconnect(handler)
         self.changes.leave_screen()

@@ -219,7 +219,7 @@ def test_the_playground_is_measured(room: Room) -> None:
     press(preferences.storage, "Clear…")
     wait_until(_dialogs)
     assert "Clear" in texts(_dialogs()[0])
-    _dialogs()[0].response("clear")
+    _dialogs()[0].response("confirm")
     # What has nothing in it cannot be cleared; the keyboard goes on from there.
     wait_until(lambda: says(preferences.storage, "Empty"))
     clear = next(one for one in all_of(preferences.storage, Gtk.Button) if "Clear…" in texts(one))
@@ -319,7 +319,7 @@ def test_connections_are_listed_and_removed(room: Room) -> None:
     wait_until(lambda: says(preferences.connections, "Ollama · http://127.0.0.1:9"))
     press(preferences.connections, "Remove Ollama")
     wait_until(lambda: _dialogs())
-    _dialogs()[0].response("remove")
+    _dialogs()[0].response("confirm")
     wait_until(lambda: says(preferences.connections, "No connection yet."))
 
 

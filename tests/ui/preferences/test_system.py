@@ -73,7 +73,7 @@ def test_alpine_is_installed_used_and_removed(
 
         press(page, "Remove Alpine")
         wait_until(lambda: _questions())
-        _questions()[0].response("remove")
+        _questions()[0].response("confirm")
         wait_until(lambda: says(page, "Not installed"))
 
 
@@ -119,7 +119,7 @@ def test_a_window_that_is_closed_meanwhile_asks_first(
         window.close()
         wait_until(lambda: _questions())
         assert window.get_mapped()
-        _questions()[0].response("keep")
+        _questions()[0].response("cancel")
         wait_until(lambda: not _questions())
         answers.set()
         wait_until(lambda: says(page, f"Alpine {VERSION}"))

@@ -45,7 +45,7 @@ def test_a_draft_that_cannot_be_kept_is_a_question(
         window = window_of(application)
         open_session(window, person.project)
         window.chat.composer.text = "a long letter"
-        for answer in ("cancel", "close"):
+        for answer in ("cancel", "confirm"):
             window.close()
             wait_until(_questions)
             assert any(FULL in text for text in texts(_questions()[0]))
@@ -85,7 +85,7 @@ def test_messages_that_cannot_be_written_are_a_question(
         session.conversation.use_model(ScriptedModel(["An answer."]))
         monkeypatch.setattr("ollmsandbox.chat.storage.history.History.write", fail)
         finish(session.conversation.say("a question"))
-        for answer in ("cancel", "close"):
+        for answer in ("cancel", "confirm"):
             window.close()
             wait_until(_questions)
             assert any("would be lost" in text for text in texts(_questions()[0]))
@@ -138,10 +138,12 @@ def test_work_on_changes_is_a_question(screen: Screen, person: Person) -> None:
         window = window_of(application)
         open_session(window, person.project)
         with window.changes.progress.working():
-            for answer in ("cancel", "close"):
+            for answer in ("cancel", "confirm"):
                 window.close()
                 wait_until(_questions)
-                assert any("Changes are being made" in text for text in texts(_questions()[0]))
+                assert any(
+                    "While Changes Are Being Made" in text for text in texts(_questions()[0])
+                )
                 assert not window.is_closing
                 _questions()[0].response(answer)
                 wait_until(lambda: not _questions())
@@ -192,7 +194,7 @@ def test_what_is_asked_for_after_a_signal_opens_no_window(
         await close_all(sessions)
 
     # It would end the tests, too.
-    monkeypatch.setattr("ollmsandbox.ui.window.closing.leave_in_time", lambda *_args: None)
+    monkeypatch.setattr("ollmsandbox.ui.window.closing.exit_in_time", lambda *_args: None)
     with program(person) as application:
         first = window_of(application)
         open_session(first, person.project)
@@ -220,7 +222,7 @@ def test_a_disk_that_does_not_answer_is_a_question(
         try:
             window.close()
             wait_until(_questions)
-            assert any("The disk does not answer." in text for text in texts(_questions()[0]))
+            assert any("The disk is not responding." in text for text in texts(_questions()[0]))
             _questions()[0].response("cancel")
             wait_until(lambda: not _questions())
             assert not window.is_closing
