@@ -96,18 +96,18 @@ def talking(count: int) -> object:
     return Talker()
 
 
-def long_session(desk: SessionFactory, project: str) -> str:
+def long_session(factory: SessionFactory, project: str) -> str:
     from ollmsandbox.chat.messages import Message, Role
     from ollmsandbox.chat.storage.history import new_session_id
     from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 
     id_, now = new_session_id(), time.time()
-    desk.history.create(SessionInfo(id_, "A long one", project, "m", "c", now, now))
-    with desk.manager.store.transaction():
+    factory.history.create(SessionInfo(id_, "A long one", project, "m", "c", now, now))
+    with factory.manager.store.transaction():
         for number in range(MESSAGES):
             role = Role.ASSISTANT if number % 2 else Role.USER
             message = Message(role, numbers(4) if number % 2 else f"Question {number}", at=now)
-            desk.history.write(id_, StoredMessage(number, message))
+            factory.history.write(id_, StoredMessage(number, message))
     return id_
 
 
@@ -165,7 +165,7 @@ async def change_files(_application: Application, window: Window, beside: Neighb
 
 
 async def open_long(application: Application, window: Window, beside: Neighbour) -> None:
-    id_ = await asyncio.to_thread(long_session, application.desk, "")
+    id_ = await asyncio.to_thread(long_session, application.factory, "")
     # Once before: what is loaded for the first session stays, and is not what is asked about.
     for measured in (False, True):
         await asyncio.sleep(1)

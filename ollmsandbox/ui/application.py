@@ -82,9 +82,9 @@ class Application(Adw.Application):
             display, provider, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION
         )
         _find_icons(display)
-        self.desk = SessionFactory(self._paths, self._environ, self.asker, _)
-        self.choice = ModelChoice(self.desk.connections)
-        self.sessions = Sessions(self.desk, self.choice, self.settings)
+        self.factory = SessionFactory(self._paths, self._environ, self.asker, _)
+        self.choice = ModelChoice(self.factory.connections)
+        self.sessions = Sessions(self.factory, self.choice, self.settings)
         quit_ = Gio.SimpleAction.new("quit", None)
         quit_.connect("activate", lambda *_: self._quit())
         self.add_action(quit_)
@@ -112,13 +112,13 @@ class Application(Adw.Application):
         self._with_window(lambda window: _open(window, files))
 
     def do_shutdown(self) -> None:
-        self.desk.close()
+        self.factory.close()
         Adw.Application.do_shutdown(self)
 
     def _present(self) -> Window:
         if self.window is None:
             self.window = Window(
-                self, self.desk, self.sessions, self.choice, self.asker, self.settings
+                self, self.factory, self.sessions, self.choice, self.asker, self.settings
             )
             self.window.connect("closed", self._on_closed)
             if self._is_development:
@@ -159,7 +159,7 @@ class Application(Adw.Application):
         from .window.closing import exit_in_time  # not needed for the first frame
 
         self._is_leaving = True
-        exit_in_time(self.desk.paths, number)
+        exit_in_time(self.factory.paths, number)
         self._drop_wishes()
         if self.window is not None:
             self.window.close_at_once()

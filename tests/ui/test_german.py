@@ -49,7 +49,7 @@ def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(pers
         wait_until(lambda: "Wählen Sie einen Ordner darin." in shown.text)
         told = f"FEHLER: {person.home} enthält Ihren ganzen persönlichen Ordner"
         assert shown.text.startswith(told)
-        talk.use_model(application.desk.connections.server(NOBODY).model("tiny"))
+        talk.use_model(application.factory.connections.server(NOBODY).model("tiny"))
         finish(talk.say("hello"))
         wait_until(lambda: says(window.chat, "Unter http://127.0.0.1:9 läuft kein Server."))
 
@@ -57,7 +57,7 @@ def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(pers
 def test_a_server_is_tried_in_german(person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
-        dialog = ConnectionDialog(window, application.desk.connections, NOBODY)
+        dialog = ConnectionDialog(window, application.factory.connections, NOBODY)
         dialog.present()
         press(dialog, "Test")
         wait_until(lambda: says(dialog, "Unter http://127.0.0.1:9 läuft kein Server."))

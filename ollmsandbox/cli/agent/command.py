@@ -98,10 +98,10 @@ def _talk(
     asker: Asker = NobodyAsks()
     if output.asks and isinstance(printer, Printer):
         asker = TerminalAsker(printer.write, printer.hold, printer.go_on)
-    desk = SessionFactory(paths, os.environ, asker)
+    factory = SessionFactory(paths, os.environ, asker)
     try:
-        session_id = _session(desk, given, project)
-        opening = desk.open(
+        session_id = _session(factory, given, project)
+        opening = factory.open(
             project or None,
             session_id=session_id,
             connection=given.connection,
@@ -122,26 +122,26 @@ def _talk(
         turns = Turns(runner, conversation)
         turns.listen(printer.hear)
         try:
-            no_model = _NO_CHOICE if desk.connections.all() else _NO_MODEL
+            no_model = _NO_CHOICE if factory.connections.all() else _NO_MODEL
             if conversation.model is None and (text is not None or not output.asks):
                 raise no_model
             if text is not None:
                 return turns.say(text)
             assert isinstance(printer, Printer)
-            return Prompt(desk, turns, printer, no_model=str(no_model)).go()
+            return Prompt(factory, turns, printer, no_model=str(no_model)).go()
         finally:
             turns.close()
     finally:
-        for notice in (*desk.manager.notices, *desk.connections.take_notices()):
+        for notice in (*factory.manager.notices, *factory.connections.take_notices()):
             print(f"ollmsandbox: {notice}", file=sys.stderr)
-        desk.close()
+        factory.close()
 
 
-def _session(desk: SessionFactory, given: argparse.Namespace, project: str) -> str | None:
+def _session(factory: SessionFactory, given: argparse.Namespace, project: str) -> str | None:
     if given.session is not None:
-        return desk.history.find(given.session).id
+        return factory.history.find(given.session).id
     if given.go_on:
-        last = desk.history.sessions(project, limit=1, only_said=True)
+        last = factory.history.sessions(project, limit=1, only_said=True)
         if not last:
             raise OllmSandboxError("This project has no sessions yet.")
         return last[0].id

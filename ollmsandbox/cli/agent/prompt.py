@@ -32,14 +32,14 @@ _HELP = """\
 
 class Prompt:
     def __init__(
-        self, desk: SessionFactory, turns: Turns, printer: Printer, *, no_model: str
+        self, factory: SessionFactory, turns: Turns, printer: Printer, *, no_model: str
     ) -> None:
-        self._desk = desk
+        self._factory = factory
         self._turns = turns
         self._conversation = turns.conversation
         self._printer = printer
         self._no_model = no_model
-        self._lines = KeyboardReader(make_folder(desk.paths.data) / "agent-history")
+        self._lines = KeyboardReader(make_folder(factory.paths.data) / "agent-history")
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "/help": lambda _words: print(_HELP, end=""),
             "/changes": self._changes,
@@ -134,28 +134,28 @@ class Prompt:
 
     async def _list(self) -> None:
         current = self._conversation.model
-        for connection in self._desk.connections.all():
+        for connection in self._factory.connections.all():
             try:
-                models = await self._desk.connections.server(connection).models()
+                models = await self._factory.connections.server(connection).models()
             except OllmSandboxError as error:
                 print(f"{connection.name}: {error.message}", file=sys.stderr)
                 continue
             for model in models:
                 mark = "*" if current is not None and model.name == current.name else " "
                 print(f"{mark} {visible_line(model.name)}  ({connection.name})")
-        if not self._desk.connections.all():
+        if not self._factory.connections.all():
             print(self._no_model, file=sys.stderr)
 
     async def _use(self, name: str) -> None:
-        for connection in self._desk.connections.all():
+        for connection in self._factory.connections.all():
             try:
-                models = await self._desk.connections.server(connection).models()
+                models = await self._factory.connections.server(connection).models()
             except OllmSandboxError as error:
                 # Another connection may have the model.
                 print(f"{connection.name}: {error.message}", file=sys.stderr)
                 continue
             if name in [model.name for model in models]:
-                chosen = await self._desk.choose(connection.name, name)
+                chosen = await self._factory.choose(connection.name, name)
                 if chosen is not None:
                     self._conversation.use_model(chosen.model, connection.name)
                     print(f"You are now talking to {name}.", file=sys.stderr)

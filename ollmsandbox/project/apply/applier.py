@@ -33,7 +33,7 @@ from .kept_versions import Kept
 from .swap import ConflictError, Exchanged, Found, Step, exchange, make_single, signature
 
 if TYPE_CHECKING:
-    from .record_process import Alongside
+    from .record_process import RecordProcess
 
 
 Check = Callable[[Found], bool]
@@ -249,7 +249,7 @@ class Applier:
         closed: Mapping[str, int] = MappingProxyType({}),
         fresh: bool = False,
         is_own: bool = False,
-        alongside: Alongside | None = None,
+        alongside: RecordProcess | None = None,
     ) -> list[Recorded]:
         """From a layer into the project. What is forced is put in place whatever is there. What is
         closed has to be opened for it, and gets its mode back. If it is `fresh`, nothing of it was

@@ -1,17 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups and records of what was applied, made while the rest still is: by a clerk, which is a
-process of its own, since two threads of one Python only take turns. If it fails, who sent it does
-its work.
+"""A process that makes backups and records of many changes while this one still applies them.
 
-The process that makes backups and records of many changes, while another one still applies them.
-The journal has the changes already: it is told only which were applied, and what was found.
-
-It ends with who sent it: what is left is then done by who finds the journal. If it fails, what it
-had to do is done by who sent it. All that it writes may be written again.
-
-Backups and records of what was applied, made while the rest still is: by a clerk, which is a
-process of its own, since two threads of one Python only take turns. If it fails, who sent it does
-its work.
+It is a process because two threads of one Python only take turns. The journal contains the changes:
+the process receives only which were applied, and the versions that were found. If it fails, its
+caller does the work; if the caller is killed, the process ends, too, and whoever finds the journal
+continues. Everything it writes may be written twice.
 """
 
 from __future__ import annotations
@@ -46,18 +39,18 @@ _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
-class Errand:
+class RecordJob:
     paths: Paths
     project: int
     # The run's folder, which has the journal.
     folder: str
-    # What the earlier versions come to be in.
+    # The layer that receives the earlier versions.
     layer: str
-    # Who sends it.
+    # The process id of the caller.
     sender: int
 
 
-# What it says when all is recorded.
+# The answer when everything is recorded.
 DONE = b"done"
 
 
@@ -65,53 +58,53 @@ def main() -> None:
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        # Meant for all at once, and who sent us leaves in order.
+        # Sent to the whole group; the caller ends in order.
         signal.signal(number, signal.SIG_IGN)
     # There are many things, and none of them goes before the end.
     gc.disable()
-    errand: Errand | None = pickle.load(sys.stdin.buffer) or None
-    if errand is None or os.getppid() != errand.sender:
-        return  # not needed; or who sends us was gone before we could be taken along
-    desk = _Desk(errand)
-    for told in _orders(sys.stdin.buffer):
-        desk.write(told)
-    # Nobody waits for the rest, and who sent us may go.
+    job: RecordJob | None = pickle.load(sys.stdin.buffer) or None
+    if job is None or os.getppid() != job.sender:
+        return  # not needed, or the caller was killed before the prctl
+    writer = _RecordWriter(job)
+    for applied in _orders(sys.stdin.buffer):
+        writer.write(applied)
+    # The caller does not wait for the rest, and may exit.
     libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
     with contextlib.suppress(BrokenPipeError):
         os.write(sys.stdout.fileno(), DONE)
         os.close(sys.stdout.fileno())
-    if desk.count >= MANY:
+    if writer.count >= MANY:
         # As file systems do by themselves when one file is renamed over another, and not when they
         # change places: after a power cut a new file could be empty.
-        libc.syncfs(os.open(errand.paths.versions, FOLDER))
-        desk.tidy()
+        libc.syncfs(os.open(job.paths.versions, FOLDER))
+        writer.tidy()
 
 
-Told = Sequence[tuple[int, str, str]]
+AppliedItems = Sequence[tuple[int, str, str]]
 
 
-def _orders(line: IO[bytes]) -> Iterator[Told]:
-    while told := pickle.load(line):
-        yield told
+def _orders(line: IO[bytes]) -> Iterator[AppliedItems]:
+    while applied := pickle.load(line):
+        yield applied
 
 
-class _Desk:
-    def __init__(self, errand: Errand) -> None:
+class _RecordWriter:
+    def __init__(self, job: RecordJob) -> None:
         self.count = 0
-        self._manager = ProjectManager(errand.paths)
+        self._manager = ProjectManager(job.paths)
         self._manager.store.write_back_later()
-        self._project = Project(id=errand.project)
-        job = Journal.of_run(errand.folder).read()
-        assert job is not None
-        self._run_id = job.run_id
-        self._items = {item.number: item for item in job.items}
-        self._versions = os.open(errand.paths.versions / job.run_id, FOLDER)
-        self._tree = OpenTree(errand.layer)
+        self._project = Project(id=job.project)
+        planned = Journal.of_run(job.folder).read()
+        assert planned is not None
+        self._run_id = planned.run_id
+        self._items = {item.number: item for item in planned.items}
+        self._versions = os.open(job.paths.versions / planned.run_id, FOLDER)
+        self._tree = OpenTree(job.layer)
         self._last, self._around = "", self._tree.folder("")
 
-    def write(self, told: Told) -> None:
+    def write(self, applied: AppliedItems) -> None:
         items = []
-        for number, before, after in told:
+        for number, before, after in applied:
             _, change, _, note, began, _, _ = self._items[number]
             items.append(Recorded(number, change, State.APPLIED, note, began, before, after))
         with self._manager.store.transaction():
@@ -141,17 +134,17 @@ sys.path[-1] = sys.argv[2]
 from ollmsandbox.project.apply.record_process import main
 main()
 """
-# In bytes, as much as anybody may have: while the clerk gets ready, nobody waits for it.
+# In bytes, as much as anybody may have: while the process starts, its caller need not wait.
 _PIPE = 1 << 20
 
 
-class Alongside:
-    """A clerk that gets ready, and is at work from `begin()` on as long as it is used."""
+class RecordProcess:
+    """Starts the process early, and gives it work from `start()` on."""
 
     def __init__(self) -> None:
         folders = [str(Path(file).parent) for file in (peewee.__file__, Path(__file__).parents[2])]
         utf_8 = f"utf8={sys.flags.utf8_mode}"
-        self._clerk = subprocess.Popen(
+        self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-X", utf_8, "-c", _MAIN, *folders],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -159,17 +152,17 @@ class Alongside:
             start_new_session=True,
             cwd="/",
         )
-        assert self._clerk.stdin is not None
+        assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # somebody has many pipes; then we wait now and then
-            fcntl.fcntl(self._clerk.stdin, fcntl.F_SETPIPE_SZ, _PIPE)
+            fcntl.fcntl(self._process.stdin, fcntl.F_SETPIPE_SZ, _PIPE)
         # The numbers of what needs nothing more, if it is done.
         self.recorded: set[int] = set()
         self.is_done = False
         self._is_waited_for = False
 
     @classmethod
-    def call(cls, writable: Iterable[str]) -> Alongside | None:
-        """None if there cannot be one: a program that a command can change is not started."""
+    def spawn(cls, writable: Iterable[str]) -> RecordProcess | None:
+        """Return None if a command can change the program, or if it cannot be started."""
         needed = (sys.executable, peewee.__file__, __file__)
         places = [*needed, *map(real_path, needed)]
         if any(is_inside(path, *writable) for path in places):
@@ -180,28 +173,28 @@ class Alongside:
             # Memory is short, or Python was replaced meanwhile.
             return None
 
-    def begin(self, errand: Errand) -> None:
-        """Once the journal is there."""
-        self._tell(errand)
+    def start(self, job: RecordJob) -> None:
+        """Begin a job. Its journal must be written already."""
+        self._send(job)
 
     def put(self, items: Sequence[Recorded]) -> None:
         if items:
-            self._tell([(item.number, item.before, item.after) for item in items])
+            self._send([(item.number, item.before, item.after) for item in items])
             self.recorded.update(item.number for item in items)
 
     def wait(self) -> None:
-        """Until all is done, or it has failed."""
+        """Wait until the process has recorded everything, or has failed."""
         if self._is_waited_for:
             return
         self._is_waited_for = True
-        self._tell([])
-        assert self._clerk.stdout is not None
-        with self._clerk.stdout as answer:
+        self._send([])
+        assert self._process.stdout is not None
+        with self._process.stdout as answer:
             self.is_done = answer.read() == DONE
         # It may still write to the disk. Nobody waits for that, nor is kept from leaving.
-        threading.Thread(target=_see_off, args=(self._clerk,), daemon=True).start()
+        threading.Thread(target=_wait_for_exit, args=(self._process,), daemon=True).start()
 
-    def __enter__(self) -> Alongside:
+    def __enter__(self) -> RecordProcess:
         return self
 
     def __exit__(
@@ -212,16 +205,16 @@ class Alongside:
     ) -> None:
         self.wait()
 
-    def _tell(self, words: object) -> None:
-        assert self._clerk.stdin is not None
+    def _send(self, words: object) -> None:
+        assert self._process.stdin is not None
         # One that gave up has not done it all in the end.
         with contextlib.suppress(BrokenPipeError):
-            pickle.dump(words, self._clerk.stdin)
-            self._clerk.stdin.flush()
+            pickle.dump(words, self._process.stdin)
+            self._process.stdin.flush()
 
 
-def _see_off(clerk: subprocess.Popen[bytes]) -> None:
-    assert clerk.stdin is not None
+def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        clerk.stdin.close()
-    clerk.wait()
+        process.stdin.close()
+    process.wait()

@@ -48,7 +48,7 @@ from .parents import closed_folders, implied_parents
 from .swap import Step
 
 if TYPE_CHECKING:
-    from .record_process import Alongside
+    from .record_process import RecordProcess
 
 
 # A clock that is set back by less is taken for a measuring error.
@@ -190,7 +190,7 @@ class Settling:
         self._recorded: set[int] = set()
         self._exchanged: dict[str, dict[int, str]] = {}
         # Gets ready while the journal is written.
-        self._clerk: Alongside | None = None
+        self._record_process: RecordProcess | None = None
 
     def plan(
         self,
@@ -230,12 +230,12 @@ class Settling:
             ends_at=runs.intended_end(self._manager, path) if others_wait else time.time(),
         )
         if direct and mode is Mode.AUTO and _plain(items) >= self._many:
-            self._clerk = self._call_clerk(overlay)
+            self._record_process = self._spawn_record_process(overlay)
         try:
             overlay.make_durable()
             Journal.of_run(overlay.folder).write(job)
         except BaseException:
-            self._send_away()
+            self._end_record_process()
             raise
         self._step()
         return job
@@ -289,7 +289,7 @@ class Settling:
             self._step()
             return done
         finally:
-            self._send_away()
+            self._end_record_process()
             manager.close()
 
     def _merge(self, overlay: Overlay, job: Job, project: Project, *, fresh: bool) -> Job:
@@ -390,7 +390,7 @@ class Settling:
                 closed = (job.closed or {}).get(root, {})
                 alongside = None
                 if fresh and is_own and _plain(chosen) >= self._many:
-                    alongside = self._send_clerk(overlay, project, source)
+                    alongside = self._start_record_process(overlay, project, source)
                 if alongside:
                     with alongside:
                         applied = applier.apply(
@@ -418,29 +418,34 @@ class Settling:
                 applier.close()
         return [done.get(item.number, item) for item in job.items]
 
-    def _send_clerk(self, overlay: Overlay, project: Project, layer: str) -> Alongside | None:
+    def _start_record_process(
+        self, overlay: Overlay, project: Project, layer: str
+    ) -> RecordProcess | None:
         # Here: it is needed for few runs.
-        from .record_process import Errand
+        from .record_process import RecordJob
 
-        alongside, self._clerk = self._clerk or self._call_clerk(overlay), None
+        alongside, self._record_process = (
+            self._record_process or self._spawn_record_process(overlay),
+            None,
+        )
         if alongside:
-            errand = Errand(self._paths, project.id, overlay.folder, layer, os.getpid())
-            alongside.begin(errand)
+            record_job = RecordJob(self._paths, project.id, overlay.folder, layer, os.getpid())
+            alongside.start(record_job)
             # It writes back for both, in the end.
             self._manager.store.write_back_later()
         return alongside
 
-    def _call_clerk(self, overlay: Overlay) -> Alongside | None:
-        from .record_process import Alongside
+    def _spawn_record_process(self, overlay: Overlay) -> RecordProcess | None:
+        from .record_process import RecordProcess
 
         writable = (*overlay.overlay_map.values(), real_path(self._paths.playground))
-        return Alongside.call(writable)
+        return RecordProcess.spawn(writable)
 
-    def _send_away(self) -> None:
-        """The one that was called, and not needed."""
-        if self._clerk:
-            self._clerk.wait()
-            self._clerk = None
+    def _end_record_process(self) -> None:
+        """End the process that was spawned and is not needed."""
+        if self._record_process:
+            self._record_process.wait()
+            self._record_process = None
 
     def _keep_exchanged(self, job: Job, done: Sequence[Recorded]) -> None:
         versions = self._paths.versions / job.run_id

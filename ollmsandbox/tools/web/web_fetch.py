@@ -179,20 +179,20 @@ class FetchRequest(RequestBase):
         self._allowed.add(address.target)
 
     async def _fetch(self, address: Address) -> FetchedPage:
-        bench = self.context
-        proxy = proxy_for(address, bench.environ)
+        context = self.context
+        proxy = proxy_for(address, context.environ)
         request = Request(
             "GET",
             address.text,
             headers={"Accept": _ACCEPT},
             proxy=proxy,
-            ca_bundle=bench.environ.get("REQUESTS_CA_BUNDLE")
-            or bench.environ.get("CURL_CA_BUNDLE")
+            ca_bundle=context.environ.get("REQUESTS_CA_BUNDLE")
+            or context.environ.get("CURL_CA_BUNDLE")
             or "",
             lookup=lambda: public_addresses(
                 address,
                 self.resolver,
-                allow_private=bench.allow_private,
+                allow_private=context.allow_private,
                 may_be_unknown=bool(proxy),
             ),
         )

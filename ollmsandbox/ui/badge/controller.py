@@ -23,10 +23,10 @@ _REST = 0.4
 
 class BadgeController:
     def __init__(
-        self, badge: SandboxBadge, desk: SessionFactory, settings: Settings, tasks: Tasks
+        self, badge: SandboxBadge, factory: SessionFactory, settings: Settings, tasks: Tasks
     ) -> None:
         self._badge = badge
-        self._desk = desk
+        self._factory = factory
         self._settings = settings
         self._tasks = tasks
         self._session: OpenSession | None = None
@@ -37,7 +37,7 @@ class BadgeController:
 
     @property
     def _in_flatpak(self) -> bool:
-        return bool(self._desk.environ.get("FLATPAK_ID"))
+        return bool(self._factory.environ.get("FLATPAK_ID"))
 
     @property
     def _project(self) -> str | None:
@@ -90,8 +90,8 @@ class BadgeController:
         given = (
             project,
             self._settings.text("profile"),
-            self._desk.paths,
-            self._desk.environ,
+            self._factory.paths,
+            self._factory.environ,
             own_limits(self._settings),
         )
         if self._in_flatpak:

@@ -27,7 +27,7 @@ class Preferences(Adw.PreferencesWindow):
         {"connections-changed": (), "connection-renamed": (str, str), "system-changed": ()}
     )
 
-    def __init__(self, parent: Gtk.Window, desk: SessionFactory, settings: Settings) -> None:
+    def __init__(self, parent: Gtk.Window, factory: SessionFactory, settings: Settings) -> None:
         super().__init__(transient_for=parent, modal=True, search_enabled=False)
         # Wide enough for the names of all pages beside each other.
         self.set_default_size(700, 640)
@@ -35,13 +35,13 @@ class Preferences(Adw.PreferencesWindow):
         self._toasts = Toasts(weakly(self._add_toast))
         tasks = self._tasks = Tasks(weakly(self.tell))
         self.general = GeneralPage(settings)
-        self.connections = ConnectionsPage(desk.connections, tasks)
+        self.connections = ConnectionsPage(factory.connections, tasks)
         self.connections.connect("changed", weakly(self._on_connections))
         self.connections.connect("renamed", weakly(self._on_renamed))
-        self.safety = SafetyPage(desk.paths, desk.rules, settings, tasks)
-        self.system = SystemPage(desk.paths, desk.environ, desk.manager, tasks)
+        self.safety = SafetyPage(factory.paths, factory.rules, settings, tasks)
+        self.system = SystemPage(factory.paths, factory.environ, factory.manager, tasks)
         self.system.connect("changed", weakly(self._on_system))
-        self.storage = StoragePage(desk.paths, desk.manager, tasks)
+        self.storage = StoragePage(factory.paths, factory.manager, tasks)
         for page in (self.general, self.connections, self.safety, self.system, self.storage):
             self.add(page)
         self.set_destroy_with_parent(True)

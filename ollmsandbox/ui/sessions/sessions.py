@@ -42,9 +42,9 @@ class Sessions(GObject.Object):
     # Something that the sidebar shows has changed.
     __gsignals__ = signals({"changed": ()})
 
-    def __init__(self, desk: SessionFactory, choice: ModelChoice, settings: Settings) -> None:
+    def __init__(self, factory: SessionFactory, choice: ModelChoice, settings: Settings) -> None:
         super().__init__()
-        self._desk = desk
+        self._factory = factory
         self._choice = choice
         self._settings = settings
         self.folders = FolderChecker()
@@ -79,8 +79,8 @@ class Sessions(GObject.Object):
             if session.project == project and is_empty:
                 return session
         if project is not None:
-            await asyncio.to_thread(self._desk.manager.add_project, project)
-        conversation = await self._desk.open(project, with_model=False)
+            await asyncio.to_thread(self._factory.manager.add_project, project)
+        conversation = await self._factory.open(project, with_model=False)
         return self._opened(_make(conversation, project), *self._choice.default())
 
     async def close(self, session_id: str) -> None:
@@ -121,11 +121,11 @@ class Sessions(GObject.Object):
             # Closed it is, and what was said last is not wanted any more.
             if error.message != LOST:
                 raise
-        await asyncio.to_thread(self._desk.history.delete, session_id)
+        await asyncio.to_thread(self._factory.history.delete, session_id)
         self.emit("changed")
 
     async def undelete(self, session_id: str) -> None:
-        await asyncio.to_thread(self._desk.history.undelete, session_id)
+        await asyncio.to_thread(self._factory.history.undelete, session_id)
         self.emit("changed")
 
     def keep_draft(self, session: OpenSession, text: str) -> asyncio.Task[None]:
@@ -135,13 +135,13 @@ class Sessions(GObject.Object):
         return task
 
     async def rename(self, session_id: str, title: str) -> None:
-        await asyncio.to_thread(self._desk.history.rename, session_id, title)
+        await asyncio.to_thread(self._factory.history.rename, session_id, title)
         self.emit("changed")
 
     async def waiting(self, path: str) -> int:
         """Return the number of pending changes of a project."""
         return await asyncio.to_thread(
-            lambda: count_waiting(self._desk.manager, self._project(path))
+            lambda: count_waiting(self._factory.manager, self._project(path))
         )
 
     async def remove_project(self, path: str) -> None:
@@ -149,10 +149,10 @@ class Sessions(GObject.Object):
         for session in self.open_ones:
             if session.project == path:
                 await self.close(session.id)
-        await self._change_project(path, self._desk.manager.remove_project)
+        await self._change_project(path, self._factory.manager.remove_project)
 
     async def list_project_again(self, path: str) -> None:
-        await self._change_project(path, self._desk.manager.list_again)
+        await self._change_project(path, self._factory.manager.list_again)
 
     async def _change_project(self, path: str, change: Callable[[Project], None]) -> None:
         try:
@@ -166,7 +166,7 @@ class Sessions(GObject.Object):
         def check() -> None:
             from ...engine.move import check_move
 
-            check_move(self._desk.manager, self._project(path), folder)
+            check_move(self._factory.manager, self._project(path), folder)
 
         self._check_idle(path)
         await asyncio.to_thread(check)
@@ -182,7 +182,7 @@ class Sessions(GObject.Object):
             # Imported here, because it is seldom needed.
             from ...engine.move import move_project
 
-            manager, rules = self._desk.manager, self._desk.rules
+            manager, rules = self._factory.manager, self._factory.rules
             return move_project(manager, rules, self._project(path), folder).path
 
         try:
@@ -198,7 +198,7 @@ class Sessions(GObject.Object):
     async def title(self, session_id: str) -> str:
         def look() -> str:
             try:
-                found = self._desk.history.find(session_id)
+                found = self._factory.history.find(session_id)
             except OllmSandboxError:
                 return ""  # nothing was said in it yet, or it is deleted
             return found.title if found.id == session_id else ""
@@ -220,12 +220,12 @@ class Sessions(GObject.Object):
         for session in self.open_ones:
             if session.connection == before:
                 self.use_model(session, now, session.model_name)
-        await asyncio.to_thread(self._desk.history.rename_connection, before, now)
+        await asyncio.to_thread(self._factory.history.rename_connection, before, now)
 
     # --- projects ------------------------------------------------------------------------------
 
     def _project(self, path: str) -> Project:
-        return self._desk.manager.recorded_project(path)
+        return self._factory.manager.recorded_project(path)
 
     def _check_idle(self, path: str) -> None:
         if any(session.is_busy for session in self.open_ones if session.project == path):
@@ -240,8 +240,8 @@ class Sessions(GObject.Object):
     async def _open_stored(self, session_id: str) -> OpenSession:
         if session_id in self._closing:
             await asyncio.wait({self._closing[session_id]})
-        stored = await asyncio.to_thread(self._desk.history.load, session_id)
-        states = await asyncio.to_thread(self._desk.history.states, session_id)
+        stored = await asyncio.to_thread(self._factory.history.load, session_id)
+        states = await asyncio.to_thread(self._factory.history.states, session_id)
         # Not in the main loop: there may be thousands.
         entries = await asyncio.to_thread(entries_of, stored)
         connections = await asyncio.to_thread(self._choice.store.all)
@@ -250,7 +250,7 @@ class Sessions(GObject.Object):
         if stored.info.project:
             await asyncio.to_thread(self._bring_back, stored.info.project)
         # Last: from here on it is locked.
-        conversation = await self._desk.open(None, session_id=session_id, with_model=False)
+        conversation = await self._factory.open(None, session_id=session_id, with_model=False)
         session = _make(conversation, stored.info.project or None)
         session.show_stored(entries)
         session.note_states(states)
@@ -261,7 +261,7 @@ class Sessions(GObject.Object):
         """List a removed project again, when one of its sessions is opened."""
         project = self._project(path)
         if not project.is_listed:
-            self._desk.manager.list_again(project)
+            self._factory.manager.list_again(project)
 
     async def _keep(
         self, session: OpenSession, text: str, before: asyncio.Task[None] | None
@@ -275,8 +275,8 @@ class Sessions(GObject.Object):
 
         def keep() -> None:
             if is_first:
-                self._desk.history.create(SessionInfo(session.id, "", place, *chosen, now, now))
-            self._desk.history.keep_draft(session.id, text)
+                self._factory.history.create(SessionInfo(session.id, "", place, *chosen, now, now))
+            self._factory.history.keep_draft(session.id, text)
 
         await asyncio.to_thread(keep)
         session.kept_draft = text
@@ -309,9 +309,9 @@ class Sessions(GObject.Object):
 
     def _listing(self, search: str, states: States) -> list[ProjectItem]:
         by_project: dict[str, list[SessionInfo]] = {}
-        for info in self._desk.history.sessions(search=search):
+        for info in self._factory.history.sessions(search=search):
             by_project.setdefault(info.project, []).append(info)
-        manager = self._desk.manager
+        manager = self._factory.manager
         found = []
         # Where something is searched for, also in those that were removed from the list.
         for project in manager.projects(with_removed=bool(search)):

@@ -96,14 +96,14 @@ class Window(Adw.ApplicationWindow):
     def __init__(
         self,
         application: Adw.Application,
-        desk: SessionFactory,
+        factory: SessionFactory,
         sessions: Sessions,
         choice: ModelChoice,
         asker: WindowAsker,
         settings: Settings,
     ) -> None:
         super().__init__(application=application)
-        self._desk = desk
+        self._factory = factory
         self._sessions = sessions
         self._asker = asker
         self._settings = settings
@@ -169,7 +169,7 @@ class Window(Adw.ApplicationWindow):
         self.model_place.set_child(self.model_chooser)
         self.badge = SandboxBadge()
         self.badge_place.set_child(self.badge)
-        self._badge = BadgeController(self.badge, self._desk, self._settings, self._tasks)
+        self._badge = BadgeController(self.badge, self._factory, self._settings, self._tasks)
         self.welcome = Welcome()
         self.welcome.connect("take-tour", weakly(self._on_take_tour))
         self.welcome.connect("open-project", weakly(self._on_open_project))
@@ -187,7 +187,7 @@ class Window(Adw.ApplicationWindow):
         self._models = ModelController(
             self.model_chooser, choice, self.chat, self._sessions, self._tasks
         )
-        self.changes = ChangesView(self._desk.manager, self._settings, self.tell)
+        self.changes = ChangesView(self._factory.manager, self._settings, self.tell)
         self.changes.connect("count-changed", weakly(self._on_changes_counted))
         self.changes_place.set_child(self.changes)
         self._talk = ChatController(
@@ -195,7 +195,7 @@ class Window(Adw.ApplicationWindow):
             self.chat,
             self.changes,
             self._asker,
-            self._desk.history,
+            self._factory.history,
             self._sessions,
             self._tasks,
         )
@@ -263,7 +263,7 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._look_at_machine())
         self._models.look_again()
         self._maintenance = Maintenance(
-            self._desk.manager, self._tasks, weakly(self.changes.refresh)
+            self._factory.manager, self._tasks, weakly(self.changes.refresh)
         )
 
     async def _show_last(self) -> None:
@@ -277,7 +277,7 @@ class Window(Adw.ApplicationWindow):
                 self._show(None)
 
     async def _look_at_machine(self) -> None:
-        found = await asyncio.to_thread(probe, self._desk.paths, self._desk.environ)
+        found = await asyncio.to_thread(probe, self._factory.paths, self._factory.environ)
         self.welcome.show_capabilities(found)
         self.chat.show_capabilities(found)
         self._badge.show_capabilities(found)
@@ -362,7 +362,7 @@ class Window(Adw.ApplicationWindow):
             # Not twice, however often somebody clicks.
             self.welcome.tour_button.set_sensitive(False)
             try:
-                session = await begin_tour(self._desk.paths, self._sessions)
+                session = await begin_tour(self._factory.paths, self._sessions)
                 self._show(session)
             finally:
                 self.welcome.tour_button.set_sensitive(True)
@@ -373,12 +373,12 @@ class Window(Adw.ApplicationWindow):
 
     def _on_export(self, *_args: object) -> None:
         if self._session is not None:
-            self._tasks.start(export_session(self, self._desk.history, self._session.id))
+            self._tasks.start(export_session(self, self._factory.history, self._session.id))
 
     def _preferences(self, *_args: object) -> Preferences:
         from ..preferences.window import Preferences
 
-        preferences = Preferences(self, self._desk, self._settings)
+        preferences = Preferences(self, self._factory, self._settings)
         preferences.connect("connections-changed", weakly(self._models.look_again))
         preferences.connect("connection-renamed", weakly(self._models.note_name))
         preferences.connect("system-changed", weakly(self._badge.look_again))

@@ -20,7 +20,7 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.journal import Job, Journal
-from ollmsandbox.project.apply.record_process import Alongside
+from ollmsandbox.project.apply.record_process import RecordProcess
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import MANY, Mode, Recorded, State
@@ -89,16 +89,16 @@ def test_what_it_stumbles_over_is_told_and_done_later(person: Person) -> None:
 
 
 def test_its_work_is_done_if_it_is_killed(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Alongside.put
+    real = RecordProcess.put
     seen: list[Recorded] = []
 
-    def put(self: Alongside, items: Sequence[Recorded]) -> None:
+    def put(self: RecordProcess, items: Sequence[Recorded]) -> None:
         real(self, items)
         seen.extend(items)
         if len(seen) == len(NAMES) // 2:
-            self._clerk.kill()
+            self._process.kill()
 
-    monkeypatch.setattr(Alongside, "put", put)
+    monkeypatch.setattr(RecordProcess, "put", put)
     change(person)
     assert len(seen) == len(NAMES)
     check_that_all_is_recorded(person)
@@ -138,7 +138,7 @@ def test_there_is_none_where_a_command_could_change_it(
     link = person.project / "python"
     link.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(link))
-    monkeypatch.setattr(Alongside, "__init__", None)
+    monkeypatch.setattr(RecordProcess, "__init__", None)
     change(person)
     check_that_all_is_recorded(person)
 
@@ -146,11 +146,11 @@ def test_there_is_none_where_a_command_could_change_it(
 SEND = """
 import os, signal
 from ollmsandbox.paths import Paths
-from ollmsandbox.project.apply.record_process import Alongside
-from ollmsandbox.project.apply.record_process import Errand
-with Alongside() as alongside:
-    alongside.begin(Errand(Paths.from_environ(os.environ), 1, "/", "/", os.getpid()))
-    print(alongside._clerk.pid, flush=True)
+from ollmsandbox.project.apply.record_process import RecordProcess
+from ollmsandbox.project.apply.record_process import RecordJob
+with RecordProcess() as alongside:
+    alongside.start(RecordJob(Paths.from_environ(os.environ), 1, "/", "/", os.getpid()))
+    print(alongside._process.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -173,21 +173,21 @@ def test_it_ends_with_who_sent_it(person: Person) -> None:
 def test_it_goes_if_nothing_could_be_written_down(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    called: list[Alongside] = []
-    come = Alongside.__init__
+    called: list[RecordProcess] = []
+    come = RecordProcess.__init__
 
-    def noted(self: Alongside) -> None:
+    def noted(self: RecordProcess) -> None:
         come(self)
         called.append(self)
 
     def full(_journal: Journal, *_jobs: Job) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Alongside, "__init__", noted)
+    monkeypatch.setattr(RecordProcess, "__init__", noted)
     with monkeypatch.context() as now, pytest.raises(OSError, match="No space"):
         now.setattr(Journal, "write", full)
         change(person)
-    assert called[0]._clerk.wait(60) == 0
+    assert called[0]._process.wait(60) == 0
     check_that_all_is_finished(person)
 
 
@@ -205,7 +205,7 @@ def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
 
 
 def test_few_changes_do_without_it(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Alongside, "__init__", None)
+    monkeypatch.setattr(RecordProcess, "__init__", None)
     person.run(CHANGE, keeper=Recorder(str(person.project), person.paths))
     check_that_all_is_recorded(person)
 

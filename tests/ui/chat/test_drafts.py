@@ -26,7 +26,7 @@ def key(window: Window, key: int) -> bool:
 
 
 def stored(window: Window, session: OpenSession) -> StoredSession:
-    return window._desk.history.load(session.id)
+    return window._factory.history.load(session.id)
 
 
 def test_who_leafs_through_what_was_sent_and_leaves_finds_the_draft_again(

@@ -56,7 +56,7 @@ def window(application: Application) -> Window:
 
 
 def stored(application: Application, title: str) -> str:
-    id_, history = new_session_id(), application.desk.history
+    id_, history = new_session_id(), application.factory.history
     history.create(SessionInfo(id_, title, "", "model", "server", 1.0, 1.0))
     history.write(id_, StoredMessage(0, Message(Role.USER, "Hello", at=1.0)))
     return id_

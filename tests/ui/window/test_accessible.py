@@ -98,7 +98,7 @@ def test_a_chat_with_every_kind_of_card_and_its_changes(screen: Screen, person: 
 def test_the_preferences_and_the_dialogs(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
-        desk = application.desk
+        desk = application.factory
         finish(desk.connections.put(Connection("one", ServerKind.OPENAI, "http://127.0.0.1:9/v1")))
         preferences = Preferences(window, desk, application.settings)
         preferences.present()

@@ -20,7 +20,7 @@ def test_a_damaged_database_that_was_set_aside_is_told(screen: Screen, person: P
     with program(person) as application:
         window = window_of(application)
         wait_until(lambda: says(window.toasts, "The database was damaged"), 60)
-        assert not application.desk.manager.notices
+        assert not application.factory.manager.notices
 
 
 def test_a_home_that_is_no_place_for_files_is_told_and_nothing_is_begun(
