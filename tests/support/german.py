@@ -18,7 +18,7 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.sandbox.plan.mounts import PROJECT, UnrecordedFolder
 from ollmsandbox.sandbox.probe.probe import cache_file, probe
 from ollmsandbox.sandbox.profile.profile import Limits
-from ollmsandbox.ui.badge.flatpak_state import look
+from ollmsandbox.ui.badge.flatpak_state import find_state
 from ollmsandbox.ui.badge.project_state import sections_of
 from ollmsandbox.ui.changes.note_words import note
 from ollmsandbox.ui.permission.text import lasting, question
@@ -46,7 +46,9 @@ def told(person: Person) -> dict[str, object]:
     assert plan is not None
     unrecorded = UnrecordedFolder("/elsewhere", PROJECT, "/workspace")
     in_flatpak = {**person.environ, "FLATPAK_ID": "some.program"}
-    state = loop.run(look(str(person.project), "standard", person.paths, in_flatpak, Limits()))
+    state = loop.run(
+        find_state(str(person.project), "standard", person.paths, in_flatpak, Limits())
+    )
     found = probe(person.paths, {**person.environ, "PATH": "/nowhere"}, fresh=True)
     return {
         "cards": [card(request) for request in asked],

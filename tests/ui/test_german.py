@@ -59,7 +59,7 @@ def test_a_server_is_tried_in_german(person: Person) -> None:
         window = window_of(application)
         dialog = ConnectionDialog(window, application.factory.connections, NOBODY)
         dialog.present()
-        press(dialog, "Test")
+        press(dialog, "Check")
         wait_until(lambda: says(dialog, "Unter http://127.0.0.1:9 läuft kein Server."))
         assert says(dialog, "starten Sie den Server")
         dialog.close()

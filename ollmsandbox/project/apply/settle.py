@@ -424,10 +424,8 @@ class Settling:
         # Here: it is needed for few runs.
         from .record_process import RecordJob
 
-        alongside, self._record_process = (
-            self._record_process or self._spawn_record_process(overlay),
-            None,
-        )
+        alongside = self._record_process or self._spawn_record_process(overlay)
+        self._record_process = None
         if alongside:
             record_job = RecordJob(self._paths, project.id, overlay.folder, layer, os.getpid())
             alongside.start(record_job)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The badge: one look says whether commands are walled in. A fact from the plan."""
+"""The badge in the header bar: it shows whether commands are sandboxed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ...text.visible import visible_words
 from ..widgets.labels import without_hyphens
 
 
-class Wall(Enum):
+class SandboxState(Enum):
     UNKNOWN = "unknown"
     SANDBOXED = "sandboxed"
-    # A command has the network right now.
+    # A command is using the network right now.
     NETWORK = "network"
-    # The Flatpak's, not ours: each command asks there.
+    # The sandbox of a Flatpak; every command asks there.
     INNER = "inner"
     INNER_NETWORK = "inner-network"
-    # In a Flatpak, as long as it is not known what holds a command.
+    # In a Flatpak, before a project is open.
     ASKING = "asking"
     NONE = "none"
-    # Nothing runs at all: the project is gone, say.
+    # No command can run, for example because the project is missing.
     BROKEN = "broken"
 
 
@@ -38,21 +38,21 @@ class Section:
 
 
 _ICONS = {
-    Wall.UNKNOWN: "security-medium-symbolic",
-    Wall.SANDBOXED: "security-high-symbolic",
-    Wall.NETWORK: "network-wired-symbolic",
-    Wall.INNER: "security-medium-symbolic",
-    Wall.INNER_NETWORK: "network-wired-symbolic",
-    Wall.ASKING: "security-medium-symbolic",
-    Wall.NONE: "security-low-symbolic",
-    Wall.BROKEN: "dialog-warning-symbolic",
+    SandboxState.UNKNOWN: "security-medium-symbolic",
+    SandboxState.SANDBOXED: "security-high-symbolic",
+    SandboxState.NETWORK: "network-wired-symbolic",
+    SandboxState.INNER: "security-medium-symbolic",
+    SandboxState.INNER_NETWORK: "network-wired-symbolic",
+    SandboxState.ASKING: "security-medium-symbolic",
+    SandboxState.NONE: "security-low-symbolic",
+    SandboxState.BROKEN: "dialog-warning-symbolic",
 }
 _CLASSES = {
-    Wall.SANDBOXED: "success",
-    Wall.NETWORK: "warning",
-    Wall.INNER_NETWORK: "warning",
-    Wall.NONE: "warning",
-    Wall.BROKEN: "warning",
+    SandboxState.SANDBOXED: "success",
+    SandboxState.NETWORK: "warning",
+    SandboxState.INNER_NETWORK: "warning",
+    SandboxState.NONE: "warning",
+    SandboxState.BROKEN: "warning",
 }
 
 
@@ -78,51 +78,53 @@ class SandboxBadge(Gtk.MenuButton):
             max_content_height=420,
             child=self._sections,
         )
-        # The keyboard goes there, to scroll.
-        scrolled.update_property([Gtk.AccessibleProperty.LABEL], [_("What it can see and change")])
+        # It takes the focus, so that the keyboard can scroll it.
+        scrolled.update_property(
+            [Gtk.AccessibleProperty.LABEL], [_("What commands can see and change")]
+        )
         self.set_popover(Gtk.Popover(child=scrolled))
-        self.show(Wall.UNKNOWN, ())
+        self.show(SandboxState.UNKNOWN, ())
 
-    def show(self, wall: Wall, sections: Sequence[Section]) -> None:  # type: ignore[override]
-        words = {
-            Wall.UNKNOWN: _("Looking…"),
-            Wall.SANDBOXED: _("Sandboxed, no network"),
-            Wall.NETWORK: _("Sandboxed, network on"),
+    def show(self, sandbox: SandboxState, sections: Sequence[Section]) -> None:  # type: ignore[override]
+        text = {
+            SandboxState.UNKNOWN: _("Checking…"),
+            SandboxState.SANDBOXED: _("Sandboxed, no network"),
+            SandboxState.NETWORK: _("Sandboxed, network on"),
             # Translators: commands run in a second sandbox, which the Flatpak portal starts.
-            Wall.INNER: _("Inner sandbox, no network"),
-            Wall.INNER_NETWORK: _("Inner sandbox, network on"),
-            Wall.ASKING: _("Asks each time"),
-            Wall.NONE: _("Not sandboxed: asks each time"),
-            Wall.BROKEN: _("Commands cannot run"),
-        }[wall]
-        self._icon.set_from_icon_name(_ICONS[wall])
-        self._label.set_label(words)
-        # Or the title would take its room.
-        self._label.set_width_chars(len(words))
-        self.set_tooltip_text(words)
-        self.update_property([Gtk.AccessibleProperty.LABEL], [words])
+            SandboxState.INNER: _("Inner sandbox, no network"),
+            SandboxState.INNER_NETWORK: _("Inner sandbox, network on"),
+            SandboxState.ASKING: _("Asks each time"),
+            SandboxState.NONE: _("Not sandboxed: asks each time"),
+            SandboxState.BROKEN: _("Commands cannot run"),
+        }[sandbox]
+        self._icon.set_from_icon_name(_ICONS[sandbox])
+        self._label.set_label(text)
+        # Without this, the title would take its room.
+        self._label.set_width_chars(len(text))
+        self.set_tooltip_text(text)
+        self.update_property([Gtk.AccessibleProperty.LABEL], [text])
         for name in ("success", "warning"):
             self.remove_css_class(name)
-        if wall in _CLASSES:
-            self.add_css_class(_CLASSES[wall])
+        if sandbox in _CLASSES:
+            self.add_css_class(_CLASSES[sandbox])
         while (child := self._sections.get_first_child()) is not None:
             self._sections.remove(child)
         for section in sections:
-            self._sections.append(_shown(section))
+            self._sections.append(_section_box(section))
 
     def set_narrow(self, narrow: bool) -> None:
-        """Where there is no room for words, the icon and its tooltip say it."""
+        """Show only the icon, whose tooltip has the text."""
         self._label.set_visible(not narrow)
 
 
-def _shown(section: Section) -> Gtk.Widget:
+def _section_box(section: Section) -> Gtk.Widget:
     box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=6)
     heading = Gtk.Label(label=section.title, xalign=0, css_classes=["heading"])
     box.append(heading)
     for sentence in map(visible_words, section.sentences):
-        told = Gtk.Label(label=sentence, xalign=0, wrap=True, max_width_chars=48, selectable=False)
-        # Or a long path would make it as wide as itself.
-        told.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-        without_hyphens(told)
-        box.append(told)
+        label = Gtk.Label(label=sentence, xalign=0, wrap=True, max_width_chars=48, selectable=False)
+        # A long path must not make the popover wider.
+        label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
+        without_hyphens(label)
+        box.append(label)
     return box

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the badge says about the session that is shown."""
+"""Keep the badge up to date with the session that is shown."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ...chat.sessions import SessionFactory
 from ...sandbox.probe.probe import Capabilities
 from ..preferences.settings import Settings
 from ..widgets.tasks import Tasks
-from .badge import SandboxBadge, Section, Wall
+from .badge import SandboxBadge, SandboxState, Section
 from .limits_text import own_limits
-from .project_state import ProjectState, look, of_machine, wall_now
+from .project_state import ProjectState, find_state, machine_state, with_network
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
 
-# Seconds without a further step.
+# Seconds without another change.
 _REST = 0.4
 
 
@@ -31,7 +31,7 @@ class BadgeController:
         self._tasks = tasks
         self._session: OpenSession | None = None
         self._found: Capabilities | None = None
-        self._wall = Wall.UNKNOWN
+        self._sandbox = SandboxState.UNKNOWN
         self._sections: tuple[Section, ...] = ()
         self._looks = 0
 
@@ -56,31 +56,31 @@ class BadgeController:
             self.look_again()
 
     def _show_machine(self) -> None:
-        """Without a project it is known what the machine can do, and no more."""
+        """Show what the machine can do: without a project, nothing else is known."""
         if self._in_flatpak:
             from . import flatpak_state
 
-            self._show(flatpak_state.of_flatpak())
+            self._show(flatpak_state.state_without_project())
         elif self._found is not None:
-            self._show(of_machine(can_wrap=self._found.can_wrap))
+            self._show(machine_state(can_wrap=self._found.can_wrap))
         else:
-            self._show(ProjectState(Wall.UNKNOWN, ()))
+            self._show(ProjectState(SandboxState.UNKNOWN, ()))
 
     def look_again(self, *_args: object) -> None:
-        """At the plan of a command: it depends on preferences, too."""
-        self._begin(0.0)
+        """Read the plan of a command again, which also depends on preferences."""
+        self._start(0.0)
 
     def look_soon(self) -> None:
-        """Once, when the person has done with what is chosen step by step."""
-        self._begin(_REST)
+        """Read it once after several changes, such as steps of a spin button."""
+        self._start(_REST)
 
-    def _begin(self, rest: float) -> None:
+    def _start(self, rest: float) -> None:
         if self._project is not None:
             self._looks += 1
             self._tasks.start(self._look(self._project, self._looks, rest))
 
     def refresh(self) -> None:
-        self._badge.show(wall_now(self._wall, self._session), self._sections)
+        self._badge.show(with_network(self._sandbox, self._session), self._sections)
 
     async def _look(self, project: str, number: int, rest: float) -> None:
         if rest:
@@ -97,13 +97,13 @@ class BadgeController:
         if self._in_flatpak:
             from . import flatpak_state
 
-            state = await flatpak_state.look(*given)
+            state = await flatpak_state.find_state(*given)
         else:
-            state = await asyncio.to_thread(look, *given)
-        # Of several, the last one knows best, however long each took.
+            state = await asyncio.to_thread(find_state, *given)
+        # Only the call that started last counts.
         if self._project == project and number == self._looks:
             self._show(state)
 
     def _show(self, state: ProjectState) -> None:
-        self._wall, self._sections = state.wall, state.sections
+        self._sandbox, self._sections = state.sandbox, state.sections
         self.refresh()

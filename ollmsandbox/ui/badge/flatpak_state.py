@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In a Flatpak: what holds the commands of a project in, in sentences for the badge. It is tried
-out as it is before each question, so the badge and the card tell the same."""
+"""Describe for the badge what a command can do in a Flatpak.
+
+The portal is tried as before each question, so the badge and the card say the same.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +17,26 @@ from ...sandbox.flatpak.portal import PortalError
 from ...sandbox.flatpak.runner import InnerRunner, NotHandedOnError
 from ...sandbox.profile import file
 from ...sandbox.profile.profile import Limits, Profile
-from .badge import Section, Wall
-from .project_state import ProjectState, broken, limits_without_sandbox
+from .badge import SandboxState, Section
+from .project_state import ProjectState, broken_state, limits_without_sandbox
 
 
-async def look(
+async def find_state(
     project: str, profile: str, paths: Paths, environ: Mapping[str, str], own: Limits
 ) -> ProjectState:
-    """`own` limits instead of the profile's."""
+    """Return the state of a project, with the user's own limits in place of the profile's."""
     try:
         found = await asyncio.to_thread(file.load, profile, paths.profiles, paths.cache)
         loaded = found.with_limits(own)
         state = await _try(project, loaded, environ)
-        return ProjectState(state.wall, (*state.sections, limits_without_sandbox(loaded)))
+        return ProjectState(state.sandbox, (*state.sections, limits_without_sandbox(loaded)))
     except OllmSandboxError as error:
-        return broken(error)
+        return broken_state(error)
 
 
 async def _try(project: str, loaded: Profile, environ: Mapping[str, str]) -> ProjectState:
     tight, loose = (
-        InnerRunner(project, ask=_nobody, tight=tight, profile=loaded, environ=environ)
+        InnerRunner(project, ask=_deny, tight=tight, profile=loaded, environ=environ)
         for tight in (True, False)
     )
     try:
@@ -44,64 +46,63 @@ async def _try(project: str, loaded: Profile, environ: Mapping[str, str]) -> Pro
         why = localized(error.message)
     except PortalError as error:
         return _without(localized(error.message))
-    # As without a portal, if not even that can be had.
+    # If this fails, too, it is as without a portal.
     with suppress(PortalError):
         await loose.try_out()
         return _offline(why)
     return _without(why)
 
 
-def of_flatpak() -> ProjectState:
-    """As long as no project is open."""
+def state_without_project() -> ProjectState:
     sentence = _("Open a project to see what its commands can read and write.")
-    return ProjectState(Wall.ASKING, (_asks(), Section(_("Sandbox"), (sentence,))))
+    return ProjectState(SandboxState.ASKING, (_asks_section(), Section(_("Sandbox"), (sentence,))))
 
 
 def _inner() -> ProjectState:
     return ProjectState(
-        Wall.INNER,
+        SandboxState.INNER,
         (
-            _asks(),
+            _asks_section(),
             Section(
-                _("Can be written"),
+                _("Can write"),
                 (
                     _("The project and the playground."),
-                    _("What a command changes is changed at once, and cannot be undone here."),
+                    _("Commands change files directly. You cannot undo their changes here."),
                 ),
             ),
             Section(
                 _("Everything else"),
-                (_("The programs of this Flatpak are there, and nothing else of yours."),),
+                (_("Commands see the programs of this Flatpak, but none of your other files."),),
             ),
-            Section(_("Network"), (_("It is cut off, unless you allow it for a single command."),)),
+            Section(_("Network"), (_("Off, unless you allow it for a single command."),)),
         ),
     )
 
 
 def _offline(why: str) -> ProjectState:
-    meaning = _("A command can do all that this Flatpak may, but for the network.")
-    network = _("It is cut off, unless you allow it for a single command.")
+    meaning = _("Commands can do everything this Flatpak can, except use the network.")
+    network = _("Off, unless you allow it for a single command.")
     return _not_sandboxed(meaning, why, network)
 
 
 def _without(why: str) -> ProjectState:
-    meaning = _("A command can do all that this Flatpak may.")
-    return _not_sandboxed(meaning, why, _("It is open, and cannot be cut off here."))
+    meaning = _("Commands can do everything this Flatpak can.")
+    return _not_sandboxed(meaning, why, _("On. It cannot be turned off here."))
 
 
 def _not_sandboxed(meaning: str, why: str, network: str) -> ProjectState:
     sections = (
-        _asks(),
+        _asks_section(),
         Section(_("Not sandboxed"), (meaning, localized(why))),
         Section(_("Network"), (network,)),
     )
-    return ProjectState(Wall.NONE, sections)
+    return ProjectState(SandboxState.NONE, sections)
 
 
-def _asks() -> Section:
-    asks = _("In a Flatpak each command asks before it runs.")
-    return Section(_("Asks each time"), (asks, _("A yes is good for that command only.")))
+def _asks_section() -> Section:
+    asks = _("In a Flatpak, every command asks before it runs.")
+    return Section(_("Asks each time"), (asks, _("Your answer is for that command only.")))
 
 
-async def _nobody(_question: str) -> bool:
+async def _deny(_question: str) -> bool:
     return False

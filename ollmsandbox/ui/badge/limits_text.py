@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The limits of a command: those that the person set instead of the profile's, and all in words."""
+"""The limits that users set in place of the profile's, and limits as text."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _DAY = 86400
 
 @dataclass(frozen=True)
 class LimitSetting:
-    """A setting, and the limit of that name in a profile. It counts in `unit`; 0 stands for what
-    the profile says. With less than `least` no command would get anywhere."""
+    """A setting that replaces a profile's limit `name`, in units of `unit`.
+
+    0 means the profile's limit. With less than `least`, no command would work.
+    """
 
     key: str
     name: str
@@ -30,7 +32,7 @@ class LimitSetting:
     step: int
 
     def fitting(self, value: int) -> int:
-        """What can be set, and is nearest. A file may be written by anybody."""
+        """Return the nearest allowed value: users may edit the file."""
         return max(self.least, min(value, self.most)) if value > 0 else 0
 
     def chosen(self, settings: Settings) -> int:
@@ -48,35 +50,37 @@ LIMITS = (
 
 
 def own_limits(settings: Settings) -> Limits:
-    """None where the profile's counts."""
+    """Return the limits that the user has set; the others are None."""
     chosen = {setting.name: setting.chosen(settings) * setting.unit for setting in LIMITS}
     return Limits(**{name: value for name, value in chosen.items() if value})
 
 
-def sentences(limits: Limits, *, is_held_in: bool = True) -> list[str]:
-    found = (in_words(setting.name, limits, is_held_in=is_held_in) for setting in LIMITS)
+def sentences(limits: Limits, *, is_sandboxed: bool = True) -> list[str]:
+    found = (in_words(setting.name, limits, is_sandboxed=is_sandboxed) for setting in LIMITS)
     return [text for text in found if text]
 
 
-def in_words(name: str, limits: Limits, *, is_held_in: bool = True) -> str:
-    """Empty where there is no such limit. Without a sandbox, nobody sees what a command writes
-    elsewhere than in the project."""
+def in_words(name: str, limits: Limits, *, is_sandboxed: bool = True) -> str:
+    """Return a limit as text, or "" if it is not set.
+
+    Without a sandbox, only what a command writes to the project is counted.
+    """
     value: float | None = vars(limits)[name]
     if value is None:
         return ""
     if name == "time":
         return _duration(round(value))
     if name == "processes":
-        return _("{} processes at once").format(value)
-    words: dict[str, Callable[[], str]] = {
+        return _("{} processes").format(value)
+    templates: dict[str, Callable[[], str]] = {
         "memory": lambda: _("{} of memory"),
-        "disk": lambda: _("{} written to disk") if is_held_in else _("{} written to the project"),
+        "disk": lambda: _("{} written to disk") if is_sandboxed else _("{} written to the project"),
         "free": lambda: _("{} left free on the disk"),
         "tmp": lambda: _("{} in each folder for temporary files"),
     }
-    # As they are set, and as a profile names them.
+    # In the units in which users and profiles set them.
     size = GLib.format_size_full(round(value), GLib.FormatSizeFlags.IEC_UNITS)
-    return words[name]().format(size)
+    return templates[name]().format(size)
 
 
 def _duration(seconds: int) -> str:

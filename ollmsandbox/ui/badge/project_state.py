@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command would see in a project, in sentences for the badge."""
+"""Describe for the badge what a command can see and change in a project."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...sandbox.plan.mounts import (
 from ...sandbox.plan.plan import Plan
 from ...sandbox.profile.profile import Limits, Profile
 from ...text.visible import visible_line
-from .badge import Section, Wall
+from .badge import SandboxState, Section
 from .limits_text import sentences
 
 if TYPE_CHECKING:
@@ -30,52 +30,60 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProjectState:
-    wall: Wall
+    sandbox: SandboxState
     sections: tuple[Section, ...]
 
 
-def look(
+def find_state(
     project: str, profile: str, paths: Paths, environ: Mapping[str, str], own: Limits
 ) -> ProjectState:
-    """`own` limits instead of the profile's. Takes a moment; not for the main thread."""
-    # Here, because the first picture can do without all that runs a command.
+    """Return the state of a project, with the user's own limits in place of the profile's.
+
+    This takes a moment: call it in a thread.
+    """
+    # Imported here: the first frame does not need the engine.
     from ...engine.run import load_profile, prepare_run
     from ...sandbox.bubble import Bubble
 
     try:
         if not Bubble.can_wrap(environ):
-            state = of_machine(can_wrap=False)
+            state = machine_state(can_wrap=False)
             limits = limits_without_sandbox(load_profile(paths, profile, own))
-            return ProjectState(state.wall, (*state.sections, limits))
+            return ProjectState(state.sandbox, (*state.sections, limits))
         run = prepare_run(project, paths, environ, profile=profile, limits=own)
-        return ProjectState(Wall.SANDBOXED, sections_of(run.plan))
+        return ProjectState(SandboxState.SANDBOXED, sections_of(run.plan))
     except OllmSandboxError as error:
-        return broken(error)
+        return broken_state(error)
 
 
-def wall_now(wall: Wall, session: OpenSession | None) -> Wall:
-    """While a command has the network, the badge says so."""
+def with_network(sandbox: SandboxState, session: OpenSession | None) -> SandboxState:
+    """Return the state to show while a command of the session may be using the network."""
     if session is not None and session.has_network:
-        return {Wall.SANDBOXED: Wall.NETWORK, Wall.INNER: Wall.INNER_NETWORK}.get(wall, wall)
-    return wall
+        return {
+            SandboxState.SANDBOXED: SandboxState.NETWORK,
+            SandboxState.INNER: SandboxState.INNER_NETWORK,
+        }.get(sandbox, sandbox)
+    return sandbox
 
 
-def broken(error: OllmSandboxError) -> ProjectState:
+def broken_state(error: OllmSandboxError) -> ProjectState:
     sentence = localized(str(error))
-    return ProjectState(Wall.BROKEN, (Section(_("Commands cannot run here"), (sentence,)),))
+    return ProjectState(SandboxState.BROKEN, (Section(_("Commands cannot run here"), (sentence,)),))
 
 
-def of_machine(*, can_wrap: bool) -> ProjectState:
-    """As long as no project is open."""
+def machine_state(*, can_wrap: bool) -> ProjectState:
+    """Return the state to show before a project is open."""
     if can_wrap:
         sentence = _("Open a project to see what its commands can read and write.")
-        return ProjectState(Wall.SANDBOXED, (Section(_("Sandboxed"), (sentence,)),))
-    sentence = _("No sandbox is possible here. Each command asks, and sees what you see.")
-    return ProjectState(Wall.NONE, (Section(_("Not sandboxed"), (sentence,)),))
+        return ProjectState(SandboxState.SANDBOXED, (Section(_("Sandboxed"), (sentence,)),))
+    sentence = _(
+        "This computer cannot run a sandbox. Every command asks first, and sees what you see."
+    )
+    return ProjectState(SandboxState.NONE, (Section(_("Not sandboxed"), (sentence,)),))
 
 
 def sections_of(plan: Plan) -> tuple[Section, ...]:
-    """The plan's own sentences, by what they are about."""
+    """Return the plan's sentences, sorted by subject."""
     network = plan.describe()[0]
     writes: list[str] = []
     hidden: list[str] = []
@@ -89,18 +97,18 @@ def sections_of(plan: Plan) -> tuple[Section, ...]:
     return tuple(
         section
         for section in (
-            Section(_("Can be written"), writes),
+            Section(_("Can write"), writes),
             Section(_("Everything else"), rest),
             Section(_("Hidden"), hidden),
             Section(_("Network"), [network]),
-            Section(_("Limits of a command"), sentences(plan.limits)),
+            Section(_("Limits"), sentences(plan.limits)),
         )
         if section.sentences
     )
 
 
 def _paths(mount: HiddenPath | MaskedFolder | BoundFolder) -> list[str]:
-    """One below the other: that they are hidden stands above them. Only those that are there."""
+    """Return the hidden paths that exist, one per line below the heading."""
     if isinstance(mount, HiddenPath):
         return [visible_line(mount.path)]
     if isinstance(mount, MaskedFolder):
@@ -112,6 +120,6 @@ def _paths(mount: HiddenPath | MaskedFolder | BoundFolder) -> list[str]:
 
 
 def limits_without_sandbox(profile: Profile) -> Section:
-    """There are no folders for temporary files of its own."""
+    """Return the limits that apply without a sandbox, which has no temporary folders of its own."""
     limits = replace(profile.limits, tmp=None)
-    return Section(_("Limits of a command"), sentences(limits, is_held_in=False))
+    return Section(_("Limits"), sentences(limits, is_sandboxed=False))

@@ -87,7 +87,7 @@ class ModelChooser(Gtk.MenuButton):
         self._list.update_property([Gtk.AccessibleProperty.LABEL], [_("Models")])
         self._list.add_css_class("navigation-sidebar")
         self._list.connect("row-activated", weakly(self._on_row))
-        none = Gtk.Label(label=_("No connection yet."))
+        none = Gtk.Label(label=_("No connections yet"))
         none.add_css_class("dim-label")
         for side in ("top", "bottom"):
             getattr(none, f"set_margin_{side}")(12)
@@ -207,7 +207,7 @@ def _heading(connection: ConnectionItem) -> Gtk.ListBoxRow:
     box.append(name)
     note = connection.problem
     if connection.link is Link.LOOKING:
-        note = _("Looking…")
+        note = _("Checking…")
     elif connection.link is Link.READY and not connection.models:
         note = _("It has no models.")
     if note:

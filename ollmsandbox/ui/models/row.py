@@ -39,7 +39,7 @@ class DefaultModelRow(Adw.ComboRow):
         if connection is None:
             return
         kept = [connection.model] if connection.model else []
-        self._fill(kept, _("Looking…"))
+        self._fill(kept, _("Checking…"))
         try:
             models = await self._store.server(connection).models()
             names, note = [model.name for model in models], ""

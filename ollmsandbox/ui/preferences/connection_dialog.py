@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A connection is made, changed and tried."""
+"""A dialog to create, change and check a connection."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class ConnectionDialog(Adw.Window):
         *,
         is_new: bool = False,
     ) -> None:
-        """A new one is shown as it is proposed. Without one typed, the key stays as it is."""
+        """`is_new` offers a connection that is not stored yet. An empty key keeps the old one."""
         super().__init__(transient_for=parent)
         name_buttons(self)
         self._store = store
         self._connection = connection
-        # The name that it is known by.
+        # The name under which the connection is stored.
         self.before = "" if is_new else connection.name
         self._tasks = Tasks(self._show_problem)
         self._test_task: asyncio.Task[object] | None = None
@@ -80,11 +80,11 @@ class ConnectionDialog(Adw.Window):
         self.save_button.connect("clicked", weakly(self._on_save))
         self.test_button.connect("clicked", weakly(self._on_test))
         self.connect("close-request", weakly(self._on_close))
-        self._untried = self.result.get_subtitle() or ""
+        self._initial_text = self.result.get_subtitle() or ""
         self._on_changed(None)
         self.address.grab_focus()
 
-    def _given(self) -> Connection:
+    def _entered(self) -> Connection:
         return replace(
             self._connection,
             name=self.name.get_text().strip(),
@@ -93,16 +93,16 @@ class ConnectionDialog(Adw.Window):
         )
 
     def _free_name(self, wanted: str) -> str:
-        """Or with the first number that makes it one."""
+        """Return the name, with a number if it is taken."""
         try:
             taken = {one.name for one in self._store.all()}
         except OllmSandboxError:
-            taken = set()  # it is told when one is saved
+            taken = set()  # saving reports the error
         names = (wanted, *(f"{wanted} {number}" for number in range(2, len(taken) + 2)))
         return next(name for name in names if name not in taken)
 
     def _new_key(self) -> str | None:
-        """None: nothing was typed, so the one there is stays."""
+        """Return None to keep the stored key."""
         return self.key.get_text() or None
 
     def _show_result(self, text: str, style: str = "") -> None:
@@ -116,11 +116,11 @@ class ConnectionDialog(Adw.Window):
         self._show_result(text, "error")
 
     def _forget_result(self, *_args: object) -> None:
-        """It was about another server, or another key."""
+        """Clear a result that was for another server or key."""
         if self._test_task is not None:
             self._test_task.cancel()
             self._test_task = None
-        self._show_result(self._untried)
+        self._show_result(self._initial_text)
 
     def _on_kind(self, *_args: object) -> None:
         kind = _KINDS[self.kind.get_selected()]
@@ -131,22 +131,23 @@ class ConnectionDialog(Adw.Window):
             self.name.set_text(self._proposed)
 
     async def _test(self) -> None:
-        self._show_result(_("Asking…"))
+        self._show_result(_("Checking…"))
         had_focus = self.test_button.has_focus()
         self.test_button.set_sensitive(False)
         try:
-            # Its key is found by the name it had.
-            given = replace(self._given(), name=self.before)
-            server = self._store.server(given, key=self._new_key())
+            # The key is stored under the old name.
+            connection = replace(self._entered(), name=self.before)
+            server = self._store.server(connection, key=self._new_key())
             models = await server.models()
             count = len(models)
-            text = ngettext("It works: {} model.", "It works: {} models.", count).format(count)
+            text = ngettext("Connected: {} model", "Connected: {} models", count).format(count)
             self._show_result(
-                text if count else _("It answers, but has no models."), "success" if count else ""
+                text if count else _("Connected, but the server has no models"),
+                "success" if count else "",
             )
         finally:
-            self._show_whether_whole()
-            # Unless the person went elsewhere meanwhile.
+            self._update_buttons()
+            # Unless the user has moved the focus.
             if had_focus and self.get_focus() is None:
                 self.test_button.grab_focus()
 
@@ -154,21 +155,21 @@ class ConnectionDialog(Adw.Window):
         self._is_saving = True
         self.save_button.set_sensitive(False)
         try:
-            saved = await self._store.change(self.before, self._given(), key=self._new_key())
+            saved = await self._store.change(self.before, self._entered(), key=self._new_key())
             self.emit("saved", saved)
             self.close()
         except OllmSandboxError:
             self._is_saving = False
-            self._show_whether_whole()
+            self._update_buttons()
             raise
 
     def _on_changed(self, _row: Adw.EntryRow | None) -> None:
-        self._show_whether_whole()
+        self._update_buttons()
 
-    def _show_whether_whole(self) -> None:
-        whole = bool(self.name.get_text().strip() and self.address.get_text().strip())
-        self.save_button.set_sensitive(whole and not self._is_saving)
-        self.test_button.set_sensitive(whole)
+    def _update_buttons(self) -> None:
+        is_complete = bool(self.name.get_text().strip() and self.address.get_text().strip())
+        self.save_button.set_sensitive(is_complete and not self._is_saving)
+        self.test_button.set_sensitive(is_complete)
 
     def _on_test(self, _button: Gtk.Button) -> None:
         self._test_task = self._tasks.start(self._test())

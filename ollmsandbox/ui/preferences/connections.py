@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preferences: where models come from."""
+"""The preferences page about connections to model servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: "OpenAI"}
 class ConnectionsPage(Adw.PreferencesPage):
     __gtype_name__ = "OllmConnectionsPage"
 
-    # A connection has another name: before, and now.
+    # "renamed": the old and the new name of a connection.
     __gsignals__ = signals({"changed": (), "renamed": (str, str)})
 
     def __init__(self, store: ConnectionStore, tasks: Tasks) -> None:
@@ -36,7 +36,7 @@ class ConnectionsPage(Adw.PreferencesPage):
         self._found_rows: list[Gtk.Widget] = []
         self._group = Adw.PreferencesGroup(
             title=_("Connections"),
-            description=_("Servers whose models can be used. Keys are kept in the keyring."),
+            description=_("Servers with models. API keys are stored in your keyring."),
         )
         self._group.set_header_suffix(
             rows.icon_button("list-add-symbolic", _("Add a Connection"), weakly(self._add))
@@ -46,14 +46,12 @@ class ConnectionsPage(Adw.PreferencesPage):
         self.model_row.connect("chosen", weakly(self._on_model_chosen))
         used = Adw.PreferencesGroup()
         used.add(self.model_row)
-        # An empty list would be a line without a meaning.
+        # An empty group would look like a line.
         self.model_row.bind_property("visible", used, "visible", GObject.BindingFlags.SYNC_CREATE)
         self.add(used)
-        self._found = Adw.PreferencesGroup(
-            title=_("On This Machine"), description=_("Servers that answer at their usual ports.")
-        )
+        self._found = Adw.PreferencesGroup(title=_("Found on This Computer"))
         self._found.set_header_suffix(
-            rows.icon_button("view-refresh-symbolic", _("Look Again"), weakly(self._look))
+            rows.icon_button("view-refresh-symbolic", _("Search Again"), weakly(self._look))
         )
         self.add(self._found)
         self._show_all()
@@ -66,14 +64,16 @@ class ConnectionsPage(Adw.PreferencesPage):
         self._tasks.start(show())
 
     async def _list(self) -> Connection | None:
-        """Returns the one that is used."""
+        """List the connections and return the default one."""
         connections = await asyncio.to_thread(self._store.all)
         default = await asyncio.to_thread(self._store.default)
         for row in self._rows:
             self._group.remove(row)
         self._rows = [self._row(one, default) for one in connections]
         if not connections:
-            self._rows.append(rows.action(_("No connection yet."), _("Add one, or use one below.")))
+            self._rows.append(
+                rows.action(_("No connections yet"), _("Add one, or connect to one below."))
+            )
         for row in self._rows:
             self._group.add(row)
         return default
@@ -114,13 +114,13 @@ class ConnectionsPage(Adw.PreferencesPage):
 
     def _look(self) -> None:
         async def look() -> None:
-            self._show_found([rows.action(_("Looking…"))])
+            self._show_found([rows.action(_("Checking…"))])
             found = await find_servers()
             known = {one.address for one in await asyncio.to_thread(self._store.all)}
             new = [self._found_row(one) for one in found if one.address not in known]
             nothing = rows.action(
-                _("No other server was found."),
-                _("Start Ollama or llama.cpp, then look again."),
+                _("No other servers found"),
+                _("Start Ollama or llama.cpp, then search again."),
             )
             self._show_found(new or [nothing])
 

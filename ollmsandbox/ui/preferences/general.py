@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preferences: writing and being told."""
+"""The preferences page about the chat and how changes are shown."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class GeneralPage(Adw.PreferencesPage):
                 settings,
                 "send-with-enter",
                 _("Send With Enter"),
-                _("If not, Ctrl+Enter sends and Enter begins a new line."),
+                _("When off, Ctrl+Enter sends and Enter starts a new line"),
             )
         )
         chat.add(
             rows.switch(
                 settings,
                 "notifications",
-                _("Announce Questions"),
-                _("The desktop tells of a question while you look elsewhere."),
+                _("Notify Me About Questions"),
+                _("When the window is in the background"),
             )
         )
         self.add(chat)
@@ -38,8 +38,8 @@ class GeneralPage(Adw.PreferencesPage):
             rows.switch(
                 settings,
                 "side-by-side",
-                _("Side by Side"),
-                _("Old and new text beside each other, where there is room."),
+                _("Show Changes Side by Side"),
+                _("When the window is wide enough"),
             )
         )
         self.add(changes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows of the preferences that show a setting and change it."""
+"""Rows of the preferences, which show and change settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def switch(settings: Settings, key: str, title: str, subtitle: str = "") -> Adw.
     control = Gtk.Switch(active=settings.boolean(key), valign=Gtk.Align.CENTER)
     control.connect("notify::active", lambda s, _p: settings.set(key, s.get_active()))
     row.add_suffix(control)
-    _lead_to(row, control, title)
+    _activate(row, control, title)
     return row
 
 
@@ -28,8 +28,10 @@ def choice(
     title: str,
     values: Sequence[tuple[str, str]],
 ) -> Adw.ComboRow:
-    """`values`: what is stored, and what is shown for it: below the title, where there is room for
-    it however narrow the window is."""
+    """Return a row that offers `values`: pairs of a stored value and its label.
+
+    The chosen label is shown below the title, where even a narrow window has room for it.
+    """
     stored = [value for value, _shown in values]
     row = Adw.ComboRow(title=GLib.markup_escape_text(title), use_subtitle=True)
     row.set_subtitle_lines(0)
@@ -50,32 +52,34 @@ def number(
     least: int = 0,
     step: int = 1,
 ) -> Adw.ActionRow:
-    row, spin = spinning(title, least, most, step)
+    row, spin = spin_button(title, least, most, step)
     row.set_subtitle(GLib.markup_escape_text(subtitle))
     spin.set_value(value)
     spin.connect("value-changed", lambda s: changed(s.get_value_as_int()))
     return row
 
 
-def spinning(title: str, least: int, most: int, step: int) -> tuple[Adw.ActionRow, Gtk.SpinButton]:
-    """For who has more to do with the value than to keep it."""
+def spin_button(
+    title: str, least: int, most: int, step: int
+) -> tuple[Adw.ActionRow, Gtk.SpinButton]:
+    """Return a row and its spin button, for callers that do more than store the value."""
     row = action(title)
     spin = Gtk.SpinButton.new_with_range(least, most, step)
     spin.set_valign(Gtk.Align.CENTER)
-    # Those below each other are equally wide.
+    # Buttons below each other get the same width.
     spin.set_width_chars(_DIGITS)
     row.add_suffix(spin)
-    _lead_to(row, spin, title)
+    _activate(row, spin, title)
     return row, spin
 
 
-def _lead_to(row: Adw.ActionRow, control: Gtk.Widget, title: str) -> None:
+def _activate(row: Adw.ActionRow, control: Gtk.Widget, title: str) -> None:
     row.set_activatable_widget(control)
     set_accessible_name(control, title)
 
 
 def action(title: str, subtitle: str = "") -> Adw.ActionRow:
-    """Text from anywhere: never markup."""
+    """Return a row whose texts are never taken for markup."""
     row = Adw.ActionRow(
         title=GLib.markup_escape_text(title), subtitle=GLib.markup_escape_text(subtitle)
     )
@@ -85,14 +89,14 @@ def action(title: str, subtitle: str = "") -> Adw.ActionRow:
 
 
 def window_of(page: Adw.PreferencesPage) -> Gtk.Window:
-    """Asked for when it is needed: a page that kept its window would keep it for ever."""
+    """Return the window. A page must not keep a reference to it, which would never be freed."""
     window = page.get_root()
     assert isinstance(window, Gtk.Window)
     return window
 
 
 def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.Button:
-    """A button at the end of a row; `name` says to a screen reader what it is about."""
+    """Return a button for the end of a row; `name` is what a screen reader says."""
     made = Gtk.Button(label=label, valign=Gtk.Align.CENTER)
     made.connect("clicked", lambda _button: clicked())
     if name:

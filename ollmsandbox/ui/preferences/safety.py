@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preferences: what commands may do, and what was allowed for good.
-
-Preferences: how much a command may use.
-
-Preferences: what commands may do, and what was allowed for good.
-"""
+"""The preferences page about changes, questions, the profile, limits and saved answers."""
 
 from __future__ import annotations
 
@@ -33,23 +28,20 @@ class LimitsGroup(Adw.PreferencesGroup):
     __gtype_name__ = "OllmLimitsGroup"
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(
-            title=_("Limits of a Command"),
-            description=_("What a command may use. 0 stands for what the profile says."),
-        )
+        super().__init__(title=_("Limits"), description=_("0 means the limit of the profile."))
         self._settings = settings
         self._of_profile: Limits | None = Limits()
         self._rows: list[tuple[LimitSetting, Adw.ActionRow]] = []
         titles = {
-            "time": _("Time, in Seconds"),
-            "memory": _("Memory, in MiB"),
-            "processes": _("Processes at Once"),
-            "disk": _("Written to Disk, in MiB"),
-            "free": _("Left Free on the Disk, in MiB"),
-            "tmp": _("Temporary Files, in MiB"),
+            "time": _("Time (Seconds)"),
+            "memory": _("Memory (MiB)"),
+            "processes": _("Processes"),
+            "disk": _("Disk Space Used (MiB)"),
+            "free": _("Disk Space Left Free (MiB)"),
+            "tmp": _("Temporary Files (MiB)"),
         }
         for setting in LIMITS:
-            row, spin = rows.spinning(titles[setting.name], 0, setting.most, setting.step)
+            row, spin = rows.spin_button(titles[setting.name], 0, setting.most, setting.step)
             spin.set_numeric(True)
             spin.set_value(setting.chosen(settings))
             spin.connect("value-changed", weakly(self._on_value), setting)
@@ -57,9 +49,9 @@ class LimitsGroup(Adw.PreferencesGroup):
             self.add(row)
 
     def show_profile(self, limits: Limits | None) -> None:
-        """What counts where the person set nothing; None where nobody can tell."""
+        """Show the limits of the profile; None if it cannot be read."""
         self._of_profile = limits
-        self._tell()
+        self._describe()
 
     def _on_value(self, spin: Gtk.SpinButton, setting: LimitSetting) -> None:
         value = spin.get_value_as_int()
@@ -67,24 +59,24 @@ class LimitsGroup(Adw.PreferencesGroup):
             spin.set_value(fitting)
             return
         self._settings.set(setting.key, value)
-        self._tell()
+        self._describe()
 
-    def _tell(self) -> None:
+    def _describe(self) -> None:
         own = own_limits(self._settings)
         for setting, row in self._rows:
-            said = in_words(setting.name, own)
-            if not said and self._of_profile is None:
-                said = _("The profile cannot be read")
-            elif not said:
+            text = in_words(setting.name, own)
+            if not text and self._of_profile is None:
+                text = _("The profile cannot be read")
+            elif not text:
                 assert self._of_profile is not None
                 of_profile = in_words(setting.name, self._of_profile)
                 # Translators: {} is a limit, such as "10 minutes" or "2 GiB of memory".
-                text = _("{}, as in the profile").format(of_profile)
-                said = text if of_profile else _("No limit in the profile")
+                default = _("{}, from the profile").format(of_profile)
+                text = default if of_profile else _("No limit")
             elif setting.chosen(self._settings) == setting.least:
                 # Translators: {} is a limit, such as "64 MiB of memory".
-                said = _("{}, the least that can be set").format(said)
-            row.set_subtitle(GLib.markup_escape_text(said))
+                text = _("{}, the minimum").format(text)
+            row.set_subtitle(GLib.markup_escape_text(text))
 
 
 class SafetyPage(Adw.PreferencesPage):
@@ -105,8 +97,8 @@ class SafetyPage(Adw.PreferencesPage):
         self.add(self._limits)
         self._show_profile()
         self._rules = Adw.PreferencesGroup(
-            title=_("Remembered Answers"),
-            description=_("What you answered with “Always”. Forgotten, it is asked again."),
+            title=_("Saved Answers"),
+            description=_("Remove an answer to be asked again."),
         )
         self.add(self._rules)
         tasks.start(self._list_rules())
@@ -114,14 +106,14 @@ class SafetyPage(Adw.PreferencesPage):
     def _review(self) -> Adw.PreferencesGroup:
         group = Adw.PreferencesGroup(
             title=_("Changes and Questions"),
-            description=_("Applied at once or after your review, changes can be undone."),
+            description=_("Either way, changes can be undone."),
         )
         group.add(
             rows.choice(
                 self._settings,
                 "apply-mode",
-                _("Changes of a Command"),
-                (("auto", _("Apply at once")), ("review", _("Wait for my review"))),
+                _("When a Command Changes Files"),
+                (("auto", _("Apply right away")), ("review", _("Ask me first"))),
             )
         )
         group.add(
@@ -129,14 +121,14 @@ class SafetyPage(Adw.PreferencesPage):
                 self._settings,
                 "ask-every-command",
                 _("Ask Before Every Command"),
-                _("Also where it is sandboxed and has no network."),
+                _("Even when it is sandboxed and offline"),
             )
         )
         return group
 
     def _sandbox(self) -> Adw.PreferencesGroup:
         group = Adw.PreferencesGroup(
-            title=_("Sandbox"), description=_("What a command may see and use.")
+            title=_("Sandbox"), description=_("What commands can see and use")
         )
         names = file.available(self._paths.profiles)
         profile = rows.choice(
@@ -147,7 +139,7 @@ class SafetyPage(Adw.PreferencesPage):
         )
         profile.connect("notify::selected", weakly(self._show_profile))
         group.add(profile)
-        self._masks = Adw.ExpanderRow(title=_("What the Profile Hides"))
+        self._masks = Adw.ExpanderRow(title=_("Hidden Files and Folders"))
         self._masks.connect("notify::expanded", weakly(self._on_expanded))
         group.add(self._masks)
         return group
@@ -172,7 +164,7 @@ class SafetyPage(Adw.PreferencesPage):
         self._limits.show_profile(profile.limits)
 
     def _on_expanded(self, *_args: object) -> None:
-        """There are many, and making their rows takes a moment that few need."""
+        """Create the rows only now: there are many, and few users look at them."""
         if self._masks.get_expanded() and not self._shown:
             for path in self._hidden:
                 row = rows.action(visible_line(path))
@@ -185,15 +177,15 @@ class SafetyPage(Adw.PreferencesPage):
             self._rules.remove(row)
         self._rule_rows = []
         for rule in found:
-            row = rows.action(*_words(rule))
+            row = rows.action(*_text(rule))
             row.add_suffix(
                 rows.icon_button(
-                    "user-trash-symbolic", _("Forget"), weakly_with(self._forget, rule)
+                    "user-trash-symbolic", _("Remove Answer"), weakly_with(self._forget, rule)
                 )
             )
             self._rule_rows.append(row)
         if not found:
-            self._rule_rows.append(rows.action(_("Nothing is remembered.")))
+            self._rule_rows.append(rows.action(_("No saved answers")))
         for row in self._rule_rows:
             self._rules.add(row)
 
@@ -206,11 +198,11 @@ class SafetyPage(Adw.PreferencesPage):
 
 
 def _profile_name(name: str) -> str:
-    """Those of the program are known; a person's own is called as its file is."""
+    """Return the label of a profile. The user's own are called like their files."""
     return {"standard": _("Standard"), "strict": _("Strict")}.get(name) or visible_line(name)
 
 
-def _words(rule: Rule) -> tuple[str, str]:
+def _text(rule: Rule) -> tuple[str, str]:
     what = rule.key.what
     text = what.name if isinstance(what, Target) else what.text
     verdict = _("Allowed") if rule.answer is Answer.ALLOW_ALWAYS else _("Denied")

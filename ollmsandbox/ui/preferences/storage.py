@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preferences: the playground, and how long earlier versions are kept."""
+"""The preferences page about the playground and earlier versions of files."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ class StoragePage(Adw.PreferencesPage):
         self._tasks = tasks
         playground = Adw.PreferencesGroup(
             title=_("Playground"),
-            description=_("A folder for experiments that every command can write."),
+            description=_("A folder for experiments that every command can write to."),
         )
         self._size = rows.action(_("Size"), _("Measuring…"))
         self._size.add_suffix(rows.button(_("Open"), weakly(self._open), _("Open the playground")))
-        self._clears = rows.button(_("Clear…"), weakly(self._clear), _("Clear the playground"))
-        self._clears.add_css_class("destructive-action")
-        self._clears.set_sensitive(False)
-        self._size.add_suffix(self._clears)
+        self._clear_button = rows.button(
+            _("Clear…"), weakly(self._clear), _("Clear the playground")
+        )
+        self._clear_button.add_css_class("destructive-action")
+        self._clear_button.set_sensitive(False)
+        self._size.add_suffix(self._clear_button)
         playground.add(self._size)
         self.add(playground)
         self._kept = Adw.PreferencesGroup(
             title=_("Earlier Versions"),
-            description=_("What undo brings back. Backups of single files are kept for 7 days."),
+            description=_("Needed to undo changes. Backups of single files are kept for 7 days."),
         )
         self.add(self._kept)
         tasks.start(self._measure())
@@ -56,16 +58,16 @@ class StoragePage(Adw.PreferencesPage):
         files, size = await asyncio.to_thread(measure, self._folder)
         is_empty = not await asyncio.to_thread(_has_entries, self._folder)
         text = ngettext("{size} in {count} file", "{size} in {count} files", files)
-        told = text.format(size=GLib.format_size(size), count=files)
-        self._size.set_subtitle(_("Empty") if is_empty else told)
-        self._clears.set_sensitive(not is_empty)
+        size_text = text.format(size=GLib.format_size(size), count=files)
+        self._size.set_subtitle(_("Empty") if is_empty else size_text)
+        self._clear_button.set_sensitive(not is_empty)
 
     async def _show_kept(self) -> None:
         days = await asyncio.to_thread(KEEP_DAYS.read, self._manager)
         mib = await asyncio.to_thread(KEEP_MIB.read, self._manager)
-        self._kept.add(rows.number(_("Keep for Days"), "", days, 3650, weakly(self._set_days)))
+        self._kept.add(rows.number(_("Keep For (Days)"), "", days, 3650, weakly(self._set_days)))
         self._kept.add(
-            rows.number(_("At Most, in MiB"), "", mib, 1 << 20, weakly(self._set_mib), step=256)
+            rows.number(_("Maximum Size (MiB)"), "", mib, 1 << 20, weakly(self._set_mib), step=256)
         )
 
     def _set_days(self, value: int) -> None:
@@ -75,7 +77,7 @@ class StoragePage(Adw.PreferencesPage):
         self._set(KEEP_MIB, value)
 
     def _set(self, setting: Number, value: int) -> None:
-        # At once: the window may be closed the next moment.
+        # Start now: closing the window cancels tasks.
         loop = asyncio.get_event_loop()
         writing = loop.run_in_executor(None, setting.write, self._manager, str(value))
 
@@ -100,7 +102,7 @@ class StoragePage(Adw.PreferencesPage):
 
 
 def _has_entries(folder: Path) -> bool:
-    """Folders without a file in them count, too; what cannot be looked into may have some."""
+    """Return whether there is anything in a folder, even only folders; True if unreadable."""
     try:
         return bool(os.listdir(folder))
     except FileNotFoundError:
@@ -114,5 +116,5 @@ def _empty(folder: Path) -> None:
         if folder.exists():
             empty(folder)
     except OSError as error:
-        text = N_("{folder} cannot be emptied: {why}.")
+        text = N_("Cannot clear {folder}: {why}.")
         raise OllmSandboxError(text, folder=folder, why=error.strerror) from error

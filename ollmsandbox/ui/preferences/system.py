@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preferences: the Alpine system, and which projects use it.
-
-How the window speaks of the Alpine system.
-
-Preferences: the Alpine system, and which projects use it.
-"""
+"""The preferences page about Alpine Linux: install it, and choose the projects that use it."""
 
 from __future__ import annotations
 
@@ -33,46 +28,46 @@ from ..widgets.weak import weakly
 from . import rows
 
 
-def tier_words(tier: Tier) -> str:
+def tier_text(tier: Tier) -> str:
     title = (
-        _("Base only"),
+        _("Minimal"),
         _("With Bash and Python"),
-        _("With Git, Node and others besides"),
+        _("With Git, Node and more"),
     )[tier.number]
     return _("{title}, about {size}").format(title=title, size=GLib.format_size(tier.size))
 
 
-def step_words(step: Step) -> str:
+def step_text(step: Step) -> str:
     return {
-        Step.WAIT: _("Waiting for another program that installs it"),
+        Step.WAIT: _("Waiting for another installation"),
         Step.LOOK: _("Looking for the newest version"),
-        Step.FETCH: _("Fetching"),
+        Step.FETCH: _("Downloading"),
         Step.UNPACK: _("Unpacking"),
         Step.PACKAGES: _("Installing packages"),
-        Step.FINISH: _("Putting it into place"),
+        Step.FINISH: _("Finishing"),
         Step.DONE: _("Done"),
     }[step]
 
 
-def status_words(status: Status) -> str:
+def status_text(status: Status) -> str:
     if status.installed is None:
         return _("Not installed")
-    words = [status.installed.title, GLib.format_size(status.size)]
+    parts = [status.installed.title, GLib.format_size(status.size)]
     if status.others:
         count = len(status.others)
-        words.append(ngettext("{} older one still in use", "{} older ones still in use", count))
-        words[-1] = words[-1].format(count)
-    return ", ".join(words)
+        text = ngettext("{} older version in use", "{} older versions in use", count)
+        parts.append(text.format(count))
+    return ", ".join(parts)
 
 
-# Seconds between two rows, in which a frame is drawn.
+# Seconds between two rows, in which GTK draws a frame.
 _PAUSE = 0.01
 
 
 class SystemPage(Adw.PreferencesPage):
     __gtype_name__ = "OllmSystemPage"
 
-    # A project's commands run in another system from now on.
+    # A project uses another system now.
     __gsignals__ = signals({"changed": ()})
 
     def __init__(
@@ -88,26 +83,26 @@ class SystemPage(Adw.PreferencesPage):
         self._manager = manager
         self._tasks = tasks
         self._work: asyncio.Task[object] | None = None
-        # The handler that asks before the window goes.
+        # The id of the handler that asks before the window closes.
         self._closing = 0
         self._project_rows: list[Gtk.Widget] = []
-        # What is to be listed as soon as somebody looks; and how often that was begun.
+        # The projects to list when the page is shown, and how many listings were started.
         self._to_list: tuple[list[tuple[str, str, System]], bool] | None = None
         self._listings = 0
         self._alpine = Adw.PreferencesGroup(
             title=_("Alpine"),
             description=_(
-                "A small, known system in which commands run the same on every distribution. "
-                "Your own programs and files are not in it, only the project."
+                "A small Linux system in which commands run the same everywhere. "
+                "It contains the project, but not your programs and other files."
             ),
         )
-        self._status = rows.action(_("Status"), _("Looking…"))
+        self._status = rows.action(_("Status"), _("Checking…"))
         self._trouble = rows.action(_("Installation"))
         mark = Gtk.Image.new_from_icon_name("dialog-warning-symbolic")
         mark.add_css_class("warning")
         self._trouble.add_prefix(mark)
-        self._tier = Adw.ComboRow(title=_("Programs in It"), use_subtitle=True)
-        self._tier.set_model(Gtk.StringList.new([tier_words(tier) for tier in Rootfs.tiers]))
+        self._tier = Adw.ComboRow(title=_("Programs"), use_subtitle=True)
+        self._tier.set_model(Gtk.StringList.new([tier_text(tier) for tier in Rootfs.tiers]))
         self._tier.set_selected(len(Rootfs.tiers) - 1)
         self._install = rows.button(_("Install"), weakly(self._on_install), _("Install Alpine"))
         self._from_file = rows.icon_button(
@@ -133,7 +128,7 @@ class SystemPage(Adw.PreferencesPage):
             name: Adw.EntryRow(title=title, show_apply_button=True)
             for name, title in (
                 ("mirror", _("Mirror")),
-                ("version", _("Version (the Newest if Empty)")),
+                ("version", _("Version (Latest if Empty)")),
             )
         }
         for row in (self._status, self._trouble, self._under_way, self._tier):
@@ -147,28 +142,28 @@ class SystemPage(Adw.PreferencesPage):
         self.connect("map", weakly(self._on_map))
         self._trouble.set_visible(False)
         self._show_busy(busy=False, is_installed=False)
-        tasks.start(self._begin_with_settings())
+        tasks.start(self._load_settings())
 
-    async def _begin_with_settings(self) -> None:
+    async def _load_settings(self) -> None:
         await self.refresh()
         try:
             settings = await asyncio.to_thread(rootfs_settings.load, self._paths.config)
         except OllmSandboxError:
-            return  # it is shown already, and nothing can be changed before it is mended
+            return  # refresh() shows the error; it has to be fixed first
         self._tier.set_selected(settings.tier)
         self._sources["mirror"].set_text(settings.mirror)
         self._sources["version"].set_text(settings.version)
 
     async def refresh(self, trouble: OllmSandboxError | None = None) -> None:
-        """`trouble`: what went wrong just now. It stays until something else is done."""
+        """Show the status, and an error that has just occurred."""
         status: Status | None = None
         try:
             status = await asyncio.to_thread(lambda: self._rootfs().status())
         except OllmSandboxError as error:
             trouble = trouble or error
         installed = status is not None and status.installed is not None
-        words = status_words(status) if status else _("Unknown")
-        self._status.set_subtitle(GLib.markup_escape_text(words))
+        text = status_text(status) if status else _("Unknown")
+        self._status.set_subtitle(GLib.markup_escape_text(text))
         if trouble is not None:
             self._trouble.set_title(GLib.markup_escape_text(localized(trouble.message)))
             self._trouble.set_subtitle(GLib.markup_escape_text(localized(trouble.remedy)))
@@ -177,7 +172,7 @@ class SystemPage(Adw.PreferencesPage):
         await self._show_projects(can_use=installed)
 
     def _rootfs(self) -> Rootfs:
-        """Anew each time: its settings are in a file that people may edit."""
+        """Return a new object each time: users may edit the file with its settings."""
         return Rootfs(self._paths, self._environ)
 
     def _show_busy(self, *, busy: bool, is_installed: bool) -> None:
@@ -213,25 +208,25 @@ class SystemPage(Adw.PreferencesPage):
     # --- installing ------------------------------------------------------------------------------
 
     def _on_install(self) -> None:
-        self._begin(None)
+        self._start(None)
 
     def _on_from_file(self) -> None:
         async def ask() -> None:
             file = await choose_file(rows.window_of(self), _("Alpine's Mini Root Filesystem"))
             if file is not None:
-                self._begin(file)
+                self._start(file)
 
         self._tasks.start(ask())
 
-    def _begin(self, tarball: Path | None) -> None:
+    def _start(self, tarball: Path | None) -> None:
         if self._work is None:
-            self._work = self._tasks.start(self._prepare(tarball))
+            self._work = self._tasks.start(self._run_installation(tarball))
             if not self._closing:
                 window = rows.window_of(self)
                 self._closing = window.connect("close-request", weakly(self._on_close))
 
     def _on_close(self, window: Gtk.Window) -> bool:
-        """Whether it stays: what is under way ends with the window."""
+        """Return True to keep the window open until the user has answered."""
         if self._work is None:
             return False
 
@@ -245,7 +240,7 @@ class SystemPage(Adw.PreferencesPage):
         self._tasks.start(ask())
         return True
 
-    async def _prepare(self, tarball: Path | None) -> None:
+    async def _run_installation(self, tarball: Path | None) -> None:
         self._show_busy(busy=True, is_installed=False)
         self._progress.set_fraction(0)
         tier = Rootfs.tiers[self._tier.get_selected()].number
@@ -254,7 +249,7 @@ class SystemPage(Adw.PreferencesPage):
             done = await self._rootfs().prepare(self._show, tier=tier, tarball=tarball)
             for notice in done.notices:
                 self._tasks.tell(notice)
-            what = _("{} is installed.") if done.is_new else _("{} is there already.")
+            what = _("{} is installed.") if done.is_new else _("{} is already installed.")
             self._tasks.tell(what.format(done.installed.title))
         except OllmSandboxError as error:
             trouble = error
@@ -263,10 +258,10 @@ class SystemPage(Adw.PreferencesPage):
             self._tasks.start(self.refresh(trouble))
 
     def _show(self, progress: InstallProgress) -> None:
-        words = step_words(progress.step)
+        text = step_text(progress.step)
         if progress.text:
-            words = f"{words}: {harmless(progress.text)}"
-        self._status.set_subtitle(GLib.markup_escape_text(words))
+            text = f"{text}: {harmless(progress.text)}"
+        self._status.set_subtitle(GLib.markup_escape_text(text))
         if progress.step in (Step.FETCH, Step.UNPACK) and progress.total:
             self._progress.set_fraction(min(1.0, progress.done / progress.total))
         else:
@@ -283,8 +278,8 @@ class SystemPage(Adw.PreferencesPage):
             is_wanted = await confirm(window, _("Remove Alpine?"), body, _("_Remove"))
             if is_wanted and not await self._rootfs().remove():
                 raise OllmSandboxError(
-                    _("A command still runs in it, so it was not removed."),
-                    _("Wait until that has ended."),
+                    _("Alpine was not removed: a command is still running in it."),
+                    _("Try again when it has finished."),
                 )
             await self.refresh()
 
@@ -301,9 +296,9 @@ class SystemPage(Adw.PreferencesPage):
 
         found = await asyncio.to_thread(look)
         self._projects.set_description(
-            _("In which system the commands of each run.")
+            _("The system in which commands run")
             if can_use
-            else _("They use this machine's programs. Once Alpine is installed, it can be chosen.")
+            else _("Install Alpine to run a project's commands in it.")
         )
         self._to_list = found, can_use
         if self.get_mapped():
@@ -313,7 +308,7 @@ class SystemPage(Adw.PreferencesPage):
         self._tasks.start(self._list_projects())
 
     async def _list_projects(self) -> None:
-        """One by one: each row takes longer than a frame. The newest list counts."""
+        """List the projects one by one: a row takes longer than a frame. The newest call counts."""
         if self._to_list is None:
             return
         (found, can_use), self._to_list = self._to_list, None
@@ -323,7 +318,7 @@ class SystemPage(Adw.PreferencesPage):
             self._projects.remove(row)
         self._project_rows = []
         if not found:
-            self._add_project_row(rows.action(_("No projects yet.")))
+            self._add_project_row(rows.action(_("No projects yet")))
         for one in found:
             self._add_project_row(self._project_row(*one, can_use=can_use))
             await asyncio.sleep(_PAUSE)
@@ -336,15 +331,15 @@ class SystemPage(Adw.PreferencesPage):
 
     def _project_row(self, path: str, name: str, system: System, *, can_use: bool) -> Gtk.Widget:
         row = Adw.ComboRow()
-        # Before it has a name, which may look like markup.
+        # Set this before the name, which may look like markup.
         row.set_use_markup(False)
         row.set_title(name)
         row.set_subtitle(visible_line(os.path.dirname(path)))
-        # Or a long one would leave no room for what is chosen.
+        # A long name would leave no room for the choice.
         row.set_title_lines(1)
         row.set_subtitle_lines(1)
         row.set_tooltip_text(visible_line(path))
-        row.set_model(Gtk.StringList.new([_("This Machine"), "Alpine"]))
+        row.set_model(Gtk.StringList.new([_("This Computer"), "Alpine"]))
         row.set_selected(1 if system is System.ALPINE else 0)
         row.set_sensitive(can_use or system is System.ALPINE)
         row.connect("notify::selected", weakly(self._on_chosen), path)

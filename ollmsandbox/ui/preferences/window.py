@@ -29,7 +29,7 @@ class Preferences(Adw.PreferencesWindow):
 
     def __init__(self, parent: Gtk.Window, factory: SessionFactory, settings: Settings) -> None:
         super().__init__(transient_for=parent, modal=True, search_enabled=False)
-        # Wide enough for the names of all pages beside each other.
+        # Wide enough for the names of all pages.
         self.set_default_size(700, 640)
         self.set_title(_("Preferences"))
         self._toasts = Toasts(weakly(self._add_toast))
@@ -75,7 +75,7 @@ class Preferences(Adw.PreferencesWindow):
         self.emit("system-changed")
 
     def _on_close(self, _window: Gtk.Window) -> bool:
-        """What was typed counts, also without Enter."""
+        """Take over a number that was typed without Enter."""
         focus = self.get_focus()
         spin = focus.get_ancestor(Gtk.SpinButton) if focus is not None else None
         if isinstance(spin, Gtk.SpinButton):

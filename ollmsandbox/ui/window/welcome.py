@@ -59,7 +59,7 @@ class Welcome(Adw.Bin):
         else:
             # There an inner sandbox may hold them, if not ours.
             self.verdict.set_label(
-                _("In a Flatpak each command asks before it runs.")
+                _("In a Flatpak, every command asks before it runs.")
                 if found.surroundings == "flatpak"
                 else _("Commands cannot be sandboxed here: each one asks before it runs.")
             )

@@ -16,7 +16,7 @@ from support.window import allow_once, finish, program, says, wait_until, window
 from ollmsandbox.ui.window.window import Window
 
 NOT_SANDBOXED = "Not sandboxed: asks each time"
-CUT_OFF = "It is cut off, unless you allow it for a single command."
+CUT_OFF = "Off, unless you allow it for a single command."
 
 
 @contextmanager
@@ -44,16 +44,16 @@ def popover_texts(window: Window) -> list[str]:
 
 def test_an_inner_sandbox_is_told_of(screen: Screen, person: Person) -> None:
     with window_in_flatpak(person) as window:
-        assert says(window.welcome, "In a Flatpak each command asks before it runs.")
+        assert says(window.welcome, "In a Flatpak, every command asks before it runs.")
         assert "Asks each time" in texts(window.badge)
         window.open_project(str(person.project))
         wait_for_badge(window, "Inner sandbox, no network")
         assert says(window.chat, "Its changes cannot be undone.")
         told = popover_texts(window)
         assert "The project and the playground." in told
-        assert "In a Flatpak each command asks before it runs." in told
+        assert "In a Flatpak, every command asks before it runs." in told
         assert told[told.index("Network") + 1] == CUT_OFF
-        assert "Limits of a command" in told
+        assert "Limits" in told
 
 
 def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
@@ -77,15 +77,15 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
     [
         (
             "forget-folders",
-            "A command can do all that this Flatpak may, but for the network.",
+            "Commands can do everything this Flatpak can, except use the network.",
             "The project cannot be written in it.",
             CUT_OFF,
         ),
         (
             "refuse",
-            "A command can do all that this Flatpak may.",
+            "Commands can do everything this Flatpak can.",
             "The Flatpak portal refuses",
-            "It is open, and cannot be cut off here.",
+            "On. It cannot be turned off here.",
         ),
     ],
 )

@@ -60,28 +60,28 @@ def test_each_limit_is_the_profile_s_until_it_is_set(
 ) -> None:
     assert own_limits(settings) == Limits()
     for text in ("10 minutes", "8.0 GiB of memory", "20.0 GiB written to disk"):
-        assert f"{text}, as in the profile" in said(group)
-    assert "No limit in the profile" in said(group)
-    spin(group, "Memory, in MiB").set_value(512)
-    spin(group, "Processes at Once").set_value(40)
-    spin(group, "Written to Disk, in MiB").set_value(3)
-    spin(group, "Left Free on the Disk, in MiB").set_value(4)
-    spin(group, "Temporary Files, in MiB").set_value(5)
+        assert f"{text}, from the profile" in said(group)
+    assert "No limit" in said(group)
+    spin(group, "Memory (MiB)").set_value(512)
+    spin(group, "Processes").set_value(40)
+    spin(group, "Disk Space Used (MiB)").set_value(3)
+    spin(group, "Disk Space Left Free (MiB)").set_value(4)
+    spin(group, "Temporary Files (MiB)").set_value(5)
     assert own_limits(settings) == Limits(
         memory=512 * MIB, processes=40, disk=3 * MIB, free=4 * MIB, tmp=5 * MIB
     )
     assert "512.0 MiB of memory" in said(group)
-    spin(group, "Memory, in MiB").set_value(0)
-    assert "8.0 GiB of memory, as in the profile" in said(group)
+    spin(group, "Memory (MiB)").set_value(0)
+    assert "8.0 GiB of memory, from the profile" in said(group)
 
 
 def test_what_would_let_no_command_run_cannot_be_set(
     group: LimitsGroup, settings: Settings
 ) -> None:
-    memory = spin(group, "Memory, in MiB")
+    memory = spin(group, "Memory (MiB)")
     memory.set_value(1)
     assert memory.get_value_as_int() == settings.number("memory-limit") == 64
-    assert "64.0 MiB of memory, the least that can be set" in said(group)
+    assert "64.0 MiB of memory, the minimum" in said(group)
     memory.set_value(10**9)
     assert settings.number("memory-limit") == 999_999
     # And from the least, the next step down is to none of one's own.
@@ -151,9 +151,9 @@ def test_the_badge_looks_once_after_many_steps(
 
     def look(*given: Any) -> ProjectState:
         looked.append(given[-1])
-        return project_state.look(*given)
+        return project_state.find_state(*given)
 
-    monkeypatch.setattr(controller, "look", look)
+    monkeypatch.setattr(controller, "find_state", look)
     for value in range(1, 51):
         window._settings.set("temporary-limit", value)
     popover = window.badge.get_popover()

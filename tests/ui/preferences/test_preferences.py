@@ -172,9 +172,7 @@ def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.Mon
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     assert says(preferences.safety, "10 minutes")
-    row = next(
-        r for r in all_of(preferences.safety, Adw.ActionRow) if "Time, in Seconds" in texts(r)
-    )
+    row = next(r for r in all_of(preferences.safety, Adw.ActionRow) if "Time (Seconds)" in texts(r))
     (seconds,) = all_of(row, Gtk.SpinButton)
     seconds.set_value(90)
     assert says(preferences.safety, "90 seconds")
@@ -194,16 +192,18 @@ def test_a_remembered_answer_is_forgotten(room: Room) -> None:
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     wait_until(lambda: says(preferences.safety, "example.org"))
-    press(preferences.safety, "Forget")
-    wait_until(lambda: says(preferences.safety, "Nothing is remembered."))
+    press(preferences.safety, "Remove Answer")
+    wait_until(lambda: says(preferences.safety, "No saved answers"))
     assert not room.desk.rules.rules()
 
 
 def test_how_long_versions_are_kept_is_set(room: Room) -> None:
     preferences = room.preferences()
     preferences.set_visible_page(preferences.storage)
-    wait_until(lambda: says(preferences.storage, "Keep for Days"))
-    row = next(r for r in all_of(preferences.storage, Adw.ActionRow) if "Keep for Days" in texts(r))
+    wait_until(lambda: says(preferences.storage, "Keep For (Days)"))
+    row = next(
+        r for r in all_of(preferences.storage, Adw.ActionRow) if "Keep For (Days)" in texts(r)
+    )
     (spin,) = all_of(row, Gtk.SpinButton)
     assert spin.get_value_as_int() == 30
     spin.set_value(3)
@@ -234,9 +234,9 @@ def test_what_is_chosen_can_be_read_however_narrow_the_window_is(room: Room) -> 
     row = next(
         one
         for one in all_of(preferences.safety, Adw.ComboRow)
-        if one.get_title() == "Changes of a Command"
+        if one.get_title() == "When a Command Changes Files"
     )
-    labels = [one for one in all_of(row, Gtk.Label) if one.get_label() == "Wait for my review"]
+    labels = [one for one in all_of(row, Gtk.Label) if one.get_label() == "Ask me first"]
     shown = [one for one in labels if one.get_mapped()]
     assert shown
     wait_until(lambda: not any(one.get_layout().is_ellipsized() for one in shown))
@@ -253,8 +253,8 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
         dialog.name.set_text("mine")
         dialog.address.set_text(server.address)
         dialog.key.set_text("sk-secret")
-        press(dialog, "Test")
-        wait_until(lambda: says(dialog, "It works: 1 model."))
+        press(dialog, "Check")
+        wait_until(lambda: says(dialog, "Connected: 1 model"))
         saved: list[Connection] = []
         dialog.connect("saved", lambda _dialog, connection: saved.append(connection))
         press(dialog, "Save")
@@ -272,11 +272,11 @@ def test_the_end_of_a_trial_takes_the_keyboard_from_nobody(room: Room, goes_on: 
         dialog.present()
         dialog.test_button.grab_focus()
         wait_until(dialog.test_button.has_focus)
-        press(dialog, "Test")
+        press(dialog, "Check")
         wait_until(lambda: not dialog.test_button.get_sensitive())
         if goes_on:
             dialog.name.grab_focus()
-        wait_until(lambda: says(dialog, "It answers, but has no models."))
+        wait_until(lambda: says(dialog, "Connected, but the server has no models"))
         wait_until(dialog.test_button.get_sensitive)
         focus = dialog.get_focus()
         assert focus is not None
@@ -290,7 +290,7 @@ def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
     )
     dialog.present()
     dialog.address.set_text("http://127.0.0.1:9")
-    press(dialog, "Test")
+    press(dialog, "Check")
     wait_until(lambda: dialog.result.has_css_class("error"))
     dialog.close()
 
@@ -301,11 +301,11 @@ def test_what_a_trial_said_counts_for_that_address_and_key_only(room: Room) -> N
         dialog = ConnectionDialog(room.window, room.desk.connections, connection)
         dialog.present()
         for change in (dialog.address, dialog.key):
-            press(dialog, "Test")
-            wait_until(lambda: says(dialog, "It works: 1 model."))
+            press(dialog, "Check")
+            wait_until(lambda: says(dialog, "Connected: 1 model"))
             assert dialog.result.has_css_class("success")
             change.set_text("another")
-            assert says(dialog, "Asks the server for its models.")
+            assert says(dialog, "Lists the models of the server")
             assert not dialog.result.has_css_class("success")
             dialog.address.set_text(server.address)
         dialog.close()
@@ -320,7 +320,7 @@ def test_connections_are_listed_and_removed(room: Room) -> None:
     press(preferences.connections, "Remove Ollama")
     wait_until(lambda: _dialogs())
     _dialogs()[0].response("confirm")
-    wait_until(lambda: says(preferences.connections, "No connection yet."))
+    wait_until(lambda: says(preferences.connections, "No connections yet"))
 
 
 def _dialogs() -> list[Adw.MessageDialog]:
@@ -346,7 +346,7 @@ def test_what_was_typed_counts_when_the_window_is_closed(room: Room) -> None:
     preferences.set_visible_page(preferences.safety)
     wait_until(preferences.get_mapped)
     try:
-        type_into(preferences, spin(preferences.safety, "Memory, in MiB"), "512")
+        type_into(preferences, spin(preferences.safety, "Memory (MiB)"), "512")
         assert room.settings.number("memory-limit") == 0
         preferences.close()
         wait_until(lambda: not preferences.get_mapped())
@@ -355,8 +355,8 @@ def test_what_was_typed_counts_when_the_window_is_closed(room: Room) -> None:
         room.settings.set("memory-limit", 0)
     preferences = room.preferences()
     preferences.set_visible_page(preferences.storage)
-    wait_until(lambda: says(preferences.storage, "Keep for Days") and preferences.get_mapped())
-    type_into(preferences, spin(preferences.storage, "Keep for Days"), "41")
+    wait_until(lambda: says(preferences.storage, "Keep For (Days)") and preferences.get_mapped())
+    type_into(preferences, spin(preferences.storage, "Keep For (Days)"), "41")
     preferences.close()
     wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 41)
 
@@ -368,13 +368,13 @@ def test_where_the_profile_cannot_be_read_its_limits_are_not_told(room: Room) ->
     room.settings.set("profile", "standard")
     try:
         safety = room.preferences().safety
-        assert says(safety, "as in the profile") and not says(safety, "cannot be read")
+        assert says(safety, "from the profile") and not says(safety, "cannot be read")
         row = next(row for row in all_of(safety, Adw.ComboRow) if "Profile" in texts(row))
         names = row.get_model()
         assert isinstance(names, Gtk.StringList)
         row.set_selected([names.get_string(n) for n in range(names.get_n_items())].index("mine"))
         assert texts(safety).count("The profile cannot be read") == len(LIMITS)
-        assert not says(safety, "as in the profile")
+        assert not says(safety, "from the profile")
         (masks,) = all_of(safety, Adw.ExpanderRow)
         masks.set_expanded(True)
         assert not says(masks, ".ssh")

@@ -61,8 +61,8 @@ def test_alpine_is_installed_used_and_removed(
     with shown(person, told) as (page, manager):
         assert says(page, "Not installed")
         # What the person has set.
-        assert row_of(page, "Programs in It").get_selected() == 1
-        row_of(page, "Programs in It").set_selected(0)
+        assert row_of(page, "Programs").get_selected() == 1
+        row_of(page, "Programs").set_selected(0)
         press(page, "Install")
         wait_until(lambda: says(page, f"Alpine {VERSION}"))
         assert told == [f"Alpine {VERSION} is installed."]
@@ -91,7 +91,7 @@ def test_a_download_is_cancelled_at_once_and_can_be_begun_again(
     told: list[str] = []
     with shown(person, told) as (page, _manager):
         press(page, "Install")
-        wait_until(lambda: says(page, "Fetching") and asked.is_set())
+        wait_until(lambda: says(page, "Downloading") and asked.is_set())
         assert all_of(page, Gtk.ProgressBar)[0].get_mapped()
         press(page, "Cancel")
         # The mirror has not answered yet.
@@ -99,7 +99,7 @@ def test_a_download_is_cancelled_at_once_and_can_be_begun_again(
         assert not answers.is_set()
         assert not all_of(page, Gtk.ProgressBar)[0].get_mapped()
         answers.set()
-        row_of(page, "Programs in It").set_selected(0)
+        row_of(page, "Programs").set_selected(0)
         press(page, "Install")
         wait_until(lambda: says(page, f"Alpine {VERSION}"))
     assert told == [f"Alpine {VERSION} is installed."]
@@ -113,9 +113,9 @@ def test_a_window_that_is_closed_meanwhile_asks_first(
     with shown(person, []) as (page, _manager):
         window = page.get_root()
         assert isinstance(window, Gtk.Window)
-        row_of(page, "Programs in It").set_selected(0)
+        row_of(page, "Programs").set_selected(0)
         press(page, "Install")
-        wait_until(lambda: says(page, "Fetching"))
+        wait_until(lambda: says(page, "Downloading"))
         window.close()
         wait_until(lambda: _questions())
         assert window.get_mapped()
