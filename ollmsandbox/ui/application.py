@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program with a window: one instance, its actions, its notifications."""
+"""The GTK application: one instance, its actions and notifications."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .sessions.sessions import Sessions
 from .window.gc_pacing import keep_smooth
 from .window.window import Window
 
-# Seconds. A thread that is busy gives way to the window that often: a frame asks for its turn a
-# hundred times, and would else wait as often for 5 ms.
-_TURN = 0.0003
+# Seconds after which a busy thread lets the window run. A frame needs the interpreter a hundred
+# times, and would wait 5 ms each time by default.
+_SWITCH_INTERVAL = 0.0003
 
-# What is tried out stands beside what is used, and looks different.
+# A development build can be installed beside a release, and looks different.
 DEVELOPMENT = f"{SCHEMA}.Devel"
 
 _SHORTCUTS = {
@@ -60,19 +60,19 @@ class Application(Adw.Application):
         self.settings = settings
         self._is_development = application_id == DEVELOPMENT
         self.window: Window | None = None
-        # What was asked for while the last one closed.
-        self._wishes: list[Callable[[Window], object]] = []
-        # The system has asked for the end, which comes in any case.
+        # Requests that came while the last window was closing.
+        self._requests: list[Callable[[Window], object]] = []
+        # Whether a signal has asked the program to end.
         self._is_leaving = False
         self.asker = WindowAsker()
 
     def do_startup(self) -> None:
         Adw.Application.do_startup(self)
-        sys.setswitchinterval(_TURN)
+        sys.setswitchinterval(_SWITCH_INTERVAL)
         Gtk.Window.set_default_icon_name(DEVELOPMENT if self._is_development else SCHEMA)
         settings = Gtk.Settings.get_default()
         assert settings is not None
-        # A message that the focus passes through is not to be marked.
+        # Moving the focus through messages must not select their text.
         settings.set_property("gtk-label-select-on-focus", False)
         display = Gdk.Display.get_default()
         assert display is not None
@@ -91,7 +91,7 @@ class Application(Adw.Application):
         question = Gio.SimpleAction.new("show-question", GLib.VariantType.new("(ss)"))
         question.connect("activate", lambda _action, target: self._show_question(*target.unpack()))
         self.add_action(question)
-        # Offered by the desktop, too, before there is a window.
+        # The desktop offers these, too, before there is a window.
         for name in ("new-session", "preferences"):
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", self._on_window_action)
@@ -126,23 +126,23 @@ class Application(Adw.Application):
         self.window.present()
         return self.window
 
-    def _with_window(self, wish: Callable[[Window], object]) -> None:
-        """One that is closing takes up nothing any more; there is a new one afterwards."""
+    def _with_window(self, request: Callable[[Window], object]) -> None:
+        """Handle a request in the window, or in a new one when the window has closed."""
         if self._is_leaving:
             return
         if self.window is None or not self.window.is_closing:
-            wish(self._present())
+            request(self._present())
             return
-        if not self._wishes:
+        if not self._requests:
             self.hold()
-        self._wishes.append(wish)
+        self._requests.append(request)
 
     def _on_closed(self, _window: Window) -> None:
         self.window = None
-        wishes, self._wishes = self._wishes, []
-        for wish in wishes:
-            self._with_window(wish)
-        if wishes:
+        requests, self._requests = self._requests, []
+        for request in requests:
+            self._with_window(request)
+        if requests:
             self.release()
         else:
             self.quit()
@@ -151,29 +151,29 @@ class Application(Adw.Application):
         if self.window is None:
             self.quit()
         else:
-            # It asks first, if something would be cut off.
+            # The window asks first if something would be interrupted.
             self.window.close()
 
     def _on_signal(self, number: int) -> bool:
-        """Nobody can be asked any more; what runs is ended in order, if that is soon."""
+        """End the program without questions, in order if that does not take long."""
         from .window.closing import exit_in_time  # not needed for the first frame
 
         self._is_leaving = True
         exit_in_time(self.factory.paths, number)
-        self._drop_wishes()
+        self._drop_requests()
         if self.window is not None:
             self.window.close_at_once()
         else:
             self.quit()
         return GLib.SOURCE_CONTINUE
 
-    def _drop_wishes(self) -> None:
-        if self._wishes:
-            self._wishes = []
+    def _drop_requests(self) -> None:
+        if self._requests:
+            self._requests = []
             self.release()
 
     def _announce(self, request: PermissionRequest) -> None:
-        """Only if the person looks elsewhere."""
+        """Notify the user of a question that is not in view."""
         if not self.settings.boolean("notifications"):
             return
         if self.window is not None and self.window.shows_question(request):
@@ -184,11 +184,11 @@ class Application(Adw.Application):
         notification.set_priority(Gio.NotificationPriority.HIGH)
         target = GLib.Variant("(ss)", (request.session_id, request.call_id))
         notification.set_default_action_and_target("app.show-question", target)
-        notification.add_button_with_target(_("Show the Question"), "app.show-question", target)
+        notification.add_button_with_target(_("Show Question"), "app.show-question", target)
         self.send_notification(request.id, notification)
 
     def count_frames(self) -> int:
-        """Of the window, so far."""
+        """Return how many frames the window has drawn."""
         clock = self.window.get_frame_clock() if self.window is not None else None
         return clock.get_frame_counter() if clock is not None else 0
 
@@ -205,7 +205,7 @@ def _open(window: Window, files: Sequence[Gio.File]) -> None:
         path = file.get_path()
         if path is None or not os.path.isdir(path):
             name = file.get_parse_name()
-            window.tell(_("{} is not a folder that can be opened.").format(name))
+            window.tell(_("{} is not a folder").format(name))
         else:
             window.open_project(path)
 
@@ -216,7 +216,7 @@ def _find_icons(display: Gdk.Display) -> None:
 
 
 def main(arguments: Sequence[str], application_id: str = "") -> int:
-    """`arguments` with the program's name first."""
+    """Run the window; `arguments` begin with the program's name."""
     if not Gtk.init_check() or Gdk.Display.get_default() is None:
         print("ollmsandbox: There is no display to open a window on.", file=sys.stderr)
         print("Use a sub-command (`ollmsandbox --help`), or build-aux/run.", file=sys.stderr)

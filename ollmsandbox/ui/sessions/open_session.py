@@ -25,13 +25,17 @@ from ..terminal.output_file import OutputFiles
 from ..widgets.signals import signals
 
 
+class MessagesLostError(OllmSandboxError):
+    """The session is closed, but its last messages could not be stored."""
+
+
 class OpenSession(GObject.Object):
     __gtype_name__ = "OllmOpenSession"
 
     __gsignals__ = signals(
         {
             "state-changed": (),
-            # A command ended, and something in the project may be other than before.
+            # A command has ended, and may have changed files of the project.
             "files-changed": (),
             "spent": (object,),
         }
@@ -42,7 +46,7 @@ class OpenSession(GObject.Object):
         self.conversation = conversation
         self.project = project
         self.entries = Gio.ListStore.new(ChatEntry)
-        # The same: to get one from the store takes long.
+        # The same entries: getting one from the store takes long.
         self._listed: list[ChatEntry] = []
         self._calls: dict[str, CallEntry] = {}
         # The answer that is being received.
@@ -104,7 +108,7 @@ class OpenSession(GObject.Object):
                 entry.note_states(states[entry.run_id])
 
     async def close(self) -> None:
-        """Close the session. Raise an error if its last messages could not be stored."""
+        """Close the session. Raise MessagesLostError if its last messages could not be stored."""
         self._silence()
         if self.keeping is not None:
             await asyncio.wait({self.keeping})
@@ -114,7 +118,7 @@ class OpenSession(GObject.Object):
         if self._outputs is not None:
             await asyncio.to_thread(self._outputs.remove)
         if not is_written:
-            raise OllmSandboxError(LOST)
+            raise MessagesLostError(LOST)
 
     def _hear(self, event: ChatEvent) -> None:
         match event:

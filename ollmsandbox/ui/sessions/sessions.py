@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -62,7 +63,7 @@ class Sessions(GObject.Object):
         if session_id in self._open:
             return self._open[session_id]
         if session_id not in self._opening:
-            # Twice at once, it would be refused the second time.
+            # Opening a session twice fails: it is locked.
             task = asyncio.ensure_future(self._open_stored(session_id))
             self._opening[session_id] = task
             task.add_done_callback(lambda _task: self._opening.pop(session_id, None))
@@ -71,7 +72,7 @@ class Sessions(GObject.Object):
     async def new(self, project: str | None) -> OpenSession:
         """Return an empty session of the project, or open a new one."""
         if project is not None:
-            # As it will be known by.
+            # Projects are stored with this path.
             project = await asyncio.to_thread(real_path, project)
         for session in self.open_ones:
             has_draft = session.kept_draft or session.draft.strip()
@@ -98,7 +99,7 @@ class Sessions(GObject.Object):
 
     async def _close(self, session: OpenSession) -> None:
         del self._open[session.id]
-        # Until it is done, it could not be opened again.
+        # It cannot be opened again before it is closed.
         task = self._closing[session.id] = asyncio.ensure_future(session.close())
         task.add_done_callback(lambda _task: self._closing.pop(session.id, None))
         await asyncio.shield(task)
@@ -113,14 +114,11 @@ class Sessions(GObject.Object):
             task.result()
 
     async def delete(self, session_id: str) -> None:
-        try:
-            await self.close(session_id)
-        except OllmSandboxError as error:
-            from ...chat.storage.writer import LOST  # of no use to the first picture
+        from .open_session import MessagesLostError  # not needed for the first frame
 
-            # Closed it is, and what was said last is not wanted any more.
-            if error.message != LOST:
-                raise
+        # The session is closed all the same, and its messages are not needed any more.
+        with contextlib.suppress(MessagesLostError):
+            await self.close(session_id)
         await asyncio.to_thread(self._factory.history.delete, session_id)
         self.emit("changed")
 
@@ -191,7 +189,7 @@ class Sessions(GObject.Object):
             self.emit("changed")
 
     async def listing(self, search: str = "") -> list[ProjectItem]:
-        # Looked at here: what is said meanwhile changes them.
+        # Read in the main thread, which changes them.
         states = {one.id: (one.is_busy, bool(one.asking())) for one in self.open_ones}
         return await asyncio.to_thread(self._listing, search, states)
 
@@ -200,7 +198,7 @@ class Sessions(GObject.Object):
             try:
                 found = self._factory.history.find(session_id)
             except OllmSandboxError:
-                return ""  # nothing was said in it yet, or it is deleted
+                return ""  # it is empty or deleted
             return found.title if found.id == session_id else ""
 
         return await asyncio.to_thread(look)
@@ -242,14 +240,14 @@ class Sessions(GObject.Object):
             await asyncio.wait({self._closing[session_id]})
         stored = await asyncio.to_thread(self._factory.history.load, session_id)
         states = await asyncio.to_thread(self._factory.history.states, session_id)
-        # Not in the main loop: there may be thousands.
+        # In a thread: there may be thousands.
         entries = await asyncio.to_thread(entries_of, stored)
         connections = await asyncio.to_thread(self._choice.store.all)
         known = stored.info.connection in {one.name for one in (*connections, TOUR)}
         chosen = (stored.info.connection, stored.info.model) if known else self._choice.default()
         if stored.info.project:
             await asyncio.to_thread(self._bring_back, stored.info.project)
-        # Last: from here on it is locked.
+        # Last: this locks the session.
         conversation = await self._factory.open(None, session_id=session_id, with_model=False)
         session = _make(conversation, stored.info.project or None)
         session.show_stored(entries)
@@ -281,7 +279,7 @@ class Sessions(GObject.Object):
         await asyncio.to_thread(keep)
         session.kept_draft = text
         if not session.entries.get_n_items():
-            # Whether it is listed depends on it.
+            # An empty session is listed only if it has a draft.
             self.emit("changed")
 
     def _opened(self, session: OpenSession, connection: str, model: str) -> OpenSession:
@@ -313,7 +311,7 @@ class Sessions(GObject.Object):
             by_project.setdefault(info.project, []).append(info)
         manager = self._factory.manager
         found = []
-        # Where something is searched for, also in those that were removed from the list.
+        # A search also finds removed projects.
         for project in manager.projects(with_removed=bool(search)):
             sessions = by_project.get(project.path, [])
             if sessions or not search:
@@ -327,7 +325,7 @@ class Sessions(GObject.Object):
 
 
 def _make(conversation: Conversation, project: str | None) -> OpenSession:
-    # Here, because it brings all that a turn needs, which the first picture can do without.
+    # Imported here: it loads what a turn needs, and the first frame does not.
     from .open_session import OpenSession
 
     return OpenSession(conversation, project)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""About this program.
-
-The window that lists the keyboard shortcuts.
-"""
+"""The About window and the list of keyboard shortcuts."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ def about(parent: Gtk.Window) -> Adw.AboutWindow:
         developer_name=_("The OLLM Sandbox founders"),
         copyright=_("© 2026 The OLLM Sandbox founders"),
         license_type=Gtk.License.GPL_3_0,
-        comments=_("Let an agent run commands on a real project without fear."),
-        # Translators: your name, and those before you, one a line.
+        comments=_("Let an agent run commands on a real project without fear"),
+        # Translators: your name below those of earlier translators, one per line.
         translator_credits=_("translator-credits"),
     )
 
@@ -34,7 +31,7 @@ def show_shortcuts(window: Gtk.ApplicationWindow) -> None:
     overlay = window.get_help_overlay()
     if overlay is None:
         overlay = shortcuts()
-        # Only there does it find the keys of the window's actions.
+        # It finds the keys of the window's actions only if it belongs to the window.
         window.set_help_overlay(overlay)
     overlay.present()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps the keyboard at its place: a button that was pressed may be switched off by what came of
-it, and GTK then has the focus nowhere. It goes to what is nearest."""
+"""Move the focus to a neighbour when the focused widget is disabled or removed: GTK would leave the
+keyboard user without a focus."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..widgets.weak import weak_reference, weakly
 
 class FocusKeeper:
     def __init__(self, window: Gtk.Window) -> None:
-        # What had the focus last, and what that is in. Not kept alive for it.
+        # Weak references to the widget that had the focus last, and to its parents.
         self._last: list[Callable[[], Gtk.Widget | None]] = []
         window.connect("notify::focus-widget", weakly(self._on_focus))
 
     def _on_focus(self, window: Gtk.Window, _property: GObject.ParamSpec) -> None:
         focus = window.get_focus()
         if focus is not None:
-            self._last = [weak_reference(widget) for widget in _from_here_up(focus)]
+            self._last = [weak_reference(widget) for widget in _with_parents(focus)]
         elif self._last:
-            # Once all is done that takes it away: it may be given to something on purpose.
+            # Later: whoever took the focus away may give it to another widget.
             GLib.timeout_add(0, weakly(self._bring_back), window)
 
     def _bring_back(self, window: Gtk.Window) -> bool:
@@ -32,7 +32,7 @@ class FocusKeeper:
         return GLib.SOURCE_REMOVE
 
 
-def _from_here_up(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
+def _with_parents(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
     above: Gtk.Widget | None = widget
     while above is not None:
         yield above
@@ -40,7 +40,7 @@ def _from_here_up(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
 
 
 def _focus_beside(widget: Gtk.Widget) -> bool:
-    """What follows, else what stands before."""
+    """Focus the next sibling that takes the focus, else the one before. Return whether one did."""
     for step, direction in (
         (Gtk.Widget.get_next_sibling, Gtk.DirectionType.TAB_FORWARD),
         (Gtk.Widget.get_prev_sibling, Gtk.DirectionType.TAB_BACKWARD),

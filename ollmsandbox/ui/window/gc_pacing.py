@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What makes a window halt though it has nothing to do itself: Python looks through all objects for
-those that only hold each other, and meanwhile nothing goes on."""
+"""Run Python's garbage collector in small steps, while nothing moves in the window.
+
+A full collection looks through all objects, and the window stands still meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,22 @@ from collections.abc import Callable
 
 from gi.repository import GLib
 
-# Milliseconds to the next look: while much is made, else, and when nobody does anything. The more
-# there is to look at, the longer the window halts.
+# Milliseconds to the next step: while many objects are made, normally, and while the user does
+# nothing. The more there is to look through, the longer the window stands still.
 _SOON, _NEXT, _LATER = 20, 100, 1000
-# Seconds in which nothing was drawn: nobody does anything, and nothing moves.
+# Seconds without a drawn frame, after which the user is taken to do nothing.
 _QUIET = 30
-# After so many looks at what is new, what is a little older is looked through, too. Python itself
-# would wait for ten of them, and then halt for longer.
+# Collect the middle generation after this many collections of the young one. Python itself would
+# wait for ten of them, and then take longer.
 _SOME = 3
-# All objects are looked through after so many of those: in a quiet moment, or, if there never is
-# one, at last.
+# Collect all objects after this many collections of the middle generation: in a quiet moment, and
+# in any case.
 _OFTEN_ENOUGH, _AT_LAST = 10, 1500
 
 
 class Sweeper:
-    """Frees what only holds itself. Python by itself would do that in whatever thread just needs
-    memory; but widgets are among it, and those are for the main thread alone.
-
-    `count_frames` tells how many were drawn so far."""
+    """Collects garbage in the main thread. Python would do it in any thread that needs memory, but
+    widgets may only be freed in the main thread."""
 
     def __init__(self, count_frames: Callable[[], int]) -> None:
         self._count_frames = count_frames
@@ -42,7 +42,7 @@ class Sweeper:
         return GLib.SOURCE_REMOVE
 
     def sweep(self, now: float) -> bool:
-        """Whether much was made since the last time."""
+        """Collect what is due. Return whether many objects were made since the last time."""
         drawn = self._count_frames()
         if drawn != self._drawn:
             self._drawn, self._quiet_since = drawn, now
@@ -61,8 +61,8 @@ class Sweeper:
 
 
 def keep_smooth(count_frames: Callable[[], int]) -> None:
-    """For the rest of the program's life."""
-    # What is loaded now stays, and need not be looked through.
+    """Take over garbage collection. `count_frames` returns how many frames were drawn so far."""
+    # What is loaded now stays, and need not be looked through again.
     gc.freeze()
     gc.disable()
     Sweeper(count_frames).look()

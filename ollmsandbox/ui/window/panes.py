@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The side pane, the chat and the changes: which of them is shown, and which has the keyboard."""
+"""Show the sidebar, the chat and the changes, and move the focus between them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..chat.view import ChatView
 from ..sidebar.sidebar import Sidebar
 from ..widgets.weak import weakly
 
-# Narrower than that, the badge has no room for words.
+# Below this width in pixels, the badge has no room for its text.
 _NARROW = 560
-# From here on there is room for what its icon means, too, beside a title.
+# From this width on, the button for the changes has room for its text.
 _WIDE = 1000
 
 
@@ -35,22 +35,22 @@ class Panes:
         self._changes = changes
         pane = flap.get_flap()
         assert pane is not None
-        for widget, keys, does in (
+        for widget, keys, callback in (
             (pane, "Escape", self._leave_changes),
             (pane, "<Control>f", self._filter_changes),
             (sidebar, "Escape", self._leave_sidebar),
-            # By itself it may stop at what scrolls the list, where nothing shows that it is there.
+            # GTK may focus the scrolled window around the list, which does not show its focus.
             (changes.filter, "Down", self._go_to_changes),
             (sidebar.search, "Down", self._go_to_sessions),
         ):
-            _add_key(widget, keys, weakly(does))
+            _add_key(widget, keys, weakly(callback))
         flap.connect("notify::reveal-progress", weakly(self._on_revealed))
-        # In there, the key is theirs.
+        # Search entries handle Escape themselves.
         changes.filter.connect("stop-search", weakly(self._leave_changes))
         sidebar.search.connect("stop-search", weakly(self._leave_sidebar))
 
     def back(self, *_args: object) -> None:
-        """One step: from a file to all changes, from these to the chat, from it to the sessions."""
+        """Go one step back: from a file to the changes, to the chat, to the sidebar."""
         if self._is_in(self._changes) and self._changes.page is not None:
             self._changes.leave_file()
         elif self.is_chat_covered:
@@ -60,13 +60,13 @@ class Panes:
             self._sidebar.focus()
 
     def compose(self, *_args: object) -> None:
-        """To where one writes, whatever covers it."""
+        """Focus the composer, and show it if something covers it."""
         self.uncover_chat()
         self._chat.focus_composer()
 
     @property
     def is_chat_covered(self) -> bool:
-        """By the changes: there is room for one of them only."""
+        """Whether the changes are shown in place of the chat, in a narrow window."""
         return self._flap.get_reveal_flap() and self._flap.get_folded()
 
     def uncover_chat(self) -> None:
@@ -75,12 +75,12 @@ class Panes:
             self._flap.set_reveal_flap(False)
 
     def _on_revealed(self, flap: Adw.Flap, _property: object) -> None:
-        """A question that waited for that gets the keyboard."""
+        """Give the focus to a question that the changes covered."""
         if not flap.get_reveal_progress():
             self._chat.column.look_again()
 
     def toggle_changes(self, *_args: object) -> None:
-        # From the side pane, where that is a page: those that are open behind it are not closed.
+        # If the sidebar is in front in a narrow window, show open changes instead of closing them.
         leaflet = self._leaflet
         is_behind = leaflet.get_folded() and leaflet.get_visible_child_name() == "sidebar"
         leaflet.set_visible_child_name("content")
@@ -90,7 +90,7 @@ class Panes:
         if is_open and (has_keyboard or self._flap.get_folded()):
             self._chat.focus_composer()
         elif self._flap.get_folded():
-            # They cover the chat.
+            # The changes cover the chat.
             self._changes.focus()
 
     def show_changes(self, _view: ChatView, run_id: str) -> None:
@@ -99,7 +99,7 @@ class Panes:
         self._changes.select_run(run_id)
 
     def _leave_changes(self, *_args: object) -> bool:
-        """Back to where one came from: to all files, to all runs, to the chat."""
+        """Close the file, else clear the filter, else go to the chat."""
         if self._changes.page is not None:
             self._changes.leave_file()
         elif self._changes.filter.get_text():
@@ -135,15 +135,15 @@ class Panes:
         return focus is not None and focus.is_ancestor(pane)
 
 
-def _add_key(widget: Gtk.Widget, keys: str, does: Callable[[], bool | None]) -> None:
+def _add_key(widget: Gtk.Widget, keys: str, callback: Callable[[], bool | None]) -> None:
     controller = Gtk.ShortcutController()
-    action = Gtk.CallbackAction.new(lambda *_args: bool(does()))
+    action = Gtk.CallbackAction.new(lambda *_args: bool(callback()))
     controller.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string(keys), action))
     widget.add_controller(controller)
 
 
-class Edges:
-    """What depends on how wide the window is, and on what is open in it."""
+class HeaderLayout:
+    """Adapts the header bar to the window's width and to the changes beside it."""
 
     def __init__(
         self,
@@ -158,25 +158,24 @@ class Edges:
         self._header = header
         self._badge = badge
         self._is_due = False
-        # At once, or the badge's words would keep the window wide.
-        window.connect("notify::default-width", weakly(self._look))
-        flap.connect("notify::reveal-flap", weakly(self._look))
-        flap.connect("notify::folded", weakly(self._look_soon))
-        self._look()
+        # Immediately: the badge's text would keep the window wide.
+        window.connect("notify::default-width", weakly(self._update))
+        flap.connect("notify::reveal-flap", weakly(self._update))
+        flap.connect("notify::folded", weakly(self._update_soon))
+        self._update()
 
-    def _look_soon(self, *_args: object) -> None:
-        """Not at once: this comes in the middle of laying out, and what is changed then is drawn
-        without a place."""
+    def _update_soon(self, *_args: object) -> None:
+        """Update later: a widget that is changed during layout is drawn without an allocation."""
         if not self._is_due:
             self._is_due = True
-            GLib.timeout_add(0, weakly(self._look))
+            GLib.timeout_add(0, weakly(self._update))
 
-    def _look(self, *_args: object) -> bool:
+    def _update(self, *_args: object) -> bool:
         self._is_due = False
         is_open = self._flap.get_reveal_flap()
-        # The buttons of the window are at its edge, once.
+        # Only one header bar shows the buttons of the window.
         self._header.set_show_end_title_buttons(not is_open or self._flap.get_folded())
-        # With words, it would leave the changes no room beside the chat.
+        # The badge's text would leave the changes no room beside the chat.
         window = self._flap.get_root()
         width = window.get_default_size()[0] if isinstance(window, Gtk.Window) else 0
         self._badge.set_narrow(is_open or 0 < width < _NARROW)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way to a question, wherever it waits."""
+"""Find and show pending permission questions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from .panes import Panes
 
 
 class QuestionFinder:
-    """`open_session` shows one, unless the person wants another meanwhile."""
-
     def __init__(
         self,
         window: Gtk.Window,
@@ -31,7 +29,7 @@ class QuestionFinder:
         self._open_session = open_session
 
     def is_shown(self, request: PermissionRequest) -> bool:
-        """The person looks at the chat that it is in."""
+        """Return whether the user sees the chat with the question."""
         session = self._chat.session
         return (
             session is not None
@@ -42,7 +40,7 @@ class QuestionFinder:
         )
 
     def next(self) -> PermissionRequest | None:
-        """After the one that has the keyboard; of the others, the oldest."""
+        """Return the question after the focused one, else the oldest."""
         waiting = self._asker.waiting
         focused = self._chat.focused_call
         session = self._chat.session.id if self._chat.session is not None and focused else ""
@@ -54,6 +52,6 @@ class QuestionFinder:
     async def show(self, session_id: str, call_id: str) -> None:
         await self._open_session(session_id)
         if self._chat.session is not None and self._chat.session.id == session_id:
-            # Its card gets the keyboard, and is not to have it where nobody sees it.
+            # The card gets the focus, so it must be visible.
             self._panes.uncover_chat()
             self._chat.show_call(call_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the first picture can do without is loaded after it, so that nothing waits for it later."""
+"""Load modules that the first frame does not need after it, before anything needs them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from importlib import import_module
 
 from gi.repository import Gdk, GLib, Gtk
 
-# Plain Python; and what makes classes of widgets, which the main thread has to do.
-_BESIDE = (
+# Modules that a thread can import, and modules with widget classes, for the main thread.
+_IN_THREAD = (
     "markdown_it",
     "requests",
     "yaml",
@@ -18,20 +18,20 @@ _BESIDE = (
     "ollmsandbox.tools.context",
     "ollmsandbox.chat.conversation",
 )
-_HERE = (
+_IN_MAIN_THREAD = (
     "sessions.open_session",
     "markdown.code_block",
     "chat.message_row",
     "chat.tool_card",
     "changes.page",
 )
-# Milliseconds. A window that nobody sees is not drawn.
-_AT_THE_LATEST = 1000
+# Milliseconds after which to start without a frame: a hidden window is not drawn.
+_TIMEOUT = 1000
 _PAUSE = 0.05
 
 
 def after_first_frame(window: Gtk.Window, do: Callable[[], object]) -> None:
-    """Once."""
+    """Call `do` once, after the window was drawn for the first time."""
     handlers: list[tuple[Gdk.FrameClock, int]] = []
     done: list[bool] = []
 
@@ -50,20 +50,20 @@ def after_first_frame(window: Gtk.Window, do: Callable[[], object]) -> None:
             handlers.append((clock, clock.connect("after-paint", begin)))
 
     window.connect("realize", realized)
-    GLib.timeout_add(_AT_THE_LATEST, begin)
+    GLib.timeout_add(_TIMEOUT, begin)
 
 
 async def load_rest() -> None:
-    for name in _BESIDE:
+    for name in _IN_THREAD:
         await asyncio.to_thread(import_module, name)
-    for name in _HERE:
+    for name in _IN_MAIN_THREAD:
         import_module(f"ollmsandbox.ui.{name}")
         await asyncio.sleep(_PAUSE)
     from ..markdown.code_block import CodeBlock, warm_up
     from ..terminal.view import TerminalView
 
-    # The first of a kind takes several times as long as any other: styles, fonts and colours are
-    # read for it.
+    # The first widget of a class takes several times as long as others: GTK reads styles, fonts
+    # and colours for it.
     for kind in (CodeBlock, TerminalView):
         kind().measure(Gtk.Orientation.HORIZONTAL, -1)
         await asyncio.sleep(_PAUSE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sentences over the window, of which all can be read."""
+"""Toasts that show long texts completely."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from gi.repository import Adw, GLib, Gtk, Pango
 from ...text.visible import visible_words
 from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
 
-# Characters: more have no room in one line of a narrow window, and what comes last is what to do.
+# Characters that fit into one line of a narrow window. GTK would cut the end off, which says what
+# to do.
 _ONE_LINE = 36
 # About the width of lines in the chat.
 _WIDTH = 64
-# As many as have room in the lowest window.
+# Lines that fit into the lowest window.
 _MOST_LINES = 10
-# Pixels that a toast needs beside its text: its edges, its button, what is left free around it.
+# Pixels that a toast needs beside its text: padding, button, margins.
 _AROUND = 130
-# Characters that can be read in the seconds that a sentence stays by itself.
+# Longer texts stay until the user closes them; shorter ones are hidden after some seconds.
 _QUICK, _SECONDS = 80, 4
 
 
 class Toasts:
-    """`add` shows a toast."""
-
     def __init__(self, add: Callable[[Adw.Toast], object]) -> None:
         self._add = add
-        # Not gone yet, nor those that wait for their turn.
+        # Texts that are shown or queued.
         self._shown: set[str] = set()
 
     def tell(self, text: str) -> None:
-        """A sentence that stays until it was read, if it is a long one. The same is said once."""
-        # There may be the name of a file in it, which is not always a text.
+        """Show a text, unless it is shown already."""
+        # It may contain a file name, which may contain anything.
         shown = visible_words(text.replace("\n", " "))
         if shown in self._shown:
             return
@@ -42,12 +41,12 @@ class Toasts:
             toast.set_custom_title(_lines(shown))
         else:
             toast.set_title(GLib.markup_escape_text(shown))
-        shown_ones = self._shown
-        toast.connect("dismissed", lambda _toast: shown_ones.discard(shown))
+        texts = self._shown
+        toast.connect("dismissed", lambda _toast: texts.discard(shown))
         self._add(toast)
 
-    def pass_on(self, _source: object, text: str) -> None:
-        """What a signal brings."""
+    def on_text(self, _source: object, text: str) -> None:
+        """Show the text that comes with a signal."""
         self.tell(text)
 
 
@@ -56,7 +55,7 @@ def _lines(text: str) -> Gtk.Widget:
     label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
     label.add_css_class("heading")
     without_hyphens(label)
-    # What tells of an error may be as long as it likes, and the window is to stay as it is.
+    # An error may be very long, and must not enlarge the window.
     label.set_lines(_MOST_LINES)
     label.set_ellipsize(Pango.EllipsizeMode.END)
     show_ellipsized_as_tooltip(label)
@@ -64,15 +63,15 @@ def _lines(text: str) -> Gtk.Widget:
 
 
 class _Paragraph(Adw.Bin):
-    """As wide as there is room for, and as high as it is then. What holds a toast asks how high it
-    is as if there were room without end, and a label would take more of it than there is."""
+    """Wraps a label to the width of the overlay. A toast asks for the height without a width, and a
+    label would answer for more width than there is."""
 
     __gtype_name__ = "OllmToastParagraph"
 
     def __init__(self, label: Gtk.Label) -> None:
         super().__init__(child=label)
         self._label = label
-        # It would be asked instead of what is below.
+        # A layout manager would be asked instead of do_measure.
         self.set_layout_manager(None)
 
     def do_get_request_mode(self) -> Gtk.SizeRequestMode:
@@ -87,7 +86,7 @@ class _Paragraph(Adw.Bin):
             return least, natural, -1, -1
         width = for_size if for_size >= least else natural
         height = self._label.measure(Gtk.Orientation.VERTICAL, width)[1]
-        # Asked without a width, it is never less high than that: newer GTKs count on it.
+        # Newer GTKs rely on a minimum height for any width.
         lowest = self._label.measure(Gtk.Orientation.VERTICAL, -1)[0] if for_size < 0 else height
         return min(lowest, height), height, -1, -1
 

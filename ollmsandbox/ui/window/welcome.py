@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The first page: what the sandbox can do here, and three ways in."""
+"""The first page: what the sandbox can do on this computer, and how to start."""
 
 from __future__ import annotations
 
@@ -44,39 +44,39 @@ class Welcome(Adw.Bin):
         self.tour_button.grab_focus()
 
     def show_capabilities(self, found: Capabilities | None) -> None:
-        """None while it is being found out."""
+        """Show what the probe found; None while it runs."""
         while (row := self.checks.get_row_at_index(0)) is not None:
             self.checks.remove(row)
         for name in ("success", "warning"):
             self.verdict.remove_css_class(name)
         self.checks.set_visible(found is not None)
         if found is None:
-            self.verdict.set_label(_("Looking at what this machine can do…"))
+            self.verdict.set_label(_("Checking what this computer can do…"))
             return
         if found.can_wrap:
             self.verdict.set_label(_("Commands are sandboxed here."))
             self.verdict.add_css_class("success")
         else:
-            # There an inner sandbox may hold them, if not ours.
+            # In a Flatpak, there may be an inner sandbox.
             self.verdict.set_label(
                 _("In a Flatpak, every command asks before it runs.")
                 if found.surroundings == "flatpak"
-                else _("Commands cannot be sandboxed here: each one asks before it runs.")
+                else _("Commands cannot be sandboxed here. Every command asks before it runs.")
             )
             self.verdict.add_css_class("warning")
         if found.can_wrap:
-            for text in _promises():
+            for text in _guarantees():
                 self.checks.append(_row(text, "", ok=True))
             self.checks.append(self._system_row())
         for finding in found.findings:
-            # What another way makes up for is nobody's worry.
+            # Skip what the sandbox can do without.
             if not finding.ok and (finding.needed or not found.can_wrap):
-                self.checks.append(_miss(found.translated(finding)))
+                self.checks.append(_missing_row(found.translated(finding)))
 
     def _system_row(self) -> Gtk.Widget:
         row = Adw.ActionRow(
-            title=_("Commands use this machine's programs"),
-            subtitle=_("Or a small Alpine system, the same everywhere"),
+            title=_("Commands use this computer's programs"),
+            subtitle=_("Use Alpine Linux instead for the same programs everywhere"),
         )
         row.set_title_lines(0)
         row.set_subtitle_lines(0)
@@ -99,17 +99,17 @@ class Welcome(Adw.Bin):
         self.emit("connect-model")
 
 
-def _promises() -> tuple[str, ...]:
+def _guarantees() -> tuple[str, ...]:
     return (
-        _("Nothing outside the project is written"),
-        _("Every change is recorded and can be undone"),
-        _("Your keys and passwords cannot be seen"),
-        _("The network is asked for every time"),
+        _("Commands cannot change files outside the project"),
+        _("You can undo every change"),
+        _("Keys and passwords are hidden"),
+        _("Network access needs your permission every time"),
     )
 
 
-def _miss(finding: Finding) -> Gtk.ListBoxRow:
-    """Its title is what is not so here: what is wrong stands in its place."""
+def _missing_row(finding: Finding) -> Gtk.ListBoxRow:
+    """Return a row for something missing: its title is the cause, not the failed check."""
     return _row(finding.cause or finding.title, finding.remedy, ok=False)
 
 

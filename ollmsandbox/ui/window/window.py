@@ -1,30 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window: the side pane, a chat, and the changes beside it.
-
-The tour: a sample project, and a scripted model that works on it.
-
-The window: the side pane, a chat, and the changes beside it.
-"""
+"""The main window: the sidebar, a chat, and the changes beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
-
-from ...chat.providers.connections_file import TOUR
-from ...chat.providers.tour.sample import make_sample, unused_folder
-from ...i18n import _
-from ...paths import Paths
-from ..sessions.sessions import Sessions
-
-if TYPE_CHECKING:
-    from ..sessions.open_session import OpenSession
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gio, GObject, Gsk, Gtk
 
+from ...chat.providers.connections_file import TOUR
+from ...chat.providers.tour.sample import make_sample, unused_folder
 from ...chat.sessions import SessionFactory
+from ...i18n import _
+from ...paths import Paths
 from ...permission.request import PermissionRequest
 from ...sandbox.probe.probe import probe
 from ...text.visible import visible_line
@@ -40,6 +30,7 @@ from ..permission.asker import WindowAsker
 from ..preferences.settings import Settings
 from ..resources import template
 from ..sessions.dialogs import export_session
+from ..sessions.sessions import Sessions
 from ..sidebar.controller import SidebarController
 from ..sidebar.sidebar import Sidebar
 from ..widgets.labels import show_ellipsized_as_tooltip
@@ -50,7 +41,7 @@ from .about import about, show_shortcuts
 from .closing import WindowCloser
 from .focus import FocusKeeper
 from .maintenance import Maintenance
-from .panes import Edges, Panes
+from .panes import HeaderLayout, Panes
 from .questions import QuestionFinder
 from .startup import after_first_frame, load_rest
 from .toasts import Toasts
@@ -62,6 +53,7 @@ if TYPE_CHECKING:
 
 
 async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
+    """Open a session with the scripted model in a new sample project."""
     folder = await asyncio.to_thread(_sample, paths)
     session = await sessions.new(folder)
     sessions.use_model(session, TOUR.name, TOUR.model)
@@ -76,7 +68,7 @@ def _sample(paths: Paths) -> str:
 class Window(Adw.ApplicationWindow):
     __gtype_name__ = "OllmWindow"
 
-    # All that it had under way is in order.
+    # Sessions are closed, and the window is destroyed.
     __gsignals__ = signals({"closed": ()})
 
     toasts: Adw.ToastOverlay = Gtk.Template.Child()
@@ -110,14 +102,14 @@ class Window(Adw.ApplicationWindow):
         self._toasts = Toasts(self.toasts.add_toast)
         self._tasks = Tasks(self.tell)
         self._session: OpenSession | None = None
-        # Unless something else is asked for before.
+        # Whether to open the last session, unless the user opens another one first.
         self._goes_to_last = bool(settings.text("last-session"))
-        # What is found out at the start is known.
+        # Whether the probe has finished.
         self.is_ready = False
         self._build(choice)
         self._add_actions()
         if self._goes_to_last:
-            # The way in would only flash up.
+            # The welcome page would only flash up.
             self.pages.set_visible_child_name("nothing")
         else:
             self.welcome.focus()
@@ -128,11 +120,11 @@ class Window(Adw.ApplicationWindow):
             (sessions, sessions.connect("changed", weakly(self._on_sessions_changed))),
             *self._models.handlers,
             (settings, settings.connect("changed", weakly(self._on_setting_changed))),
-            (settings, settings.connect("trouble", weakly(self._toasts.pass_on))),
+            (settings, settings.connect("trouble", weakly(self._toasts.on_text))),
         ]
         self._focus_keeper = FocusKeeper(self)
         self._maintenance: Maintenance | None = None
-        # What can wait does not hold up the first picture.
+        # Everything else can wait for the first frame.
         after_first_frame(self, weakly(self._begin))
 
     # --- for the application ---------------------------------------------------------------------
@@ -215,9 +207,11 @@ class Window(Adw.ApplicationWindow):
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
         both = GObject.BindingFlags.BIDIRECTIONAL | GObject.BindingFlags.SYNC_CREATE
         self.flap.bind_property("reveal-flap", self.changes_button, "active", both)
-        # Where there is room for one pane only, the first look is at the way in.
+        # A narrow window begins with the content, not with the sidebar.
         self.leaflet.set_visible_child_name("content")
-        self._edges = Edges(self, self.flap, self.header, self.badge, self.changes_word)
+        self._header_layout = HeaderLayout(
+            self, self.flap, self.header, self.badge, self.changes_word
+        )
         show_ellipsized_as_tooltip(self.title)
 
     def _add_actions(self) -> None:
@@ -235,7 +229,7 @@ class Window(Adw.ApplicationWindow):
             "next-question": self._on_next_question,
             "show-help-overlay": self._on_shortcuts,
         }
-        # Without a session there is nothing to write in, and no changes.
+        # These need a session.
         by_session = ("compose", "export-session", "toggle-changes")
         allowing = {
             **dict.fromkeys(by_session, self.changes_button),
@@ -249,14 +243,13 @@ class Window(Adw.ApplicationWindow):
             if name in allowing:
                 allowing[name].bind_property("sensitive", action, "enabled", sync)
 
-    # --- the beginning and the end ---------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """One thing does not hold up the other."""
         if self._closer.has_begun:
             return
         if isinstance(self.get_renderer(), Gsk.CairoRenderer):
-            # Without a graphics card, each picture of a fade takes longer than a frame.
+            # Without a graphics card, a fade cannot be drawn in time.
             self.pages.set_transition_type(Gtk.StackTransitionType.NONE)
         self._tasks.start(self._side.refresh())
         self._tasks.start(self._show_last())
@@ -269,7 +262,7 @@ class Window(Adw.ApplicationWindow):
     async def _show_last(self) -> None:
         last = self._settings.text("last-session")
         try:
-            # Unless the person has chosen one meanwhile.
+            # Unless the user has chosen another one meanwhile.
             if self._goes_to_last and await self._sessions.title(last) and not self._side.has_wish:
                 await self._side.open_session(last)
         finally:
@@ -328,7 +321,7 @@ class Window(Adw.ApplicationWindow):
         if session is None:
             self.flap.set_reveal_flap(False)
             focus = self.get_focus()
-            # Who deletes one in the list may go on there.
+            # A user who deletes a session in the sidebar may continue there.
             if self.welcome.get_mapped() and not (focus and focus.is_ancestor(self.sidebar)):
                 self.welcome.focus()
             return
@@ -343,7 +336,7 @@ class Window(Adw.ApplicationWindow):
             project = session.project if session else None
             self.title.set_subtitle(visible_line(os.path.basename(project)) if project else "")
 
-    # --- what the person does --------------------------------------------------------------------
+    # --- the user's actions ----------------------------------------------------------------------
 
     def _on_connect_model(self, *_args: object) -> None:
         self._preferences().show_connections()
@@ -359,7 +352,7 @@ class Window(Adw.ApplicationWindow):
 
     def _on_take_tour(self, *_args: object) -> None:
         async def tour() -> None:
-            # Not twice, however often somebody clicks.
+            # A second click must not start another tour.
             self.welcome.tour_button.set_sensitive(False)
             try:
                 session = await begin_tour(self._factory.paths, self._sessions)
@@ -395,7 +388,7 @@ class Window(Adw.ApplicationWindow):
         if (request := self._questions.next()) is not None:
             self.show_question(request.session_id, request.call_id)
 
-    # --- what happens ----------------------------------------------------------------------------
+    # --- other events ----------------------------------------------------------------------------
 
     def _on_sessions_changed(self, _sessions: Sessions) -> None:
         self._tasks.start(self._side.refresh())
