@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 
 
 def main(application_id: str = "", translations: str = "") -> int:
-    """The launcher knows under which id it was installed, and where its translations are."""
+    """Run the window or the command line. The launcher passes its id and its translations."""
     arguments = sys.argv[1:]
     if wants_window(arguments, os.environ):
-        # What is loaded now stays, and need not be looked through again and again. See smoothness.
+        # Modules are loaded now, and stay: see ui/window/gc_pacing.py.
         gc.disable()
         from .i18n import set_language
 
-        # Before all that is imported next: some of it has texts already.
+        # First: modules may translate texts when they are imported.
         set_language(translations)
         from .ui.application import main as window
 

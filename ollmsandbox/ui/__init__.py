@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window: all that imports Gtk. The versions are named here, once, before any of it."""
+"""The window: the only package that imports Gtk. It requires the versions before anything else."""
 
 from __future__ import annotations
 

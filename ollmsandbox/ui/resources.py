@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the .ui files, the style sheet and all else that is no code are."""
+"""Find templates, the style sheet, icons and settings schemas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TREE = _PACKAGE.parent
 
 
 def template(name: str) -> str:
-    """For `@Gtk.Template(filename=template("markdown/code_block"))`."""
+    """Return a template's path, for `@Gtk.Template(filename=template("markdown/code_block"))`."""
     return str(_data("ui") / f"{name}.ui")
 
 
@@ -19,14 +19,14 @@ def stylesheet() -> str:
 
 
 def icons() -> list[Path]:
-    """Where icons may be besides where every program looks: a checkout is installed nowhere, and a
-    prefix of the person's own may not be known to the desktop."""
+    """Return folders with icons, besides those where every program looks: a checkout is not
+    installed, and the desktop may not know a user's own prefix."""
     places = (_data("icons"), _TREE.parent / "icons")
     return [place for place in places if (place / "hicolor").is_dir()]
 
 
 def schemas() -> list[Path]:
-    """The same for compiled settings schemas."""
+    """Return folders with compiled settings schemas, this program's own first."""
     places = (
         _PACKAGE / "data",
         _TREE / "build" / "data",

@@ -84,8 +84,8 @@ class Composer(Gtk.Box):
     @property
     def is_untouched(self) -> bool:
         """Whether there is no unsent text, neither shown, composed nor behind the history."""
-        waits = self._unsent if self._place < len(self._history) else ""
-        return not (self.text or self._is_composing or waits)
+        hidden = self._unsent if self._place < len(self._history) else ""
+        return not (self.text or self._is_composing or hidden)
 
     def set_history(self, texts: list[str]) -> None:
         """Set the messages that were sent before, the oldest first."""

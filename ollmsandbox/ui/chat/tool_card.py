@@ -82,7 +82,7 @@ class ToolCard(Gtk.Box):
         # Commands and paths are written from left to right everywhere.
         for label in (self.whole, self.change_list):
             label.set_direction(Gtk.TextDirection.LTR)
-        # One line may hide the end of it.
+        # The title shows only the beginning of these.
         self._is_long = "\n" in whole or len(whole) > _LONG
         self.whole.set_visible(self._is_long)
         # Not through the template, which would keep the whole card alive.
@@ -130,14 +130,14 @@ class ToolCard(Gtk.Box):
         if is_open:
             self._fill()
         self.detail.set_visible(is_open)
-        # Once is enough: a long one stands below, whole.
+        # A long command is shown completely below.
         self.title.set_visible(not (is_open and self._is_long))
         self.arrow.set_from_icon_name("pan-down-symbolic" if is_open else "pan-end-symbolic")
-        # As a number: it may be unknown besides, so for GTK it is no boolean.
+        # An integer: this state has a third value, so GTK does not take a boolean.
         self.header.update_state([Gtk.AccessibleState.EXPANDED], [int(is_open)])
         self.change_list.set_visible(bool(self.change_list.get_label()) and is_open)
 
-    # --- how it stands ---------------------------------------------------------------------------
+    # --- the state of the call -------------------------------------------------------------------
 
     def _on_changed(self, entry: CallEntry) -> None:
         self._show_status()
@@ -150,7 +150,7 @@ class ToolCard(Gtk.Box):
     def _show_stage(self) -> None:
         entry = self.entry
         is_running = entry.stage is Stage.RUNNING
-        # What is asked stands in the question, larger.
+        # The question shows the command already, in larger type.
         self.header_box.set_visible(entry.stage is not Stage.ASKING)
         self.stop_button.set_visible(is_running)
         self.marks.set_visible_child_name("busy" if is_running else "icon")
@@ -167,7 +167,7 @@ class ToolCard(Gtk.Box):
                 self.output.finish()
             self._show_note()
             if words.is_stopped(entry):
-                # As open as it was: whoever stopped it was looking.
+                # Stay open or closed: the user who stopped it was looking at it.
                 entry.is_open = self.is_open if entry.is_open is None else entry.is_open
             fresh = entry.outcome is not None
             failed = fresh and not words.succeeded(entry) and not words.is_denied(entry)
@@ -199,7 +199,7 @@ class ToolCard(Gtk.Box):
                 card.show_verdict(asked.verdict)
             elif card.is_open and asked.is_over:
                 card.show_over()
-        # What was shown stays as it was; another question is another card.
+        # Earlier questions stay; a new question gets a new card.
         for asked in self.entry.asked[len(self._questions) :]:
             card = ChatPermission(asked.request)
             card.connect("answered", weakly(self._on_answered))
@@ -226,7 +226,7 @@ class ToolCard(Gtk.Box):
         else:
             text = words.live_changes(entry.changed_count, entry.last_changed, self._project)
             self.undo_button.set_visible(False)
-        # In the same place, so that nothing else gets under the pointer.
+        # Keep the button, so that no other moves under the pointer.
         self.undo_button.set_label(_("Undone") if entry.is_undone else _("Undo"))
         self.undo_button.set_sensitive(not entry.is_undone)
         self.show_button.set_visible(bool(entry.run_id))
@@ -235,7 +235,7 @@ class ToolCard(Gtk.Box):
         self.change_list.set_label("\n".join(listed))
         self.change_list.set_visible(bool(listed) and self.is_open)
 
-    # --- what it printed -------------------------------------------------------------------------
+    # --- output ----------------------------------------------------------------------------------
 
     def _fill(self) -> None:
         """Add the output when the card is opened for the first time."""
@@ -288,7 +288,7 @@ class ToolCard(Gtk.Box):
         if self.usage is not None:
             self.usage.stop()
 
-    # --- what the person does --------------------------------------------------------------------
+    # --- the user's actions ----------------------------------------------------------------------
 
     def _on_answered(self, card: ChatPermission, answer: Answer) -> None:
         self.emit("answered", card.request.id, answer)
@@ -297,7 +297,7 @@ class ToolCard(Gtk.Box):
         self.emit("open-output", self.entry)
 
     def _on_header(self, _button: Gtk.Button) -> None:
-        # It holds for the cards that are made for this call later, too.
+        # Cards that are made for this call later look the same.
         self.entry.is_open = not self.is_open
         self.open(is_open=self.entry.is_open)
 

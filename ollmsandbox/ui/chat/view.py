@@ -250,7 +250,7 @@ class ChatView(Gtk.Box):
         filled = self.session is not None and self.session.entries.get_n_items() > 0
         self._pages.set_visible_child_name("chat" if filled else "empty")
 
-    # --- what happens ----------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------
 
     def _on_entries(self, entries: Gio.ListStore, place: int, removed: int, added: int) -> None:
         for _number in range(removed):

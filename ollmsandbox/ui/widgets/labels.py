@@ -31,7 +31,7 @@ def show_ellipsized_as_tooltip(*widgets: Gtk.Widget) -> None:
     for widget in widgets:
         if isinstance(widget, Gtk.Label):
             widget.set_has_tooltip(True)
-            widget.connect("query-tooltip", _tell)
+            widget.connect("query-tooltip", _show_tooltip)
             continue
         child = widget.get_first_child()
         while child is not None:
@@ -43,7 +43,7 @@ def is_cut_off(label: Gtk.Label) -> bool:
     return label.get_layout().is_ellipsized()
 
 
-def _tell(label: Gtk.Label, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Tooltip) -> bool:
+def _show_tooltip(label: Gtk.Label, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Tooltip) -> bool:
     tooltip.set_text(label.get_text())
     return is_cut_off(label)
 

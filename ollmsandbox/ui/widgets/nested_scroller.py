@@ -26,7 +26,7 @@ class NestedScroller(Gtk.ScrolledWindow):
             for index in range(own.get_n_items())
             if isinstance(controller := own.get_item(index), Gtk.EventControllerScroll)
         ]
-        # Sees each movement before those do.
+        # It sees each movement before the other controllers.
         first = Gtk.EventControllerScroll(
             flags=Gtk.EventControllerScrollFlags.BOTH_AXES,
             propagation_phase=Gtk.PropagationPhase.CAPTURE,

@@ -7,7 +7,7 @@ from gi.repository import GLib, Gtk
 
 # Microseconds.
 _LONG = 2000
-# Turns, one after the other.
+# Iterations of the main loop.
 _ENOUGH = 10
 
 

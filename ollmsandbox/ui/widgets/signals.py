@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The signals of a class, written shortly: `__gsignals__ = signals({"grew": (str,)})`."""
+"""A short way to declare signals: `__gsignals__ = signals({"grew": (str,)})`."""
 
 from __future__ import annotations
 
