@@ -192,7 +192,7 @@ def test_a_connection_with_a_new_name_is_tried_and_saved_with_its_key(room: Room
         dialog = room.dialog(room.store.find("mine"))
         dialog.name.set_text("ours")
         press(dialog, "Check")
-        wait_until(lambda: says(dialog, "It works: 2 models."))
+        wait_until(lambda: says(dialog, "Connected: 2 models"))
         press(dialog, "Save")
         wait_until(lambda: not dialog.get_mapped())
         assert [one.name for one in room.store.all()] == ["ours"]

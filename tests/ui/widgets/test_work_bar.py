@@ -26,7 +26,7 @@ from ollmsandbox.ui.changes.rows import RunRow
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.widgets.work_bar import WorkBar
-from ollmsandbox.ui.window import closing
+from ollmsandbox.ui.window import confirmations
 
 _LONG = "".join(f"line {number}\n" for number in range(40))
 
@@ -261,20 +261,20 @@ def test_all_is_discarded_where_it_was_asked_for(
     for project in (person.project, other):
         keeper = Recorder(str(project), person.paths, command="echo x > new", mode=Mode.REVIEW)
         finish(person.bubble(project=project, keeper=keeper).exec("echo x > new"))
-    answers: list[asyncio.Future[str]] = []
+    answers: list[asyncio.Future[bool]] = []
 
-    async def choose(*_given: object) -> str:
+    async def confirm(*_given: object) -> bool:
         answers.append(asyncio.get_running_loop().create_future())
         return await answers[0]
 
-    monkeypatch.setattr(closing, "choose", choose)
+    monkeypatch.setattr(confirmations, "confirm", confirm)
     view.show_project(str(person.project))
     wait_until(lambda: view.count > 1)
     view.discard_all.emit("clicked")
     wait_until(lambda: answers)
     view.show_project(str(other))
     wait_until(lambda: view._project == str(other) and view._found.waiting == 1)
-    answers[0].set_result("discard")
+    answers[0].set_result(True)
     wait_until(lambda: view._tasks.is_idle)
     assert view._found.waiting == 1
     view.show_project(str(person.project))
