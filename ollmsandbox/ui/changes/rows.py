@@ -46,6 +46,7 @@ class RunRow(Gtk.Box):
         for side in ("top", "bottom"):
             getattr(self, f"set_margin_{side}")(6)
         run = item.data
+        self.run_id = run.id
         top = Gtk.Box(spacing=6)
         # The keyboard never gets to a row of a list that has buttons in it, only to them.
         self.arrow = Gtk.Button(

@@ -22,7 +22,7 @@ from ..preferences.settings import Settings
 from ..resources import template
 from ..widgets.signals import signals
 from ..widgets.tasks import LatestOnly, Tasks
-from ..widgets.weak import weak_reference, weakly
+from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from ..window.confirmations import may_discard_all
@@ -40,53 +40,49 @@ R = TypeVar("R", FileRow, RunRow)
 
 
 class RunFocus:
-    """Gives the row of a run the keyboard. The list may make the row anew several times before
-    anybody sees it, so a wish lasts until it is met."""
+    """Gives the row of a run the keyboard focus.
 
-    def __init__(self, pane: type[Gtk.Widget]) -> None:
-        self._pane = pane
-        # Whose row, and whether its verbs get it.
-        self._wish: tuple[str, bool] | None = None
-        # Whether its row got it. The row may be made anew right afterwards, and gets it again.
-        self._is_met = False
-        # What had the keyboard then: as long as it has, the user went nowhere else.
-        self._before: Callable[[], Gtk.Widget | None] = lambda: None
+    The list may make the row anew several times, before and after it got the focus. So a request
+    lasts until the user presses a key or a button, or the run is no longer listed.
+    """
 
-    def want(self, run_id: str, *, verbs: bool = False, focus: Gtk.Widget | None = None) -> None:
-        """Wish for it at the row of this run that is made next. Now `focus` has the keyboard."""
-        self._wish, self._is_met = (run_id, verbs), False
-        self._before = weak_reference(focus) if focus is not None else lambda: None
+    def __init__(self) -> None:
+        # Which run's row, and whether the first of its buttons gets it.
+        self._request: tuple[str, bool] | None = None
+
+    def request(self, run_id: str, *, verbs: bool = False) -> None:
+        """Give the focus to the row of this run, each time that the list makes it."""
+        self._request = (run_id, verbs)
+
+    def forget(self, *_args: object) -> None:
+        self._request = None
 
     def forget_missing(self, listed: Collection[str]) -> None:
-        """Drop the wish for a run that is not listed, lest it gets the keyboard later."""
-        if self._wish is not None and self._wish[0] not in listed:
-            self._wish = None
+        """Drop the request for a run that is not listed, lest it gets the focus later."""
+        if self._request is not None and self._request[0] not in listed:
+            self._request = None
+
+    def forget_on_input(self, window: Gtk.Window) -> None:
+        """Drop the request when the user presses a key or a button of the mouse in the window."""
+        keys = Gtk.EventControllerKey(propagation_phase=Gtk.PropagationPhase.CAPTURE)
+        keys.connect("key-pressed", weakly(self.forget))
+        clicks = Gtk.GestureClick(propagation_phase=Gtk.PropagationPhase.CAPTURE, button=0)
+        clicks.connect("pressed", weakly(self.forget))
+        window.add_controller(keys)
+        window.add_controller(clicks)
 
     def watch(self, row: RunRow, run_id: str) -> None:
-        """Give a new row the keyboard once it is seen, if that is wished."""
-        if self._wish is not None and self._wish[0] == run_id:
-            row.connect("map", weakly(self._on_map), self._wish)
+        """Give a new row the focus once it is on the screen, if that was requested."""
+        if self._request is not None and self._request[0] == run_id:
+            row.connect("map", weakly(self._on_map), self._request)
 
-    def _on_map(self, row: RunRow, wish: tuple[str, bool]) -> None:
-        if self._wish is not wish:
-            return
-        window = row.get_root()
-        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
-        # GTK takes it from a row that is gone only with the next frame.
-        is_gone = focus is not None and focus.get_root() is not window
-        is_unmoved = focus is not None and focus == self._before()
-        in_pane = focus is not None and focus.is_ancestor(row.get_ancestor(self._pane) or row)
-        if focus is None or is_gone or is_unmoved or (in_pane and not self._is_met):
-            # Later: the list is being laid out, and would scroll meanwhile.
-            GLib.timeout_add(0, weakly(self._meet), row, wish)
-        else:
-            # The person went elsewhere meanwhile.
-            self._wish = None
+    def _on_map(self, row: RunRow, request: tuple[str, bool]) -> None:
+        # Later: the list is being laid out, and would scroll meanwhile.
+        GLib.timeout_add(0, weakly(self._focus), row, request)
 
-    def _meet(self, row: RunRow, wish: tuple[str, bool]) -> bool:
-        if self._wish is wish and row.get_mapped():
-            self._is_met = True
-            row.focus(verbs=wish[1])
+    def _focus(self, row: RunRow, request: tuple[str, bool]) -> bool:
+        if self._request is request and row.get_mapped():
+            row.focus(verbs=request[1])
         return GLib.SOURCE_REMOVE
 
 
@@ -177,7 +173,7 @@ class ChangesView(Gtk.Box):
         self._asked: set[str] = set()
         # What is the same is listed anew, once: a run is to be opened or to have the keyboard.
         self._is_stale = False
-        self._run_focus = RunFocus(ChangesView)
+        self._run_focus = RunFocus()
         self._open_runs: set[str] = set()
         self._seen: set[str] = set()
         # What is being done with changes, or was last.
@@ -247,9 +243,7 @@ class ChangesView(Gtk.Box):
         self._wanted_run = run_id
         self._asked.add(run_id)
         self._is_stale = True
-        window = self.get_root()
-        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
-        self._run_focus.want(run_id, focus=focus)
+        self._run_focus.request(run_id)
         self._open_runs.add(run_id)
         self.filter.set_text("")
         self.show_list()
@@ -284,10 +278,14 @@ class ChangesView(Gtk.Box):
         self._show_waiting()
         self.older.set_visible(found.has_older)
         # What is the same stays as it is, where the person has scrolled to.
+        file = None
         if not is_same or self._is_stale:
             self._is_stale = False
+            file = self._focused_file()
             self._list.show(runs, self._open_runs)
         await self._grow()
+        if file is not None:
+            focus_file(self.list_view, self._list, *file)
         icon, title, sentence = words.empty(is_filtered=bool(text))
         self.empty.set_icon_name(icon)
         self.empty.set_title(title)
@@ -296,11 +294,32 @@ class ChangesView(Gtk.Box):
         self._go_to_wanted()
         self._run_focus.forget_missing({run.id for run in runs})
 
+    def _focused_file(self) -> tuple[str, int] | None:
+        """Return the run and number of the file whose row has the focus, before the list is made
+        anew. For the row of a run, request that it gets the focus again."""
+        window = self.get_root()
+        focus = window.get_focus() if isinstance(window, Gtk.Window) else None
+        if focus is None or not focus.is_ancestor(self.list_view):
+            return None
+        row = focus.get_ancestor(RunRow)
+        if isinstance(row, RunRow):
+            self._run_focus.request(row.run_id, verbs=focus is not row.arrow)
+        inner = focus.get_first_child()
+        if isinstance(inner, FileRow):
+            return inner.item.run.id, inner.item.recorded.number
+        return None
+
     async def _grow(self) -> None:
         more = True
         while more:
             await asyncio.sleep(_PAUSE)
             more = self._list.grow()
+
+    def do_root(self) -> None:
+        Gtk.Box.do_root(self)
+        window = self.get_root()
+        assert isinstance(window, Gtk.Window)
+        self._run_focus.forget_on_input(window)
 
     def _on_realize(self, view: Gtk.ListView) -> None:
         if view.get_model() is None:
@@ -364,7 +383,7 @@ class ChangesView(Gtk.Box):
     def _fold(self, item: RunItem) -> None:
         place = self._list.place_of(item.data.id)
         if place is not None:
-            self._run_focus.want(item.data.id)
+            self._run_focus.request(item.data.id)
             self._toggle(item, place)
 
     def _toggle(self, item: RunItem, place: int) -> None:
@@ -434,7 +453,7 @@ class ChangesView(Gtk.Box):
 
     def _act_on_run(self, verb: str, item: RunItem) -> None:
         if self._act_on(item.data.id, verb):
-            self._run_focus.want(item.data.id, verbs=True)
+            self._run_focus.request(item.data.id, verbs=True)
 
     def _on_working(self, _bar: WorkBar, is_working: bool) -> None:
         if self.page is not None:

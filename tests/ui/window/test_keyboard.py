@@ -89,8 +89,30 @@ def test_a_run_is_folded_and_undone_and_the_keyboard_stays_there(
         assert window.child_focus(FORWARD)
         assert texts(_focus(window)) == ["Undo"]
         _focus(window).activate()
-        wait_until(lambda: texts(_focus(window)) == ["Redo"])
+        wait_until(lambda: _focused_texts(window) == ["Redo"])
         assert not (person.project / "a").exists()
+
+
+def test_the_keyboard_stays_at_its_row_when_a_command_ends(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+
+        def run(command: str) -> None:
+            before = len(all_of(window.changes, RunRow))
+            finish(session.conversation.run(command))
+            wait_until(lambda: len(all_of(window.changes, RunRow)) > before)
+
+        finish(session.conversation.run("echo 1 > a"))
+        press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
+        wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
+        assert window.child_focus(FORWARD)
+        assert texts(_focus(window)) == ["Undo"]
+        run("echo 2 > b")
+        wait_until(lambda: _focused_texts(window) == ["Undo"])
+        assert _focus(window).get_ancestor(RunRow) is all_of(window.changes, RunRow)[1]
+        file = all_of(window.changes, FileRow)[-1].get_parent()
+        assert file is not None and file.grab_focus()
+        run("echo 3 > c")
+        wait_until(lambda: _focused_texts(window)[:1] == ["a"])
 
 
 def test_one_step_back_at_a_time(screen: Screen, person: Person) -> None:
@@ -104,7 +126,7 @@ def test_one_step_back_at_a_time(screen: Screen, person: Person) -> None:
         window.activate_action("win.back", None)
         wait_until(lambda: window.changes.page is None)
         # At the file that one came from.
-        wait_until(lambda: texts(_focus(window))[:1] == ["a"])
+        wait_until(lambda: _focused_texts(window)[:1] == ["a"])
         window.activate_action("win.toggle-changes", None)
         assert _focus(window) is window.chat.composer.view
         window.activate_action("win.back", None)
@@ -260,6 +282,12 @@ def _focus(window: Window) -> Gtk.Widget:
     focus = window.get_focus()
     assert focus is not None, "it is nowhere"
     return focus
+
+
+def _focused_texts(window: Window) -> list[str]:
+    """Return the texts of what has the focus; it may be nowhere until the next frame."""
+    focus = window.get_focus()
+    return texts(focus) if focus is not None else []
 
 
 def _has_focus(window: Window, kind: type[Gtk.Widget], icon: str) -> bool:
