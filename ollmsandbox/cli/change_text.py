@@ -15,6 +15,7 @@ from itertools import pairwise
 from ..paths import is_inside
 from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
 from ..project.changes.labels import FLAG_LABELS, KIND_ORDER, shown_name, shown_path
+from ..project.changes.reasons import Note
 from ..project.database.models import Run
 from ..project.review.review import Review
 from ..project.review.versions import Version, Versions
@@ -36,7 +37,7 @@ def document(item: Recorded, project: str) -> dict[str, object]:
         "target": change.target,
         "flags": [flag.value for flag in change.flags],
         "state": item.state.value,
-        "note": item.note,
+        "note": str(item.note.sentence) if item.note else "",
     }
 
 
@@ -81,8 +82,13 @@ def _line(item: Recorded, project: str) -> str:
     if item.state not in (State.APPLIED, State.PENDING):
         remarks.insert(0, item.state.value)
     if item.note:
-        remarks.append(item.note.rstrip("."))
+        remarks.append(_reason(item.note))
     return f"  {change.kind.value:9} {name}" + (f"  [{'; '.join(remarks)}]" if remarks else "")
+
+
+def _reason(note: Note) -> str:
+    """Return the reason as a remark within a line."""
+    return escape_line(note.sentence.rstrip("."))
 
 
 def marks(item: Recorded) -> list[str]:
@@ -188,8 +194,9 @@ def _diff(item: Recorded, versions: Versions, run: Run) -> Iterator[str]:
         return
     after = versions.after(run, item)
     for which, version in (("before", before), ("after", after)):
-        if not version.is_known:
-            yield f"The version {which} the command is not available. {version.note}\n"
+        if version.note:
+            why = escape_line(version.note.sentence)
+            yield f"The version {which} the command is not available. {why}\n"
             return
     old, new = _read(before), _read(after)
     for which, one in (("before", old), ("after", new)):
@@ -271,7 +278,7 @@ def _what(item: Recorded, before: Version) -> str:
 
 def _state(item: Recorded) -> str:
     remarks = [item.state.value, *marks(item)]
-    return "; ".join([*remarks, item.note.rstrip(".")] if item.note else remarks)
+    return "; ".join([*remarks, _reason(item.note)] if item.note else remarks)
 
 
 def _read(version: Version) -> _Version:

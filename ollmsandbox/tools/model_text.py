@@ -93,7 +93,7 @@ def _remarks(item: Recorded) -> list[str]:
     if item.change.flags:
         found += [FLAG_LABELS[flag] for flag in item.change.flags if flag in _FLAGS]
     if item.note:
-        found.append(escape_line(item.note.rstrip(".")))
+        found.append(escape_line(item.note.sentence.rstrip(".")))
     return found
 
 

@@ -16,7 +16,6 @@ from ...errors import OllmSandboxError
 from ...permission.request import Answer
 from ...project.review.review import Review
 from ..changes import text as change_words
-from ..changes.note_words import note
 from ..changes.view import ChangesView
 from ..permission.asker import WindowAsker
 from ..sessions.sessions import Sessions
@@ -162,7 +161,7 @@ class ChatController:
             try:
                 report = review.undo(review.manager.run(run_id))
                 notes = [item.note for item in report.changes if item.note]
-                return note(notes[0]) if notes else ""
+                return change_words.note_text(notes[0]) if notes else ""
             finally:
                 review.close()
 

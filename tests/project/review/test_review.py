@@ -209,7 +209,7 @@ def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
     for kept in person.paths.versions.glob("*/*"):
         kept.unlink()
     done = cli_here(person, "undo")
-    assert (done.returncode, "no longer kept" in done.stdout) == (1, True)
+    assert (done.returncode, "no longer exists" in done.stdout) == (1, True)
     assert (person.project / "file").read_text() == "new\n"
 
 
