@@ -16,8 +16,7 @@ from ...chat import events
 from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState, TurnEnd
 from ...chat.messages import Message, Role
-from ...chat.storage.writer import LOST
-from ...errors import OllmSandboxError
+from ...errors import UnsavedError
 from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
 from ..chat.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
@@ -115,7 +114,7 @@ class OpenSession(GObject.Object):
         if self._outputs is not None:
             await asyncio.to_thread(self._outputs.remove)
         if not is_written:
-            raise OllmSandboxError(LOST)
+            raise UnsavedError
 
     def _hear(self, event: ChatEvent) -> None:
         match event:

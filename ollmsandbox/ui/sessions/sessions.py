@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from gettext import gettext as _
@@ -15,7 +16,7 @@ from ... import N_
 from ...chat.providers.connections_file import TOUR
 from ...chat.sessions import SessionFactory
 from ...chat.storage.stored import SessionInfo
-from ...errors import OllmSandboxError, ProjectError
+from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
@@ -113,14 +114,9 @@ class Sessions(GObject.Object):
             task.result()
 
     async def delete(self, session_id: str) -> None:
-        try:
+        # It is closed all the same, and its last messages are not wanted any more.
+        with contextlib.suppress(UnsavedError):
             await self.close(session_id)
-        except OllmSandboxError as error:
-            from ...chat.storage.writer import LOST  # of no use to the first picture
-
-            # Closed it is, and what was said last is not wanted any more.
-            if error.message != LOST:
-                raise
         await asyncio.to_thread(self._desk.history.delete, session_id)
         self.emit("changed")
 
