@@ -22,7 +22,9 @@ _THOUGHT = Sentence(N_("I am a script, so there isn't much to think about."))
 
 _FIX = r"sed -i 's/for item in basket)/for item, number in basket.items())/; "
 _FIX += r"s/sum(prices\[item\] for/sum(prices[item] * number for/' basket.py"
-_OUTSIDE = "echo 'The tour was here.' > ~/ollm-tour.txt && echo 'It was written.'"
+# What the command prints where there is no sandbox.
+_WRITTEN = "It was written."
+_OUTSIDE = f"echo 'The tour was here.' > ~/ollm-tour.txt && echo '{_WRITTEN}'"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _try_outside(result: _Result) -> Sentence:
 
 
 def _ask_network(result: _Result) -> Sentence:
-    if "It was written." in result.text:
+    if _WRITTEN in result.text:
         outside = N_(
             "It was written, because no sandbox is available here: `ollmsandbox doctor` tells you "
             "why. You can delete `~/ollm-tour.txt`."
