@@ -45,16 +45,15 @@ def from_status(
 ) -> ProviderError:
     """Return the error for an HTTP status. The key must already be masked in `body`."""
     said = server_message(body)
-    error = _known(said, model) or _by_status(status, headers, body, url, model)
+    error = _known(said, model) or _by_status(status, headers, body, url, model, said)
     error.said = said
     return error
 
 
 def _by_status(
-    status: int, headers: Mapping[str, str], body: str, url: str, model: str
+    status: int, headers: Mapping[str, str], body: str, url: str, model: str, said: str
 ) -> ProviderError:
     where = server_of(url)
-    said = server_message(body)
     # Translators: follows another sentence, hence the space.
     says = Sentence(N_(" It says: {said}"), said=said) if said else ""
     if status in (401, 403):

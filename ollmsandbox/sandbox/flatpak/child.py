@@ -26,7 +26,7 @@ LINE, STDOUT, STDERR = 3, 4, 5
 _SIZE = struct.Struct("!Q")
 
 
-class Finding(Enum):
+class InnerCheck(Enum):
     """What the sandbox is like, seen from inside."""
 
     READY = b"ready"
@@ -126,16 +126,16 @@ def _receive_all(talk: socket.socket, size: int) -> bytes:
     return found
 
 
-def _examine(expected: Expected) -> Finding:
+def _examine(expected: Expected) -> InnerCheck:
     for folder, known in expected["written"]:
         if _identity(folder) != known or not os.access(folder, os.W_OK):
-            return Finding.NO_PROJECT
+            return InnerCheck.NO_PROJECT
     for folder, known in expected["hidden"]:
         if known is not None and _identity(folder) == known:
-            return Finding.OWN_FILES_OPEN
+            return InnerCheck.OWN_FILES_OPEN
     if os.stat("/proc/self/ns/net").st_ino == expected["foreign_network"]:
-        return Finding.NETWORK_OPEN
-    return Finding.READY if os.path.isdir(expected["start"]) else Finding.NO_WORKING_DIR
+        return InnerCheck.NETWORK_OPEN
+    return InnerCheck.READY if os.path.isdir(expected["start"]) else InnerCheck.NO_WORKING_DIR
 
 
 def _identity(folder: bytes) -> Identity | None:
