@@ -157,7 +157,9 @@ def full_paths(given: Sequence[str], project: str) -> list[str]:
     return found
 
 
-_RED, _GREEN, _CYAN, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
+_BOLD, _END = "\x1b[1m", "\x1b[0m"
+# By the first character of a line in a unified diff: red, green, cyan.
+_COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "@": "\x1b[36m"}
 # Unchanged lines around each change.
 _CONTEXT = 3
 # Bytes. Comparing larger files takes long, and nobody reads the result.
@@ -180,16 +182,17 @@ def diff_lines(
 ) -> Iterator[str]:
     versions = Versions(review.manager)
     for item in in_order(items):
-        for line in _diff(item, versions, run):
-            yield _coloured(line) if colour else line
+        yield from _diff(item, versions, run, colour=colour)
 
 
-def _diff(item: Recorded, versions: Versions, run: Run) -> Iterator[str]:
+def _diff(item: Recorded, versions: Versions, run: Run, *, colour: bool) -> Iterator[str]:
     change = item.change
+    bold = _BOLD if colour else ""
     name = escape_line(shown_path(item, run.project.path))
     is_folder = change.type is Type.FOLDER and change.old_type in (None, Type.FOLDER)
     before = Version() if is_folder else versions.before(run, item)
-    yield f"== {change.kind.value} {name}{_what(item, before)}, {_state(item)}\n"
+    title = f"== {change.kind.value} {name}{_what(item, before)}, {_state(item)}\n"
+    yield _paint(title, bold)
     if change.type is not Type.FILE and change.old_type is not Type.FILE:
         return
     after = versions.after(run, item)
@@ -208,9 +211,10 @@ def _diff(item: Recorded, versions: Versions, run: Run) -> Iterator[str]:
         yield f"{why}: {old.size:,} bytes before, {new.size:,} bytes after\n"
         return
     if old.text != new.text:
-        yield f"--- {f'a/{name}' if old.there else '/dev/null'}\n"
-        yield f"+++ {f'b/{name}' if new.there else '/dev/null'}\n"
-        yield from unified(old.text, new.text)
+        yield _paint(f"--- {f'a/{name}' if old.there else '/dev/null'}\n", bold)
+        yield _paint(f"+++ {f'b/{name}' if new.there else '/dev/null'}\n", bold)
+        for line in unified(old.text, new.text):
+            yield _paint(line, _COLOURS.get(line[0], "") if colour else "")
 
 
 def unified(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
@@ -310,14 +314,6 @@ def _lines(text: str) -> list[str]:
     return shown
 
 
-def _coloured(line: str) -> str:
+def _paint(line: str, colour: str) -> str:
     body = line.rstrip("\n")
-    if line.startswith(("== ", "--- ", "+++ ")):
-        return f"{_BOLD}{body}{_END}\n"
-    if line.startswith("@@"):
-        return f"{_CYAN}{body}{_END}\n"
-    if line.startswith("+"):
-        return f"{_GREEN}{body}{_END}\n"
-    if line.startswith("-"):
-        return f"{_RED}{body}{_END}\n"
-    return line
+    return f"{colour}{body}{_END}\n" if colour else line
