@@ -99,6 +99,13 @@ class DeniedError(OllmSandboxError):
     """The user denied the request; nothing ran."""
 
 
+class UnsavedError(OllmSandboxError):
+    """The last messages of a session could not be stored."""
+
+    def __init__(self) -> None:
+        super().__init__(N_("The end of this session could not be saved."))
+
+
 class RootfsError(OllmSandboxError):
     """The Alpine root file system cannot be prepared, used or removed."""
 

@@ -8,6 +8,7 @@ import copy
 import functools
 import json
 import pickle
+import re
 import string
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ def family() -> frozenset[str]:
     """The names of all our errors whose first words are a message."""
     known = {"OllmSandboxError"}
     # Their words are their own, and marked where they are.
-    own = {"WorkingDirError", "UnreachableError"}
+    own = {"WorkingDirError", "UnreachableError", "UnsavedError"}
     classes = [
         node for file in files() for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)
     ]
@@ -174,8 +175,9 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 def is_marked(node: ast.expr, given: Mapping[str, Sequence[ast.expr]]) -> bool:
     match node:
-        case ast.Constant(value=""):
-            return True
+        case ast.Constant(value=str(text)):
+            # Placeholders and punctuation need no translation.
+            return not re.search(r"[A-Za-z]", re.sub(r"\{\w*\}", "", text))
         case ast.Call(func=ast.Name(id="N_"), args=[ast.Constant(value=str())]):
             return True
         case ast.Call(
@@ -185,6 +187,10 @@ def is_marked(node: ast.expr, given: Mapping[str, Sequence[ast.expr]]) -> bool:
         case ast.Call(func=ast.Attribute(attr="why_not" | "decode" | "denial")):
             # They give sentences, what is said inside a Flatpak, and what a model alone is told.
             return True
+        case ast.Subscript(value=ast.Name() as table):
+            return is_marked(table, given)
+        case ast.Dict(values=values):
+            return all(is_marked(value, given) for value in values)
         case ast.IfExp(body=body, orelse=other):
             return is_marked(body, given) and is_marked(other, given)
         case ast.Attribute():

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
+from ..sandbox.process import Stop
 from ..tools.base import Outcome, Tool
 from ..tools.context import ToolContext
 from .events import (
@@ -34,7 +35,7 @@ from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import StoredMessage
 from .storage.writer import SessionWriter
-from .tool_calls import GRACE, OUT_OF_TIME, STOPPED, ToolCalls
+from .tool_calls import GRACE, ToolCalls, stopped_outcome
 
 _OWN = "own"
 
@@ -168,7 +169,7 @@ class Conversation:
             arguments["working_dir"] = working_dir
         call = ToolCall(new_call_id(self.messages), "run_command", arguments)
         work = self._tool_calls.execute_own(command, call, self.messages)
-        return await self._run_task(work, Outcome(STOPPED, ok=False))
+        return await self._run_task(work, stopped_outcome())
 
     async def stop(self) -> None:
         """Stop the turn; return as soon as the user can continue."""
@@ -225,8 +226,8 @@ class Conversation:
             self._ending = why
             self._task.cancel()
 
-    def _why_stopped(self) -> str:
-        return OUT_OF_TIME if self._ending is TurnEnd.TIME else STOPPED
+    def _why_stopped(self) -> Stop:
+        return Stop.TIME if self._ending is TurnEnd.TIME else Stop.PERSON
 
     async def _turn(self) -> TurnEnded:
         seconds = self.limits.seconds

@@ -30,8 +30,9 @@ class Message:
     text: str
     thinking: str = ""
     calls: tuple[ToolCall, ...] = ()
-    # In the result of a tool: the call it belongs to.
+    # In the result of a tool: the call it belongs to, and whether permission for it was denied.
     call_id: str = ""
+    was_denied: bool = False
     model: str = ""
     at: float = 0.0
     # An answer that was interrupted.
@@ -45,3 +46,4 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, object] = field(default_factory=dict)
+    is_sandboxed: bool = True

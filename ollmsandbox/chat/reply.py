@@ -164,4 +164,6 @@ class ReplyReader:
 
 
 def _describe(tools: Sequence[Tool]) -> list[ToolSpec]:
-    return [ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools]
+    return [
+        ToolSpec(tool.name, tool.description, tool.parameters, tool.is_sandboxed) for tool in tools
+    ]

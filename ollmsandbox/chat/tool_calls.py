@@ -15,6 +15,7 @@ from ..errors import OllmSandboxError, Sentence
 from ..permission.request import PermissionRequest, Verdict
 from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
+from ..sandbox.process import Stop
 from ..tools.base import Outcome, RequestBase, Stream, Tool
 from .events import (
     CallBegan,
@@ -35,9 +36,11 @@ from .storage.writer import SessionWriter
 
 # The seconds that a stop waits for a command to end before it goes on without it.
 GRACE = 0.12
-STOPPED = "Stopped by the user."
-OUT_OF_TIME = "Stopped: the time limit of this turn was reached."
-_NO_TOKENS = "ERROR: Not executed: the token limit was reached."
+_STOP_TEXTS = {
+    Stop.PERSON: "Stopped by the user.",
+    Stop.TIME: "Stopped: the time limit of this turn was reached.",
+}
+_NO_TOKENS = "Not executed: the token limit was reached."
 # After this many failures in a row, the same call is refused.
 _MAX_FAILURES = 3
 _MOST_SHOWN = 200
@@ -58,8 +61,8 @@ class ActiveCall:
     request: RequestBase | None = None
     verdict: Verdict | None = None
     outcome: Outcome | None = None
-    # Why it was stopped, for the model.
-    stopped: str = ""
+    # Why it was stopped: by the user, or by the time limit of the turn.
+    stopped: Stop | None = None
     task: asyncio.Task[Outcome] | None = None
 
 
@@ -115,7 +118,7 @@ class CallRunner:
             request = self._parse(active)
         except OllmSandboxError as error:
             self._began(active)
-            self._end(active, Outcome(_as_error(error), ok=False))
+            self._end(active, Outcome.failed(error))
             return None
         active.description = request.describe()
         active.request = request
@@ -172,11 +175,11 @@ class CallRunner:
         try:
             return await request.execute(_CallWatcher(self, active))
         except OllmSandboxError as error:
-            return Outcome(_as_error(error), ok=False, verdict=active.verdict)
+            return Outcome.failed(error, verdict=active.verdict)
         except Exception as error:  # noqa: BLE001 - one tool's mistake must not end the session
             report(error)
-            text = Sentence(N_("ERROR: The tool failed: {why}"), why=str(error))
-            return Outcome(text, ok=False, verdict=active.verdict)
+            text = Sentence(N_("The tool failed: {why}"), why=str(error))
+            return Outcome.failed(text, verdict=active.verdict)
         finally:
             self.answered(active)
 
@@ -259,11 +262,6 @@ def _in_one_line(call: ToolCall) -> str:
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
 
 
-def _as_error(error: OllmSandboxError) -> str:
-    text = str(error)
-    return text if text.startswith("ERROR") else Sentence(N_("ERROR: {what}"), what=text)
-
-
 class ToolCalls:
     """Executes the calls of replies, stops them, and stores their results."""
 
@@ -273,7 +271,7 @@ class ToolCalls:
         writer: SessionWriter | None,
         emit: Callable[[ChatEvent], None],
         enter: Callable[[ConversationState], None],
-        why_stopped: Callable[[], str] = lambda: STOPPED,
+        why_stopped: Callable[[], Stop] = lambda: Stop.PERSON,
     ) -> None:
         self._why_stopped = why_stopped
         self._writer = writer
@@ -305,7 +303,7 @@ class ToolCalls:
         """Answer calls without executing them: the token limit was reached."""
         for call in calls:
             active = ActiveCall(call, self._number())
-            self._runner.give_up(active, Outcome(_NO_TOKENS, ok=False))
+            self._runner.give_up(active, Outcome.failed(_NO_TOKENS))
             messages.append(_answer(active))
 
     async def execute_own(self, command: str, call: ToolCall, messages: list[Message]) -> Outcome:
@@ -324,7 +322,7 @@ class ToolCalls:
         for active in self._active_calls:
             task = active.task
             if active.call.id == call_id and task and not task.done() and not active.stopped:
-                active.stopped = STOPPED
+                active.stopped = Stop.PERSON
                 task.add_done_callback(partial(self._stopped_one, active))
                 task.cancel()
 
@@ -386,23 +384,40 @@ class ToolCalls:
 
     def _write(self, active: ActiveCall) -> None:
         if self._writer is not None and active.outcome is not None:
-            record = CallRecord.of(active.outcome, active.description, own=active.own)
-            self._writer.write(
-                StoredMessage(active.number, _answer(active), record.asked(active.verdict))
-            )
+            record = CallRecord.of(active.outcome, active.description).asked(active.verdict)
+            if active.own:
+                record = replace(record, own=True, output_start=len(_introduction(active)))
+            self._writer.write(StoredMessage(active.number, _answer(active), record))
 
 
 def _stopped(active: ActiveCall) -> Outcome:
     """Return the outcome of a stopped call, with the changes it had made, as far as known."""
+    stop = active.stopped or Stop.PERSON
     partial = active.request.partial if active.request else None
     if partial is None:
-        return Outcome(active.stopped, ok=False, verdict=active.verdict)
-    return replace(partial, text=f"{active.stopped}\n{partial.text}".rstrip(), ok=False)
+        return stopped_outcome(stop, active.verdict)
+    text = f"{_STOP_TEXTS[stop]}\n{partial.text}".rstrip()
+    return replace(partial, text=text, ok=False, cancelled=stop)
+
+
+def stopped_outcome(stop: Stop = Stop.PERSON, verdict: Verdict | None = None) -> Outcome:
+    """Return the outcome of a call that was stopped before it had done anything."""
+    return Outcome(_STOP_TEXTS[stop], ok=False, verdict=verdict, cancelled=stop)
 
 
 def _answer(active: ActiveCall) -> Message:
-    text = active.outcome.text if active.outcome else STOPPED
+    outcome = active.outcome or stopped_outcome()
     if active.own:
-        said = f"I ran this command in the sandbox myself:\n$ {active.description}\n{text}"
-        return Message(Role.USER, said, at=time.time())
-    return Message(Role.TOOL, text, call_id=active.call.id, at=time.time())
+        return Message(Role.USER, _introduction(active) + outcome.text, at=time.time())
+    return Message(
+        Role.TOOL,
+        outcome.text,
+        call_id=active.call.id,
+        at=time.time(),
+        was_denied=outcome.was_denied,
+    )
+
+
+def _introduction(active: ActiveCall) -> str:
+    """Return what the model reads before the output of a command of the user's own."""
+    return f"I ran this command in the sandbox myself:\n$ {active.description}\n"

@@ -15,6 +15,7 @@ from itertools import pairwise
 from ..paths import is_inside
 from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
 from ..project.changes.labels import FLAG_LABELS, KIND_ORDER, shown_name, shown_path
+from ..project.changes.reasons import Note
 from ..project.database.models import Run
 from ..project.review.review import Review
 from ..project.review.versions import Version, Versions
@@ -36,7 +37,7 @@ def document(item: Recorded, project: str) -> dict[str, object]:
         "target": change.target,
         "flags": [flag.value for flag in change.flags],
         "state": item.state.value,
-        "note": item.note,
+        "note": str(item.note.sentence) if item.note else "",
     }
 
 
@@ -81,8 +82,13 @@ def _line(item: Recorded, project: str) -> str:
     if item.state not in (State.APPLIED, State.PENDING):
         remarks.insert(0, item.state.value)
     if item.note:
-        remarks.append(item.note.rstrip("."))
+        remarks.append(_reason(item.note))
     return f"  {change.kind.value:9} {name}" + (f"  [{'; '.join(remarks)}]" if remarks else "")
+
+
+def _reason(note: Note) -> str:
+    """Return the reason as a remark within a line."""
+    return escape_line(note.sentence.rstrip("."))
 
 
 def marks(item: Recorded) -> list[str]:
@@ -151,7 +157,9 @@ def full_paths(given: Sequence[str], project: str) -> list[str]:
     return found
 
 
-_RED, _GREEN, _CYAN, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
+_BOLD, _END = "\x1b[1m", "\x1b[0m"
+# By the first character of a line in a unified diff: red, green, cyan.
+_COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "@": "\x1b[36m"}
 # Unchanged lines around each change.
 _CONTEXT = 3
 # Bytes. Comparing larger files takes long, and nobody reads the result.
@@ -174,22 +182,24 @@ def diff_lines(
 ) -> Iterator[str]:
     versions = Versions(review.manager)
     for item in in_order(items):
-        for line in _diff(item, versions, run):
-            yield _coloured(line) if colour else line
+        yield from _diff(item, versions, run, colour=colour)
 
 
-def _diff(item: Recorded, versions: Versions, run: Run) -> Iterator[str]:
+def _diff(item: Recorded, versions: Versions, run: Run, *, colour: bool) -> Iterator[str]:
     change = item.change
+    bold = _BOLD if colour else ""
     name = escape_line(shown_path(item, run.project.path))
     is_folder = change.type is Type.FOLDER and change.old_type in (None, Type.FOLDER)
     before = Version() if is_folder else versions.before(run, item)
-    yield f"== {change.kind.value} {name}{_what(item, before)}, {_state(item)}\n"
+    title = f"== {change.kind.value} {name}{_what(item, before)}, {_state(item)}\n"
+    yield _paint(title, bold)
     if change.type is not Type.FILE and change.old_type is not Type.FILE:
         return
     after = versions.after(run, item)
     for which, version in (("before", before), ("after", after)):
-        if not version.is_known:
-            yield f"The version {which} the command is not available. {version.note}\n"
+        if version.note:
+            why = escape_line(version.note.sentence)
+            yield f"The version {which} the command is not available. {why}\n"
             return
     old, new = _read(before), _read(after)
     for which, one in (("before", old), ("after", new)):
@@ -201,9 +211,10 @@ def _diff(item: Recorded, versions: Versions, run: Run) -> Iterator[str]:
         yield f"{why}: {old.size:,} bytes before, {new.size:,} bytes after\n"
         return
     if old.text != new.text:
-        yield f"--- {f'a/{name}' if old.there else '/dev/null'}\n"
-        yield f"+++ {f'b/{name}' if new.there else '/dev/null'}\n"
-        yield from unified(old.text, new.text)
+        yield _paint(f"--- {f'a/{name}' if old.there else '/dev/null'}\n", bold)
+        yield _paint(f"+++ {f'b/{name}' if new.there else '/dev/null'}\n", bold)
+        for line in unified(old.text, new.text):
+            yield _paint(line, _COLOURS.get(line[0], "") if colour else "")
 
 
 def unified(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
@@ -271,7 +282,7 @@ def _what(item: Recorded, before: Version) -> str:
 
 def _state(item: Recorded) -> str:
     remarks = [item.state.value, *marks(item)]
-    return "; ".join([*remarks, item.note.rstrip(".")] if item.note else remarks)
+    return "; ".join([*remarks, _reason(item.note)] if item.note else remarks)
 
 
 def _read(version: Version) -> _Version:
@@ -303,14 +314,6 @@ def _lines(text: str) -> list[str]:
     return shown
 
 
-def _coloured(line: str) -> str:
+def _paint(line: str, colour: str) -> str:
     body = line.rstrip("\n")
-    if line.startswith(("== ", "--- ", "+++ ")):
-        return f"{_BOLD}{body}{_END}\n"
-    if line.startswith("@@"):
-        return f"{_CYAN}{body}{_END}\n"
-    if line.startswith("+"):
-        return f"{_GREEN}{body}{_END}\n"
-    if line.startswith("-"):
-        return f"{_RED}{body}{_END}\n"
-    return line
+    return f"{colour}{body}{_END}\n" if colour else line

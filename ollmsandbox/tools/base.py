@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from ..errors import OllmSandboxError
+from .. import N_
+from ..errors import OllmSandboxError, Sentence, WorkingDirError, in_words
 from ..permission.request import PermissionRequest, Verdict
 from ..project.changes.change import Report
 from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.plan import Plan
-from ..sandbox.process import Result
+from ..sandbox.process import Result, Stop
 
 
 class ToolError(OllmSandboxError):
@@ -51,6 +52,29 @@ class Outcome:
     result: Result | None = None
     report: Report | None = None
     verdict: Verdict | None = None
+    # Who or what stopped the call from outside.
+    cancelled: Stop | None = None
+
+    @classmethod
+    def failed(
+        cls, why: str | Exception, *, report: Report | None = None, verdict: Verdict | None = None
+    ) -> Outcome:
+        """Return the outcome of a call that failed. The text for the model says that `why` is an
+        error."""
+        what = in_words(why) if isinstance(why, Exception) else why
+        # The words of this one are prescribed, and say so already.
+        is_marked = isinstance(why, WorkingDirError)
+        text = what if is_marked else Sentence(N_("ERROR: {what}"), what=what)
+        return cls(text, ok=False, report=report, verdict=verdict)
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the call, or its command, was ended early."""
+        return self.cancelled or (self.result.stop if self.result else None)
+
+    @property
+    def was_denied(self) -> bool:
+        return self.verdict is not None and not self.verdict.allowed
 
     @property
     def run_id(self) -> str:
@@ -96,6 +120,11 @@ class Tool(ABC):
     @abstractmethod
     def parameters(self) -> Mapping[str, object]:
         """The parameters as a JSON schema."""
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether calls run in a sandbox; without one, each call is asked about."""
+        return True
 
     @abstractmethod
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RequestBase:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..project.changes.change import Flag, Kind, Recorded, Report, State
-from ..project.changes.labels import FLAG_LABELS, KIND_ORDER, shown_name, shown_path
+from ..project.changes.labels import FLAG_LABELS, count_kinds, shown_name, shown_path
 from ..sandbox.output import Capture
 from ..sandbox.process import Result
 from ..text.ansi import escape_line
@@ -47,9 +47,7 @@ def changes_text(report: Report | None, project: str) -> str:
 
 def _lines(report: Report, project: str) -> Iterator[str]:
     items = report.changes
-    # list.count() makes no Python call per item: there may be a hundred thousand.
-    kinds = [item.change.kind for item in items]
-    counts = {kind: count for kind in KIND_ORDER if (count := kinds.count(kind))}
+    counts = count_kinds(items)
     if counts:
         totals = ", ".join(f"{count:,} {kind.value}" for kind, count in counts.items())
         yield f"Changes: {totals}."
@@ -93,7 +91,7 @@ def _remarks(item: Recorded) -> list[str]:
     if item.change.flags:
         found += [FLAG_LABELS[flag] for flag in item.change.flags if flag in _FLAGS]
     if item.note:
-        found.append(escape_line(item.note.rstrip(".")))
+        found.append(escape_line(item.note.sentence.rstrip(".")))
     return found
 
 

@@ -137,10 +137,10 @@ def without_sandbox(found: Capabilities, meaning: str) -> list[str]:
 
 
 def denial(verdict: Verdict, what: str) -> str:
-    """Return the text for the model."""
+    """Return the error for the model."""
     if verdict.source is Source.NOBODY:
-        return f"ERROR: {what} was not allowed: nobody could be asked. Nothing was done."
+        return f"{what} was not allowed: nobody could be asked. Nothing was done."
     return (
-        f"ERROR: {what} was denied by the user. Nothing was done. "
+        f"{what} was denied by the user. Nothing was done. "
         "Do not try the same again; continue without it, or ask what to do instead."
     )

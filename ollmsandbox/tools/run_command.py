@@ -120,6 +120,10 @@ class RunCommand(Tool):
         return f"{_DESCRIPTION}\n\n{together(rules, offers)}"
 
     @property
+    def is_sandboxed(self) -> bool:
+        return self._context.can_wrap()
+
+    @property
     def parameters(self) -> Mapping[str, object]:
         return self._parameters.schema()
 
@@ -165,7 +169,7 @@ class RunRequest(RequestBase):
                 return await _FlatpakFlow(self, watcher).execute()
             return await _PlainFlow(self, watcher).execute()
         except (OllmSandboxError, OSError) as error:
-            return Outcome(str(error), ok=False, verdict=self.verdict)
+            return Outcome.failed(error, verdict=self.verdict)
 
     async def ask(self, watcher: Watcher, request: PermissionRequest) -> bool:
         self.verdict = await questions.ask(self.context, watcher, request)
@@ -173,7 +177,7 @@ class RunRequest(RequestBase):
 
     def denied(self, what: str) -> Outcome:
         assert self.verdict is not None
-        return Outcome(questions.denial(self.verdict, what), ok=False, verdict=self.verdict)
+        return Outcome.failed(questions.denial(self.verdict, what), verdict=self.verdict)
 
 
 class _SandboxedFlow:
@@ -213,10 +217,8 @@ class _SandboxedFlow:
             return request.denied("The command with network" if given.network else "The command")
         if run.is_outdated():
             # Only what the user has approved may run.
-            text = N_(
-                "ERROR: Pending changes have changed since the question was asked. Try again."
-            )
-            return Outcome(Sentence(text), ok=False, verdict=request.verdict)
+            text = N_("Pending changes have changed since the question was asked. Try again.")
+            return Outcome.failed(Sentence(text), verdict=request.verdict)
         return await self._run(run, plan, care.errors if care is not None else ())
 
     async def _run(self, run: PreparedRun, plan: Plan, errors: tuple[str, ...]) -> Outcome:

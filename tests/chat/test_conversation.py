@@ -26,11 +26,13 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Role, ToolCall
 from ollmsandbox.chat.providers.base import CallPiece, TextPiece, ThinkingPiece
-from ollmsandbox.chat.tool_calls import STOPPED
+from ollmsandbox.chat.tool_calls import stopped_outcome
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Outcome, Watcher
 
 pytestmark = pytest.mark.anybody
+
+STOPPED = stopped_outcome().text
 
 
 def test_an_answer_comes_in_pieces_and_ends_the_turn() -> None:

@@ -25,7 +25,7 @@ from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.rule_store import RuleStore
-from ollmsandbox.project.changes.change import Mode
+from ollmsandbox.project.changes.change import Kind, Mode
 from ollmsandbox.tools.context import ToolContext
 
 pytestmark = pytest.mark.anybody
@@ -151,6 +151,10 @@ def test_a_denied_network_runs_nothing_and_is_an_error_to_the_model(person: Pers
             assert scene.asker.asked[0].network
             assert not scene.listening.of(CommandStarted)
             assert model.seen[1][-1].text.startswith("ERROR: ")
+            assert model.seen[1][-1].was_denied
+            await scene.conversation.close()
+            stored = scene.desk.history.load(scene.conversation.session_id)
+            assert [m.was_denied for m in stored.messages] == [False, False, True, False]
 
     loop.run(main())
     assert not (person.project / "ran.txt").exists()
@@ -212,8 +216,13 @@ def test_without_a_connection_there_is_no_model_and_commands_still_run(person: P
         desk = SessionFactory(person.paths, person.environ, NobodyAsks())
         conversation = await desk.open(str(person.project))
         assert conversation.model is None
-        assert (await conversation.run("true")).ok
+        assert (await conversation.run("echo said; touch made")).ok
         await conversation.close()
+        [entry] = desk.history.load(conversation.session_id).entries
+        assert entry.record is not None
+        assert entry.record.own
+        assert entry.record.changes == {Kind.ADDED: 1}
+        assert entry.message.text[entry.record.output_start :].startswith("said\n")
         desk.close()
 
     loop.run(main())

@@ -30,10 +30,15 @@ from ollmsandbox.chat.events import (
     TurnEnd,
 )
 from ollmsandbox.chat.messages import Role
-from ollmsandbox.chat.tool_calls import OUT_OF_TIME, STOPPED
+from ollmsandbox.chat.tool_calls import stopped_outcome
+from ollmsandbox.project.changes.change import Kind
+from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome
 
 pytestmark = pytest.mark.anybody
+
+STOPPED = stopped_outcome(Stop.PERSON).text
+OUT_OF_TIME = stopped_outcome(Stop.TIME).text
 
 # The figure is 0.2 seconds; a machine that is busy with other things must not fail the test.
 CEILING = 5.0
@@ -145,6 +150,8 @@ def test_while_a_command_runs(person: Person) -> None:
             stored = scene.desk.history.load(scene.conversation.session_id)
             [record] = [e.record for e in stored.entries if e.message.role is Role.TOOL]
             assert record is not None
+            assert record.stop is Stop.PERSON
+            assert record.changes == {Kind.ADDED: 1}
             changes = scene.desk.history.changes(record.run_id)
             assert [item.change.path for item in changes] == ["kept.txt"]
 

@@ -33,6 +33,7 @@ from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.changes.change import Kind, Mode, State, Type
+from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.recovery.recover import recover, take_care
 
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)
@@ -160,7 +161,7 @@ def test_replaced_by_a_link_before_changes_are_undone_and_done_again(
             assert "Traceback" not in done.stderr
         else:
             for item in report.changes:
-                is_told = item.state is State.CONFLICT or "is gone" in item.note
+                is_told = item.state is State.CONFLICT or item.is_because(Reason.ROOT_MISSING)
                 assert item.change.type is Type.FOLDER or is_told, item
         swap_back(inside, what)
         recover(inside.paths)

@@ -15,12 +15,13 @@ from support.tools import Agent
 from ollmsandbox import loop
 from ollmsandbox.i18n import set_language
 from ollmsandbox.permission.request import Answer, PermissionRequest
+from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.sandbox.plan.mounts import PROJECT, UnrecordedFolder
 from ollmsandbox.sandbox.probe.probe import cache_file, probe
 from ollmsandbox.sandbox.profile.profile import Limits
 from ollmsandbox.ui.badge.flatpak_state import find_state
 from ollmsandbox.ui.badge.project_state import sections_of
-from ollmsandbox.ui.changes.note_words import note
+from ollmsandbox.ui.changes.text import note_text
 from ollmsandbox.ui.permission.text import lasting, question
 
 
@@ -61,9 +62,8 @@ def told(person: Person) -> dict[str, object]:
         "kept": [asdict(miss) for miss in found.missing],
         "kept file": cache_file(person.paths, person.environ).read_text(encoding="utf-8"),
         "notes": [
-            note("It was changed in the meantime."),
-            note("A later run changed it, too: some-run."),
-            note("Kein Platz mehr."),
+            note_text(Note(Reason.CHANGED)),
+            note_text(Note(Reason.SYSTEM_ERROR, {"error": "Kein Platz mehr"})),
         ],
     }
 

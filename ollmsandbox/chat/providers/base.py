@@ -18,6 +18,9 @@ class ProviderError(OllmSandboxError):
     """A model server failed. `can_retry`: the same request may work a moment later; `again_after`:
     try it again after this many seconds without asking, if nothing was shown yet."""
 
+    # The server's own words.
+    said = ""
+
     def __init__(
         self,
         message: str,

@@ -44,12 +44,18 @@ def from_status(
     status: int, headers: Mapping[str, str], body: str, url: str, model: str = ""
 ) -> ProviderError:
     """Return the error for an HTTP status. The key must already be masked in `body`."""
-    where = server_of(url)
     said = server_message(body)
+    error = _known(said, model) or _by_status(status, headers, body, url, model, said)
+    error.said = said
+    return error
+
+
+def _by_status(
+    status: int, headers: Mapping[str, str], body: str, url: str, model: str, said: str
+) -> ProviderError:
+    where = server_of(url)
     # Translators: follows another sentence, hence the space.
     says = Sentence(N_(" It says: {said}"), said=said) if said else ""
-    if known := _known(said, model):
-        return known
     if status in (401, 403):
         return RefusedError(
             N_("{where} does not accept the key.{says}"),
@@ -114,13 +120,15 @@ def from_status(
 def from_message(words: str, url: str, model: str = "") -> ProviderError:
     """Return the error for a message that the server sent in place of an answer, or within one."""
     said = _short(words) or Sentence(N_("no reason given"))
-    return _known(said, model) or ProviderError(
+    error = _known(said, model) or ProviderError(
         N_("{where} failed: {said}"),
         N_("See the server's log for details."),
         can_retry=True,
         where=server_of(url),
         said=said,
     )
+    error.said = said
+    return error
 
 
 def not_a_model_server(url: str) -> ProviderError:

@@ -268,7 +268,7 @@ class OpenAIModel:
                         for piece in self._read(answer, event):
                             yield piece
         except ProviderError as error:
-            if not self._wants_usage or "stream_options" not in error.message:
+            if not self._wants_usage or "stream_options" not in error.said:
                 raise
             self._wants_usage = False
             raise ProviderError(error.message, error.remedy, again_after=0.0) from None

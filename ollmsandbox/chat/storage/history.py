@@ -284,6 +284,7 @@ def _info(row: ChatSession) -> SessionInfo:
 
 
 def _entry(row: ChatMessage) -> StoredMessage:
+    record = record_from_json(row.outcome)
     message = Message(
         role=Role(row.role),
         text=row.text,
@@ -293,8 +294,9 @@ def _entry(row: ChatMessage) -> StoredMessage:
         model=row.model,
         at=row.at,
         partial=row.state != "done",
+        was_denied=record is not None and record.was_denied,
     )
-    return StoredMessage(row.number, message, record_from_json(row.outcome))
+    return StoredMessage(row.number, message, record)
 
 
 def _question(request: PermissionRequest, at: float) -> dict[str, object]:

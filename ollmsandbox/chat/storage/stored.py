@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...permission.request import Answer, Source, Verdict
+from ...project.changes.change import Kind
+from ...project.changes.labels import count_kinds
+from ...sandbox.process import Stop
 from ..messages import Message, Role, ToolCall
 
 if TYPE_CHECKING:
@@ -30,11 +33,21 @@ class CallRecord:
     # The answer of the user or a rule, if there was a question.
     answer: Answer | None = None
     source: Source | None = None
+    # Why it was ended early.
+    stop: Stop | None = None
+    # The number of changes of each kind.
+    changes: Mapping[Kind, int] = field(default_factory=dict)
     # The user's own command, not the model's.
     own: bool = False
+    # Where the output begins in the text for the model.
+    output_start: int = 0
+
+    @property
+    def was_denied(self) -> bool:
+        return self.answer is not None and not self.answer.allows
 
     @classmethod
-    def of(cls, outcome: Outcome, description: str, *, own: bool = False) -> CallRecord:
+    def of(cls, outcome: Outcome, description: str) -> CallRecord:
         result, verdict = outcome.result, outcome.verdict
         return cls(
             ok=outcome.ok,
@@ -44,7 +57,8 @@ class CallRecord:
             duration=round(result.duration, 3) if result else None,
             answer=verdict.answer if verdict else None,
             source=verdict.source if verdict else None,
-            own=own,
+            stop=outcome.stop,
+            changes=count_kinds(outcome.report.changes) if outcome.report else {},
         )
 
     def asked(self, verdict: Verdict | None) -> CallRecord:
@@ -111,7 +125,10 @@ def record_to_json(record: CallRecord | None) -> str:
             "duration": record.duration,
             "answer": record.answer.value if record.answer else None,
             "source": record.source.value if record.source else None,
+            "stop": record.stop.name if record.stop else None,
+            "changes": {kind.value: count for kind, count in record.changes.items()},
             "own": record.own,
+            "output_start": record.output_start,
         }
     )
 
@@ -131,9 +148,12 @@ def record_from_json(text: str) -> CallRecord | None:
             duration=float(duration) if isinstance(duration, int | float) else None,
             answer=Answer(kept["answer"]) if kept.get("answer") else None,
             source=Source(kept["source"]) if kept.get("source") else None,
+            stop=Stop[kept["stop"]] if kept.get("stop") else None,
+            changes={Kind(kind): int(count) for kind, count in kept.get("changes", {}).items()},
             own=bool(kept.get("own")),
+            output_start=int(kept.get("output_start", 0)),
         )
-    except ValueError:
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ... import N_
-from ...errors import OllmSandboxError, Sentence
+from ...errors import OllmSandboxError, Sentence, UnsavedError
 from ...files.locks import SessionLock
 from ...permission.request import PermissionRequest, Verdict
 from .history import History, title_from
@@ -20,7 +20,6 @@ from .stored import SessionInfo, StoredMessage, StoredSession
 Job = Callable[[], None]
 
 _PATIENCE = 5.0
-LOST = N_("The end of this session could not be saved.")
 
 
 class WriterThread:
@@ -212,7 +211,7 @@ class SessionWriter:
         """Return False if the end of the session could not be written."""
         is_written = await self.is_written()
         if not is_written:
-            self.notify(Sentence(LOST))
+            self.notify(UnsavedError().message)
         self._writer.close()
         await asyncio.to_thread(self._writer.join, _PATIENCE)
         self._lock.release()

@@ -28,6 +28,7 @@ from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, modes_file
 from ...paths import make_folder
 from ..changes.change import Change, Kind, Recorded, State, Type
 from ..changes.overlayfs import is_whiteout
+from ..changes.reasons import Note, Reason
 from .fast_swap import Plain
 from .kept_versions import Kept
 from .swap import ConflictError, Exchanged, Found, Step, exchange, make_single, signature
@@ -148,7 +149,7 @@ def still_own(
             there = _look(project, item)
             if there is not None and there.st_ino == inode:
                 # Ours was in its place before that came.
-                item = item._replace(state=State.APPLIED, note="", after=signature(there))
+                item = item._replace(state=State.APPLIED, note=None, after=signature(there))
             others.append(item)
     finally:
         here.close()
@@ -320,7 +321,7 @@ class Applier:
                         before, after = put
                         ready.append(
                             Recorded(
-                                item.number, change, State.APPLIED, "", item.began, before, after
+                                item.number, change, State.APPLIED, None, item.began, before, after
                             )
                         )
                         if len(ready) == AT_ONCE:
@@ -381,7 +382,7 @@ class Applier:
                 if back:
                     self._kept.bring(item.number, change.path)
                 if incoming.lstat() is None and not self._resumed and not guard.is_again:
-                    raise ConflictError("The other version is no longer kept.")
+                    raise ConflictError(Reason.OTHER_LOST)
                 if self._resumed:
                     return_rights(incoming, change.mode)
                 make_single(incoming, place)
@@ -399,7 +400,7 @@ class Applier:
                 )
             except FileNotFoundError as error:
                 if error.filename == given:
-                    raise ConflictError("The other version is no longer kept.") from error
+                    raise ConflictError(Reason.OTHER_LOST) from error
                 raise
 
         order = list(reversed(recorded)) if back else list(recorded)
@@ -437,22 +438,21 @@ class Applier:
                 done = done._replace(before=done.before or guard.found)
         except ConflictError as conflict:
             self._forget_half(item)
-            return item._replace(state=State.CONFLICT, note=str(conflict))
+            return item._replace(state=State.CONFLICT, note=Note(conflict.reason))
         except OSError as error:
             self._forget_half(item)
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                note = "A folder around it is none any more."
+                note = Note(Reason.PARENT_REPLACED)
                 return item._replace(state=State.CONFLICT, note=note)
-            note = f"{error.strerror}." if error.strerror else str(error)
-            return item._replace(state=State.FAILED, note=note)
-        return Recorded(item.number, item.change, state, "", item.began, *done)
+            return item._replace(state=State.FAILED, note=Note.of_error(error))
+        return Recorded(item.number, item.change, state, None, item.began, *done)
 
     def _finish(self, done: list[Recorded]) -> list[Recorded]:
         failed = dict(self._project.close())
         if not failed:
             return done
         return [
-            item._replace(state=State.FAILED, note=f"{failed[item.change.path].strerror}.")
+            item._replace(state=State.FAILED, note=Note.of_error(failed[item.change.path]))
             if item.change.path in failed
             else item
             for item in done
@@ -502,7 +502,7 @@ class Applier:
         if change.kind is not Kind.MODIFIED:
             mode |= self._make_folder(place)
         elif (found := place.lstat()) is None or not stat.S_ISDIR(found.st_mode):
-            raise ConflictError("It was removed in the meantime.")
+            raise ConflictError(Reason.REMOVED)
         else:
             # The bit that passes on the folder's group is none of the command's business.
             mode |= found.st_mode & stat.S_ISGID
@@ -519,7 +519,7 @@ class Applier:
         except FileExistsError as error:
             found = place.lstat()
             if found is None or not stat.S_ISDIR(found.st_mode):
-                raise ConflictError("There is something at its place now.") from error
+                raise ConflictError(Reason.PLACE_TAKEN) from error
         found = place.lstat()
         return found.st_mode & stat.S_ISGID if found else 0
 
@@ -532,9 +532,7 @@ class Applier:
             self._step()
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise ConflictError("There is something in it that the command did not see.") from (
-                    error
-                )
+                raise ConflictError(Reason.FOLDER_NOT_EMPTY) from error
             raise
 
     def _temporary(self, item: Recorded) -> str:

@@ -19,6 +19,7 @@ from ...files.atomic import write_locked
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder
 from ..changes.change import Change, Flag, Kind, Recorded, State, Type
+from ..changes.reasons import Note, note_of_old_text
 
 _PREFIX = "journal-"
 # What cannot be read any more.
@@ -154,11 +155,23 @@ class Job:
         )
 
 
+def _packed_note(note: Note | None) -> tuple[str, str] | None:
+    return None if note is None else (note.reason.value, note.packed_arguments())
+
+
+def _unpacked_note(given: list[str] | str | None) -> Note | None:
+    if isinstance(given, str):
+        # An earlier version of the program wrote a sentence.
+        return note_of_old_text(given) if given else None
+    return Note.unpacked(*given) if given else None
+
+
 def _packed(item: Recorded) -> list[object]:
     change = item.change
     # `_value_` is what `value` returns, without a call for each of a hundred thousand.
     return [
-        item.number, item.state._value_, item.note, item.began, item.before, item.after,
+        item.number, item.state._value_, _packed_note(item.note),
+        item.began, item.before, item.after,
         change.root, change.path, change.kind._value_, change.type._value_,
         change.mode, change.target, [flag.value for flag in change.flags] if change.flags else (),
         change.old_type._value_ if change.old_type else None, change.old_mode, change.inode,
@@ -181,7 +194,7 @@ def _unpacked(given: list[Any]) -> Recorded:
     change = Change(
         root, path, _KINDS[kind], _TYPES[type_], mode, target, marks, was, old_mode, inode
     )
-    return Recorded(number, change, _STATES[state], note, began, before, after)
+    return Recorded(number, change, _STATES[state], _unpacked_note(note), began, before, after)
 
 
 def asked(jobs: Sequence[Job]) -> Job:

@@ -22,6 +22,7 @@ from ...sandbox.overlay import Overlay, clock_offset, time_at
 from ..changes import outside_edits
 from ..changes.change import MANY, Change, ChangeSet, Mode, Recorded, State, Type, nothing
 from ..changes.outside_edits import Elsewhere
+from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups, runs
 from ..database.models import Project
@@ -331,7 +332,7 @@ class Settling:
                 place = (item.change.root, item.change.path)
                 change = against_disk.get(place)
                 if place in theirs:
-                    note = "It was changed in the meantime."
+                    note = Note(Reason.CHANGED)
                     item = item._replace(state=State.CONFLICT, note=note)
                 elif change is None:
                     # As it is on disk already: only an earlier change was taken back.

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ...files import dirfd
 from ...files.dirfd import DirEntryAt
 from ..changes.overlayfs import same_bytes
+from ..changes.reasons import Reason
 
 OURS = "user.overlay."
 # At the end of a name: a copy that is not whole yet.
@@ -50,6 +51,10 @@ class Exchanged(NamedTuple):
 class ConflictError(Exception):
     """Somebody else changed what should be changed. It is left as it is."""
 
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
 
 def exchange(
     place: DirEntryAt,
@@ -79,16 +84,16 @@ def exchange(
     if old is not None:
         is_linked = version is not None and os.path.samestat(old, version)
         if stat.S_ISDIR(old.st_mode):
-            raise ConflictError("There is a folder now.")
+            raise ConflictError(Reason.IS_FOLDER)
         may = may_replace(Found(old, is_linked))
         is_begun = version is not None and not is_linked
         if incoming and not fresh and (is_begun or not may) and _is_copy(incoming, place):
             # Copied into place before a kill.
             return _finish(place, incoming, temporary)
         if not may:
-            raise ConflictError("It was changed in the meantime.")
+            raise ConflictError(Reason.CHANGED)
         if not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
-            raise ConflictError("It is neither a file nor a link now.")
+            raise ConflictError(Reason.IS_SPECIAL_FILE)
         is_kept = is_linked or (is_begun and _is_copy(kept, place))
         if is_begun and not is_kept:
             # Somebody has saved the place since: then this is another version.
@@ -96,7 +101,7 @@ def exchange(
     elif incoming is None:
         return Exchanged()
     elif expects:
-        raise ConflictError("It was removed in the meantime.")
+        raise ConflictError(Reason.REMOVED)
     before = "" if is_linked else signature(old)
     if incoming is not None:
         _replace(place, incoming, None if is_kept else kept, old, temporary, step)
@@ -150,7 +155,7 @@ def _put(source: DirEntryAt, place: DirEntryAt, old: os.stat_result | None) -> N
             # A rename would replace what somebody puts there just now.
             source.link_to(place)
         except FileExistsError as error:
-            raise ConflictError("There is something at its place now.") from error
+            raise ConflictError(Reason.PLACE_TAKEN) from error
         except OSError as error:
             if error.errno == errno.EXDEV or error.errno not in NO_LINKS:
                 raise
@@ -158,7 +163,7 @@ def _put(source: DirEntryAt, place: DirEntryAt, old: os.stat_result | None) -> N
             os.unlink(source.name, dir_fd=source.dir_fd)
             return
         if place.lstat() is not None:
-            raise ConflictError("There is something at its place now.")
+            raise ConflictError(Reason.PLACE_TAKEN)
     else:
         check_again(place, old)
     _rename(source, place)
@@ -175,7 +180,7 @@ def check_again(place: DirEntryAt, old: os.stat_result) -> None:
         # That it has got another name, as to be kept, changed this, too.
         or (found.st_nlink == old.st_nlink and found.st_ctime_ns != old.st_ctime_ns)
     ):
-        raise ConflictError("It was changed in the meantime.")
+        raise ConflictError(Reason.CHANGED)
 
 
 def _finish(place: DirEntryAt, incoming: DirEntryAt, temporary: str) -> Exchanged:
@@ -314,7 +319,7 @@ def copy(source: DirEntryAt, target: DirEntryAt) -> None:
     try:
         found = os.fstat(given)
         if not stat.S_ISREG(found.st_mode):
-            raise ConflictError("It is neither a file nor a link now.")
+            raise ConflictError(Reason.IS_SPECIAL_FILE)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         made = os.open(target.name, flags, 0o600, dir_fd=target.dir_fd)
         try:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from .reasons import Note, Reason
+
 
 class Kind(Enum):
     ADDED = "added"
@@ -67,9 +69,6 @@ class State(Enum):
 # Somebody has to decide what becomes of it.
 WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 
-# The note of a change that cannot be applied any more.
-LOST = "This version is no longer kept."
-
 # Instead of a signature: of a conflict whose version is in no layer, but kept by the run itself.
 ASIDE = "aside"
 
@@ -80,7 +79,8 @@ class Recorded(NamedTuple):
     number: int
     change: Change
     state: State = State.PENDING
-    note: str = ""
+    # Why it is in this state, where that needs to be said.
+    note: Note | None = None
     # When the run began, as the file system tells time: what changed later is not the run's.
     began: int = 0
     # The signatures of what we found at its place, and of what we left there.
@@ -98,7 +98,11 @@ class Recorded(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        return self.state is State.FAILED and self.note == LOST
+        """Return whether its version no longer exists, so that it cannot be applied."""
+        return self.state is State.FAILED and self.is_because(Reason.LOST)
+
+    def is_because(self, reason: Reason) -> bool:
+        return self.note is not None and self.note.reason is reason
 
 
 @dataclass(frozen=True, slots=True)

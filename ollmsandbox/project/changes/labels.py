@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...text.ansi import escape_line
 from .change import Flag, Kind, Recorded, Skipped, Type
 
@@ -15,6 +17,13 @@ FLAG_LABELS = {
     Flag.STRIPPED: "its setuid or setgid bit was removed",
     Flag.HELD: "needs approval",
 }
+
+
+def count_kinds(items: Sequence[Recorded]) -> dict[Kind, int]:
+    """Return the number of changes of each kind that there is."""
+    # list.count() makes no Python call per item: there may be a hundred thousand.
+    kinds = [item.change.kind for item in items]
+    return {kind: count for kind in KIND_ORDER if (count := kinds.count(kind))}
 
 
 def shown_path(item: Recorded | Skipped, project: str) -> str:

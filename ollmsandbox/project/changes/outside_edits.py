@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from .change import Change, Kind, Recorded, State, Type
 from .overlayfs import is_copied_up, origin_of
+from .reasons import Note, Reason
 
-_CHANGED = "It was changed in the meantime."
-_REMOVED = "It was removed in the meantime."
+_CHANGED = Note(Reason.CHANGED)
+_REMOVED = Note(Reason.REMOVED)
 
 
 class _Found(NamedTuple):
@@ -112,9 +113,9 @@ def numbered(
             last = place
         if is_quiet and type_ is not Type.FOLDER:
             # As most are.
-            items.append(Recorded(number, change, State.PENDING, "", since))
+            items.append(Recorded(number, change, State.PENDING, None, since))
             continue
-        state, note = State.PENDING, ""
+        state, note = State.PENDING, None
         if kind is not Kind.ADDED:
             if around.is_moved or (type_ is Type.FOLDER and here.look(path).is_moved):
                 state, note = State.CONFLICT, _CHANGED

@@ -24,6 +24,7 @@ from ...errors import OllmSandboxError, Sentence
 from ...files.atomic import flush
 from ...files.locks import FileLock
 from ...paths import Paths, make_folder, real_path
+from ..changes.reasons import note_of_old_text
 from .models import OPENED, TABLES, ChatMessage, ChatSession, Question
 
 _NAME = "reserve"
@@ -82,11 +83,33 @@ def _add_whether_listed(database: SqliteDatabase) -> None:
     connection.execute("ALTER TABLE project ADD COLUMN is_listed INTEGER NOT NULL DEFAULT 1")
 
 
+def _store_reasons(database: SqliteDatabase) -> None:
+    """Replace the sentence of each change with a reason and its arguments."""
+    connection: sqlite3.Connection = database.connection()  # type: ignore[no-untyped-call]
+    for column in ("reason", "arguments"):
+        connection.execute(f"ALTER TABLE change ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+    texts = [text for (text,) in connection.execute("SELECT DISTINCT note FROM change") if text]
+    notes = ((text, note_of_old_text(text)) for text in texts)
+    connection.execute("CREATE TEMP TABLE old (note PRIMARY KEY, reason, arguments) WITHOUT ROWID")
+    connection.executemany(
+        "INSERT INTO old VALUES (?, ?, ?)",
+        ((text, note.reason.value, note.packed_arguments()) for text, note in notes),
+    )
+    connection.execute(
+        "UPDATE change SET (reason, arguments) ="
+        " (SELECT old.reason, old.arguments FROM old WHERE old.note = change.note)"
+        " WHERE note != ''"
+    )
+    connection.execute("DROP TABLE old")
+    connection.execute("ALTER TABLE change DROP COLUMN note")
+
+
 # The first makes a new database as it is now; each later one changes that of the version before.
 MIGRATIONS: list[Callable[[SqliteDatabase], None]] = [
     _create,
     _add_chats_and_questions,
     _add_whether_listed,
+    _store_reasons,
 ]
 
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

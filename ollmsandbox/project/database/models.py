@@ -187,7 +187,9 @@ class Change(Table):
     target = OptionalPathField()
     flags = TextField(default="")
     state = TextField()
-    note = ShownTextField(default="")
+    # Why it is in that state: the name of a reason, and JSON; "" if there is nothing to say.
+    reason = TextField(default="")
+    arguments = TextField(default="")
     # When the run began, as the file system of its root tells time.
     began = IntegerField(default=0)
     # What was found at its place, and what was left there.

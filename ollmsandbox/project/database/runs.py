@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..apply.journal import Job
 from ..changes.change import ASIDE, Change, Flag, Kind, Recorded, State, Type
+from ..changes.reasons import Note, Reason
 from ..manager import ProjectManager
 from . import models
 from .connection import insert
@@ -17,11 +18,11 @@ from .models import as_bytes
 
 _INSERT = (
     "INSERT OR REPLACE INTO change (run_id, number, root, path, kind, type, mode, old_mode,"
-    " old_type, target, flags, state, note, began, before, after)"
+    " old_type, target, flags, state, reason, arguments, began, before, after)"
 )
 _COLUMNS = (
-    "number, root, path, kind, type, mode, old_mode, old_type, target, flags, state, note, began,"
-    " before, after"
+    "number, root, path, kind, type, mode, old_mode, old_type, target, flags, state, reason,"
+    " arguments, began, before, after"
 )
 _READ = f"SELECT {_COLUMNS} FROM change WHERE run_id = ? ORDER BY number"
 # Of a change: it waits in the pending layer of a project.
@@ -43,8 +44,6 @@ _WHAT = "iif(kind = 'deleted', kind, type)"
 # So much later than others a run ends at least, that their order is told by it; and twice as much
 # if it was not cut off, so that it is also told from one that was and is recorded only then.
 APART_NS = 40_000_000
-
-LATER = "A later run changed it, too: {run}."
 
 
 def begin_run(manager: ProjectManager, job: Job) -> models.Project:
@@ -132,16 +131,19 @@ def settle_older(
     """What waited at the same path is gone with what was discarded. Under what is applied it is no
     more than it was: another version, which never was in the project, unless both wanted the same.
     """
+    later = Note(Reason.LATER_RUN, {"run": run_id})
     with manager.store.transaction() as connection:
         connection.executemany(
             f"UPDATE change SET state = iif(:what = {_WHAT}, 'applied', 'discarded'),"
-            f" note = iif(:what = {_WHAT}, '', :note)"
+            f" reason = iif(:what = {_WHAT}, '', :reason),"
+            f" arguments = iif(:what = {_WHAT}, '', :arguments)"
             " WHERE root = :root AND path = :path AND run_id != :run"
             f" AND {_IN_LAYER.replace('?', ':project')} AND {_IS_OLDER.replace('?', ':run')}",
             (
                 {
                     "what": _what(item) if item.state is State.APPLIED else "",
-                    "note": LATER.format(run=run_id) if item.state is State.APPLIED else "",
+                    "reason": later.reason.value if item.state is State.APPLIED else "",
+                    "arguments": later.packed_arguments() if item.state is State.APPLIED else "",
                     "root": os.fsencode(item.change.root),
                     "path": os.fsencode(item.change.path),
                     "run": run_id,
@@ -196,7 +198,7 @@ def _settle(
 ) -> None:
     with manager.store.transaction() as connection:
         connection.executemany(
-            "UPDATE change SET state = ?, note = '', after = ''"
+            "UPDATE change SET state = ?, reason = '', arguments = '', after = ''"
             f" WHERE root = ? AND path = ? AND {_IN_LAYER}",
             ((state.value, *map(os.fsencode, (root, path)), project.id) for path in paths),
         )
@@ -216,8 +218,8 @@ def renew_waiting(
             now = int(item.after.partition(":")[2] or 0)
             state = None if item.change.path in left else State.APPLIED.value
             connection.execute(
-                "UPDATE change SET began = max(began, ?), state = coalesce(?, state), note = ''"
-                f" WHERE root = ? AND path = ? AND {_IN_LAYER}",
+                "UPDATE change SET began = max(began, ?), state = coalesce(?, state),"
+                f" reason = '', arguments = '' WHERE root = ? AND path = ? AND {_IN_LAYER}",
                 (now, state, *place, project.id),
             )
 
@@ -312,7 +314,8 @@ def _row(run_id: str, item: Recorded) -> tuple[object, ...]:
         None if change.target is None else os.fsencode(change.target),
         " ".join(flag.value for flag in change.flags) if change.flags else "",
         item.state._value_,
-        item.note,
+        item.note.reason.value if item.note else "",
+        item.note.packed_arguments() if item.note else "",
         item.began,
         item.before,
         item.after,
@@ -331,7 +334,8 @@ def _recorded(
     target: bytes | None,
     flags: str,
     state: str,
-    note: str,
+    reason: str,
+    arguments: str,
     began: int,
     before: str,
     after: str,
@@ -347,4 +351,5 @@ def _recorded(
         Type(old_type) if old_type else None,
         old_mode,
     )
+    note = Note.unpacked(reason, arguments) if reason else None
     return Recorded(number, change, State(state), note, began, before, after)

@@ -25,6 +25,7 @@ from ..apply.journal import Way
 from ..apply.swap import Step
 from ..changes.change import ASIDE, Change, ChangeSet, Kind, Recorded, State, Type
 from ..changes.overlayfs import OPAQUE, folders_in, is_copied_up, is_opaque, is_whiteout, same_bytes
+from ..changes.reasons import Note, Reason
 from ..changes.scan import is_too_deep, scan
 from . import layer as pending
 
@@ -136,8 +137,8 @@ def spot_in(tree: OpenTree, path: str) -> DirEntryAt | None:
         raise
 
 
-NOTE = "Another command changed it at the same time, and that version waits."
-NOTE_AGAIN = "It was made again as it was. Another command changed it, and that version waits."
+_CONCURRENT = Note(Reason.CONCURRENT)
+_RECREATED = Note(Reason.RECREATED)
 # Instead of the number of a change that has none yet.
 NEW = -1
 
@@ -178,15 +179,16 @@ def uncrossed(
             kept.append(item)
             again.pop(path, None)
         elif change := _to_choose(item.change, on_disk):
-            kept.append(item._replace(change=change, state=State.CONFLICT, note=NOTE, after=ASIDE))
+            note = _CONCURRENT
+            kept.append(item._replace(change=change, state=State.CONFLICT, note=note, after=ASIDE))
         elif change := again.pop(path, None):
-            note = NOTE_AGAIN
+            note = _RECREATED
             kept.append(item._replace(change=change, state=State.CONFLICT, note=note, after=ASIDE))
         else:
             needless.add(path)
     needless -= again.keys()
     for change in again.values():
-        kept.append(Recorded(NEW, change, State.CONFLICT, NOTE_AGAIN, began, after=ASIDE))
+        kept.append(Recorded(NEW, change, State.CONFLICT, _RECREATED, began, after=ASIDE))
     return kept, Way(tuple(renewed), tuple(sorted(needless)), tuple(covered))
 
 

@@ -73,7 +73,7 @@ class Discarding:
                     self.prune(job, root, whole=layer in needed)
         finally:
             os.close(versions)
-        return [item._replace(state=State.DISCARDED, note="", after="") for item in job.items]
+        return [item._replace(state=State.DISCARDED, note=None, after="") for item in job.items]
 
     def bring_back(self, job: Job, *, resumed: bool) -> None:
         """The records say already that it waits."""

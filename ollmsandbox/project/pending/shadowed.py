@@ -15,6 +15,7 @@ from ...files.dirfd import FOLDER, DirEntryAt, OpenTree, folders_above, modes_fi
 from ...paths import make_folder
 from ..changes.change import Change, Kind, Recorded, Type
 from ..changes.overlayfs import is_whiteout
+from ..changes.reasons import Note, Reason
 from ..database import runs as records
 from ..database.models import Project, Run
 from ..manager import ProjectManager
@@ -94,7 +95,7 @@ def with_notes(done: Sequence[Recorded], back: Below) -> list[Recorded]:
     """For the person who has discarded these."""
     runs = {place_of(item): run.id for run, items in back for item in items}
     return [
-        item._replace(note=f"An earlier run's version waits again: {runs[place_of(item)]}.")
+        item._replace(note=Note(Reason.EARLIER_RUN, {"run": runs[place_of(item)]}))
         if place_of(item) in runs
         else item
         for item in done

@@ -13,7 +13,8 @@ from ..apply.applier import Applier, only_ours, still_own
 from ..apply.journal import Job, Journal, Task, asked, parts, project_lock
 from ..apply.parents import closed_folders, numbered_parents
 from ..apply.swap import Step
-from ..changes.change import LOST, WAITS, ChangeSet, Recorded, Report, State, nothing
+from ..changes.change import WAITS, ChangeSet, Recorded, Report, State, nothing
+from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups
 from ..database import runs as records
@@ -25,12 +26,12 @@ from ..pending.shadowed import below, place_of, with_notes
 from ..recovery.missing_root import check_job
 from .selection import (
     choose,
+    conflict_was_reported,
     is_folder_left,
     is_there,
     is_undeleted,
     split_gone,
     to_give_way,
-    was_told,
     with_folders,
 )
 
@@ -162,7 +163,7 @@ class Review:
             if owner == run.id:
                 own.append(item)
             else:
-                later.append(item._replace(note=records.LATER.format(run=owner)))
+                later.append(item._replace(note=Note(Reason.LATER_RUN, {"run": owner})))
         return own, later
 
     def waiting(self, project: Project) -> list[Run]:
@@ -206,7 +207,9 @@ class Review:
             sources={root: self._layer(run, root) for root in {i.change.root for i in items}},
             # The first time it is looked whether somebody changed it; that is told, and then it
             # is up to the person.
-            forced=tuple(item.change.path for item in items if forced and was_told(item)),
+            forced=tuple(
+                item.change.path for item in items if forced and conflict_was_reported(item)
+            ),
         )
 
     def _layer(self, run: Run, root: str) -> str:
@@ -250,12 +253,12 @@ class Review:
                     continue
                 if is_undeleted(item.change):
                     # What was around it was discarded.
-                    wanted.append(item._replace(state=State.DISCARDED, note="", after=""))
+                    wanted.append(item._replace(state=State.DISCARDED, note=None, after=""))
                 elif item.change.path in idle or is_there(item.change):
                     # Put there by somebody else.
-                    wanted.append(item._replace(state=State.APPLIED, note="", after=""))
+                    wanted.append(item._replace(state=State.APPLIED, note=None, after=""))
                 else:
-                    lost.append(item._replace(state=State.FAILED, note=LOST))
+                    lost.append(item._replace(state=State.FAILED, note=Note(Reason.LOST)))
             closed[root] = closed_folders(root, [item.change for item in known])
         return replace(job, items=tuple(wanted), closed=closed), lost
 
@@ -352,7 +355,9 @@ class Review:
             # Where that failed, the change is what it was before; the report says why.
             before = {item.number: item for item in job.items}
             rows = [
-                before[item.number]._replace(note=item.note if item.state is State.CONFLICT else "")
+                before[item.number]._replace(
+                    note=item.note if item.state is State.CONFLICT else None
+                )
                 if item.state in (State.CONFLICT, State.FAILED)
                 else item
                 for item in done

@@ -16,11 +16,10 @@ from ... import N_
 from ...errors import OllmSandboxError
 from ...paths import is_inside
 from ..changes.change import WAITS, Change, Kind, Recorded, State, Type
+from ..changes.reasons import Note, Reason
 from ..database import runs
 from ..database.models import Run
 from ..manager import ProjectManager, is_missing
-
-_LATER = runs.LATER.partition("{")[0]
 
 
 def choose(items: Sequence[Recorded], chosen: Sequence[str]) -> list[Recorded]:
@@ -73,7 +72,7 @@ def split_gone(items: Iterable[Recorded]) -> tuple[list[Recorded], list[Recorded
         if root not in is_gone:
             is_gone[root] = is_missing(root)
         if is_gone[root]:
-            gone.append(item._replace(note="The folder that it belongs to is gone."))
+            gone.append(item._replace(note=Note(Reason.ROOT_MISSING)))
         else:
             there.append(item)
     return there, gone
@@ -106,11 +105,11 @@ def _is_at(item: Recorded, path: str) -> bool:
     return is_inside(full, path)
 
 
-def was_told(item: Recorded) -> bool:
-    """That somebody changed it, the last time."""
-    if item.state is State.FAILED or item.note.startswith(_LATER):
+def conflict_was_reported(item: Recorded) -> bool:
+    """Return whether the last attempt found, and reported, a conflict with someone else's edit."""
+    if item.state is State.FAILED or item.is_because(Reason.LATER_RUN):
         return False
-    return item.state is State.CONFLICT or bool(item.note)
+    return item.state is State.CONFLICT or item.note is not None
 
 
 def is_folder_left(item: Recorded) -> bool:

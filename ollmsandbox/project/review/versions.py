@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ..apply.kept_versions import layer_in
 from ..apply.swap import signature
-from ..changes.change import LOST, Change, Kind, Recorded, State, Type
+from ..changes.change import Change, Kind, Recorded, State, Type
+from ..changes.reasons import Note, Reason
 from ..changes.view import Seen, find_in_layers, layers_of, read_link, read_seen, root_of
 from ..database import runs
 from ..database.backups import backup_name, day_of
@@ -25,15 +26,15 @@ from ..manager import ProjectManager
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a file or link. Without `seen` there was nothing, or, if `note` says so, it is
-    not kept."""
+    """One version of a file or link. Without `seen` there was nothing, or, with a `note`, the
+    version cannot be had."""
 
     seen: Seen | None = None
-    note: str = ""
+    note: Note | None = None
 
     @property
     def is_known(self) -> bool:
-        return not self.note
+        return self.note is None
 
     @property
     def type(self) -> Type | None:
@@ -67,8 +68,8 @@ class Version:
 
 
 _NOTHING = Version()
-_CHANGED_SINCE = Version(note="It was changed again since, and this version is not kept.")
-_GONE = Version(note=LOST)
+_CHANGED_SINCE = Version(note=Note(Reason.CHANGED_SINCE))
+_GONE = Version(note=Note(Reason.LOST))
 
 
 class Versions:
@@ -108,7 +109,7 @@ class Versions:
         waiting = runs.waiting(self._manager, run.project, change.root, change.path)
         owner = waiting.get(change.path)
         if owner is not None and owner.run_id != run.id:
-            return Version(note=runs.LATER.format(run=owner.run_id))
+            return Version(note=Note(Reason.LATER_RUN, {"run": owner.run_id}))
         layer, *_ = layers_of(self._manager.paths, run.project.path, item.change.root)
         return self._find([layer], item.change.path)
 
@@ -154,7 +155,8 @@ class Versions:
         try:
             return Version(find_in_layers(layers, path))
         except OSError as error:
-            return Version(note=f"It cannot be read: {error.strerror}.")
+            why = error.strerror or str(error)
+            return Version(note=Note(Reason.UNREADABLE, {"error": why}))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 
 from ... import N_
-from ...errors import OllmSandboxError, ProjectError, Sentence
+from ...errors import OllmSandboxError, ProjectError
 from ...files.dirfd import FOLDER, DirEntryAt, OpenTree
 from ...paths import Paths, real_path
 from ...sandbox.overlay import Overlay, Root
@@ -99,9 +99,8 @@ def restore(
     shared where the disk can."""
     seen = version.seen
     if seen is None or not seen.is_file:
-        raise OllmSandboxError(
-            N_("That version of {path} is not kept."), Sentence(version.note), path=path
-        )
+        why = version.note.sentence if version.note else ""
+        raise OllmSandboxError(N_("That version of {path} is not kept."), why, path=path)
 
     def make(spot: DirEntryAt) -> None:
         tree = OpenTree(seen.layer)

@@ -17,15 +17,24 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TypedDict
 
 from ..plain import child
 
-READY = b"ready"
-NO_START = b"The working folder is not in it."
-NO_PROJECT = b"The project cannot be written in it."
 LINE, STDOUT, STDERR = 3, 4, 5
 _SIZE = struct.Struct("!Q")
+
+
+class InnerCheck(Enum):
+    """What the sandbox is like, seen from inside."""
+
+    READY = b"ready"
+    NO_PROJECT = b"no project"
+    OWN_FILES_OPEN = b"own files open"
+    NETWORK_OPEN = b"network open"
+    NO_WORKING_DIR = b"no working directory"
+
 
 # Which folder it is, wherever it is mounted.
 Identity = tuple[int, int]
@@ -54,7 +63,7 @@ def main() -> int:
     for descriptor in (LINE, STDOUT, STDERR):
         fcntl.fcntl(descriptor, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
     expected: Expected = marshal.loads(_receive(talk))
-    talk.sendall(_find_wrong(expected) or READY)
+    talk.sendall(_examine(expected).value)
     paper = _receive(talk)
     if not paper or not _end_with(talk):
         return 0
@@ -117,16 +126,16 @@ def _receive_all(talk: socket.socket, size: int) -> bytes:
     return found
 
 
-def _find_wrong(expected: Expected) -> bytes:
+def _examine(expected: Expected) -> InnerCheck:
     for folder, known in expected["written"]:
         if _identity(folder) != known or not os.access(folder, os.W_OK):
-            return NO_PROJECT
+            return InnerCheck.NO_PROJECT
     for folder, known in expected["hidden"]:
         if known is not None and _identity(folder) == known:
-            return b"The program's own files would be open in it."
+            return InnerCheck.OWN_FILES_OPEN
     if os.stat("/proc/self/ns/net").st_ino == expected["foreign_network"]:
-        return b"The network would be open in it."
-    return b"" if os.path.isdir(expected["start"]) else NO_START
+        return InnerCheck.NETWORK_OPEN
+    return InnerCheck.READY if os.path.isdir(expected["start"]) else InnerCheck.NO_WORKING_DIR
 
 
 def _identity(folder: bytes) -> Identity | None:

@@ -31,6 +31,7 @@ from ..output import readable
 from ..plain.runner import Ask, PlainRunner
 from ..profile.profile import Profile
 from . import child as far
+from .child import InnerCheck
 from .portal import Flags, Portal, PortalError
 
 # As starter_client.py has it: imported, and last on the path.
@@ -59,8 +60,8 @@ class InnerProcess:
         self._is_over = False
         self._files = contextlib.ExitStack()
 
-    async def begin(self, flags: Flags, folders: Sequence[bytes], expected: bytes) -> bytes:
-        """What the far end says to what is expected of the sandbox."""
+    async def begin(self, flags: Flags, folders: Sequence[bytes], expected: bytes) -> InnerCheck:
+        """Start the sandbox, and return what the far end finds in it."""
         with contextlib.ExitStack() as theirs:
             self._line, line = socket.socketpair()
             theirs.enter_context(line)
@@ -98,7 +99,7 @@ class InnerProcess:
         with contextlib.suppress(ProcessLookupError):
             self._first = os.pidfd_open(_first_of(self.pid))
             self._files.callback(os.close, self._first)
-            return answer
+            return InnerCheck(answer)
         raise PortalError(N_("The processes of the inner sandbox cannot be seen."))
 
     async def send(self, order: bytes) -> None:
@@ -205,12 +206,12 @@ def _numbers(pid: int, name: str) -> list[int]:
 # Folders that a file chooser opened for the Flatpak. They have another name outside, and the portal
 # leaves out, without a word, what it does not find under the same one.
 _CHOSEN = "/run/flatpak/doc"
-# What is said from inside, where no translation is.
-SAID = (
-    N_("The project cannot be written in it."),
-    N_("The program's own files would be open in it."),
-    N_("The network would be open in it."),
-)
+# Why the sandbox cannot be used, by what was found inside.
+PROBLEMS = {
+    InnerCheck.NO_PROJECT: N_("The project cannot be written in it."),
+    InnerCheck.OWN_FILES_OPEN: N_("The program's own files would be open in it."),
+    InnerCheck.NETWORK_OPEN: N_("The network would be open in it."),
+}
 
 
 class NotHandedOnError(PortalError):
@@ -267,16 +268,16 @@ class InnerRunner(PlainRunner):
         if not self._network:
             flags |= Flags.NO_NETWORK
         self._sandbox = InnerProcess(await Portal.connect(self._environ))
-        answer = await self._sandbox.begin(flags, written if self._tight else [], expected)
-        if answer == far.NO_START:
+        found = await self._sandbox.begin(flags, written if self._tight else [], expected)
+        if found is InnerCheck.NO_WORKING_DIR:
             raise WorkingDirError(self._working_dir or folder)
-        if answer != far.READY:
-            why = answer.decode("ascii")
-            if answer == far.NO_PROJECT and is_inside(self.project, _CHOSEN):
+        if found is not InnerCheck.READY:
+            why = PROBLEMS[found]
+            if found is InnerCheck.NO_PROJECT and is_inside(self.project, _CHOSEN):
                 why = N_("A folder from the file chooser cannot be handed on to it.")
             # Translators: {why} is a sentence, such as "The project cannot be written in it."
             text = N_("The Flatpak's inner sandbox cannot be used. {why}")
-            kind = NotHandedOnError if answer == far.NO_PROJECT else PortalError
+            kind = NotHandedOnError if found is InnerCheck.NO_PROJECT else PortalError
             raise kind(text, why=Sentence(why))
 
     def _expect(self, folder: str) -> tuple[list[bytes], bytes]:

@@ -80,9 +80,7 @@ class Capabilities:
 
     def translated(self, finding: Finding) -> Finding:
         """Return a finding in the user's language. The cache and other programs get English."""
-        cause, remedy = find_remedy(finding.key, self.bwrap)
-        if finding.ok or not cause:
-            cause, remedy = Sentence(finding.cause), Sentence(finding.remedy)
+        cause, remedy = self._explain(finding)
         return replace(
             finding,
             title=_(finding.title),
@@ -92,11 +90,14 @@ class Capabilities:
 
     def why_not(self) -> tuple[Sentence, Sentence]:
         """Return cause and remedy of the first finding that is missing."""
-        miss = self.missing[0]
+        return self._explain(self.missing[0])
+
+    def _explain(self, finding: Finding) -> tuple[Sentence, Sentence]:
         # Cached texts are plain English; new ones can be translated.
-        now = find_remedy(miss.key, self.bwrap)
-        kept = (Sentence(miss.cause), Sentence(miss.remedy))
-        return now if now == kept else kept
+        cause, remedy = find_remedy(finding.key, self.bwrap)
+        if finding.ok or not cause:
+            return Sentence(finding.cause), Sentence(finding.remedy)
+        return cause, remedy
 
 
 def probe(

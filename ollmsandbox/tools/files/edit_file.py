@@ -169,7 +169,7 @@ class EditRequest(RequestBase):
             self._is_unrecorded = file.is_in_playground or not found.can_wrap
             if not file.may_be_written():
                 raise ToolError(
-                    N_("ERROR: {name} is not in the project."),
+                    N_("{name} is not in the project."),
                     N_("Files can be changed in the project and below `playground/`."),
                     name=escape_line(given.path),
                 )
@@ -179,7 +179,7 @@ class EditRequest(RequestBase):
                 )
                 if not self._verdict.allowed:
                     text = questions.denial(self._verdict, "The change")
-                    return Outcome(text, ok=False, verdict=self._verdict)
+                    return Outcome.failed(text, verdict=self._verdict)
             # A random name: nobody can have put a link there.
             arguments = [str(_LARGEST), secrets.token_hex(8)]
             await file.change(_SCRIPT, arguments, _LARGEST + 1024, self._script_input)
@@ -190,7 +190,7 @@ class EditRequest(RequestBase):
             raise
         except (OllmSandboxError, OSError) as error:
             report = file.report if file is not None else None
-            return Outcome(str(error), ok=False, report=report, verdict=self._verdict)
+            return Outcome.failed(error, report=report, verdict=self._verdict)
 
     async def _script_input(self, reply: ScriptReply) -> bytes:
         return await asyncio.to_thread(self._new_content, reply)
@@ -204,27 +204,27 @@ class EditRequest(RequestBase):
                 self._old = document.text if document else None
             case ["missing"] if given.old_text:
                 raise ToolError(
-                    N_("ERROR: There is no file {name}."),
+                    N_("There is no file {name}."),
                     N_("To create it, use `content`."),
                     name=name,
                 )
             case ["missing"]:
                 document = None
             case ["folder"]:
-                raise ToolError(N_("ERROR: {name} is a folder."), name=name)
+                raise ToolError(N_("{name} is a folder."), name=name)
             case ["large", size]:
                 raise ToolError(
-                    N_("ERROR: {name} is too large to edit: {size:,} bytes."),
+                    N_("{name} is too large to edit: {size:,} bytes."),
                     name=name,
                     size=int(size),
                 )
             case ["closed"]:
-                raise ToolError(N_("ERROR: Cannot write {name}: permission denied."), name=name)
+                raise ToolError(N_("Cannot write {name}: permission denied."), name=name)
             case ["nowhere"]:
-                raise ToolError(N_("ERROR: {name} is a dangling link."), name=name)
+                raise ToolError(N_("{name} is a dangling link."), name=name)
             case _:
                 raise ToolError(
-                    N_("ERROR: {name} is a pipe, a socket or a device, not a file."), name=name
+                    N_("{name} is a pipe, a socket or a device, not a file."), name=name
                 )
         document = document or Document("")
         if given.old_text:
@@ -244,7 +244,7 @@ class EditRequest(RequestBase):
             if not self._given.old_text:
                 return None
             raise ToolError(
-                N_("ERROR: {name} is not UTF-8 text."),
+                N_("{name} is not UTF-8 text."),
                 N_("Change it with a command, or write the whole file with `content`."),
                 name=escape_line(self._given.path),
             ) from error
@@ -257,7 +257,7 @@ class EditRequest(RequestBase):
         changes = changes_text(report, self._project)
         if not changes and not self._is_unrecorded:
             raise ToolError(
-                N_("ERROR: {name} leads out of the project, so the change was dropped."),
+                N_("{name} leads out of the project, so the change was dropped."),
                 name=name,
             )
         changes = changes or f"{name} was written. The change is not recorded."

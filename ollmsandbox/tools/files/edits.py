@@ -56,7 +56,7 @@ def replace_text(text: str, old: str, new: str, *, everywhere: bool) -> str:
         lines = ", ".join(str(line) for line in _lines_of(text, old, 5))
         more = " and further down" if count > 5 else ""
         raise ToolError(
-            f"ERROR: `old_text` occurs {count:,} times (lines {lines}{more}).",
+            f"`old_text` occurs {count:,} times (lines {lines}{more}).",
             "Give more of the lines around it, or set `replace_all` to true.",
         )
     return text.replace(old, new)
@@ -75,7 +75,7 @@ def _lines_of(text: str, old: str, most: int) -> Iterator[int]:
 
 
 def _not_found(text: str, old: str) -> str:
-    what = "ERROR: `old_text` was not found; it has to match exactly."
+    what = "`old_text` was not found; it has to match exactly."
     wanted = next((line for line in old.split("\n") if line.strip()), "")[:_LONGEST_LINE]
     if not wanted:
         return f"{what} It holds nothing but white space."

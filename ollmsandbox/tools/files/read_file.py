@@ -126,12 +126,12 @@ class ReadRequest(RequestBase):
                 )
                 verdict = await questions.ask(context, watcher, request)
                 if not verdict.allowed:
-                    return Outcome(questions.denial(verdict, "Reading"), ok=False, verdict=verdict)
+                    return Outcome.failed(questions.denial(verdict, "Reading"), verdict=verdict)
             numbers = (given.first_line, given.line_count, _LIMIT)
             reply = await file.read(_SCRIPT, [str(n) for n in numbers], _LIMIT + 1024)
             return Outcome(_text(given, reply), ok=True, verdict=verdict)
         except (OllmSandboxError, OSError) as error:
-            return Outcome(str(error), ok=False, verdict=verdict)
+            return Outcome.failed(error, verdict=verdict)
 
 
 def _text(given: ReadParameters, reply: ScriptReply) -> str:
@@ -142,14 +142,12 @@ def _text(given: ReadParameters, reply: ScriptReply) -> str:
         case ["file", size, lines]:
             return _file(given, name, reply.rest, int(size), int(lines))
         case ["closed"]:
-            raise ToolError(N_("ERROR: Cannot read {name}: permission denied."), name=name)
+            raise ToolError(N_("Cannot read {name}: permission denied."), name=name)
         case ["special"]:
-            raise ToolError(
-                N_("ERROR: {name} is a pipe, a socket or a device, not a file."), name=name
-            )
+            raise ToolError(N_("{name} is a pipe, a socket or a device, not a file."), name=name)
         case _:
             raise ToolError(
-                N_("ERROR: There is no file {name}."),
+                N_("There is no file {name}."),
                 N_("To list its folder, use read_file with the folder's path."),
                 name=name,
             )
@@ -171,7 +169,7 @@ def _folder(name: str, rest: bytes) -> str:
 def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) -> str:
     if b"\0" in data:
         raise ToolError(
-            N_("ERROR: {name} is not a text file; it has {size:,} bytes."),
+            N_("{name} is not a text file; it has {size:,} bytes."),
             N_("Use a command such as `file` or `xxd`."),
             name=name,
             size=size,
@@ -179,7 +177,7 @@ def _file(given: ReadParameters, name: str, data: bytes, size: int, lines: int) 
     text = harmless(data.decode("utf-8", "replace").removeprefix("\ufeff"))
     if not text:
         if given.first_line > 1 and size:
-            raise ToolError(N_("ERROR: {name} has only {lines:,} lines."), name=name, lines=lines)
+            raise ToolError(N_("{name} has only {lines:,} lines."), name=name, lines=lines)
         return f"{name} is empty."
     shown: list[str] = []
     room = _MOST

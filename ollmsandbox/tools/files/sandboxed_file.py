@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ... import N_
 from ...engine.run import PreparedRun
-from ...errors import OllmSandboxError, Sentence
+from ...errors import OllmSandboxError, Sentence, in_lines
 from ...paths import is_inside
 from ...project.apply.recorder import linked_roots
 from ...project.changes.change import Mode, Report
@@ -141,7 +141,7 @@ class SandboxedFile:
         """Raise ToolError if the path leads elsewhere than when the user approved it."""
         if os.path.realpath(self.path) != self.path:
             raise ToolError(
-                N_("ERROR: The path has become a link since the question was asked. Try again.")
+                N_("The path has become a link since the question was asked. Try again.")
             )
 
     async def read(self, script: str, arguments: Sequence[str], limit: int) -> ScriptReply:
@@ -308,7 +308,7 @@ def _check(result: Result, reply: ScriptReply) -> None:
     if result.exit_code != 0 or not reply.words:
         ended = Sentence(N_("the exit status is {status}"), status=result.exit_code)
         why = harmless(result.stderr.text).strip() or ended
-        raise OllmSandboxError(N_("ERROR: {what}"), what=why)
+        raise OllmSandboxError(in_lines(why))
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ... import N_
-from ...errors import NetError, OllmSandboxError, Sentence
+from ...errors import NetError, OllmSandboxError, Sentence, in_lines
 from ...i18n import _, pgettext
 from ...net.addresses import (
     Address,
@@ -125,9 +125,9 @@ class FetchRequest(RequestBase):
             text = await self._follow(watcher)
             return Outcome(text, ok=True, verdict=self._verdict)
         except NetError as error:
-            return Outcome(f"ERROR: {error.message}", ok=False, verdict=self._verdict)
+            return Outcome.failed(error.message, verdict=self._verdict)
         except (OllmSandboxError, OSError) as error:
-            return Outcome(str(error), ok=False, verdict=self._verdict)
+            return Outcome.failed(error, verdict=self._verdict)
 
     async def _follow(self, watcher: Watcher) -> str:
         """Fetch the page, following redirects. The time the user takes to answer is not counted."""
@@ -141,15 +141,13 @@ class FetchRequest(RequestBase):
                 async with asyncio.timeout(left):
                     page = await self._fetch(address)
             except TimeoutError as error:
-                raise ToolError(N_("ERROR: {host} took too long."), host=address.host) from error
+                raise ToolError(N_("{host} took too long."), host=address.host) from error
             left -= clock() - began
             if not page.location:
                 return await self._answer(address, page)
             came_from = address.host
             address = address.redirect(page.location)
-        raise ToolError(
-            N_("ERROR: The page redirects more than {number} times."), number=_REDIRECTS
-        )
+        raise ToolError(N_("The page redirects more than {number} times."), number=_REDIRECTS)
 
     async def _ask(self, watcher: Watcher, address: Address, came_from: str) -> None:
         if address.target in self._allowed:
@@ -207,7 +205,7 @@ class FetchRequest(RequestBase):
                 compression = headers.get("content-encoding", "").strip().lower()
                 if compression not in _COMPRESSED:
                     raise ToolError(
-                        N_("ERROR: The page is compressed in an unknown way: {kind}."),
+                        N_("The page is compressed in an unknown way: {kind}."),
                         kind=compression[:20],
                     )
                 body = await answer.read_all(_MOST + 1)
@@ -230,7 +228,7 @@ class FetchRequest(RequestBase):
             lines.append(f"Characters {self.offset:,} to {last:,} of {len(text):,}.{more}")
         body = "\n".join([*lines, "", part or "The page has no text."])
         if page.status >= 400:
-            raise ToolError(N_("ERROR: {what}"), what=body)
+            raise ToolError(in_lines(body))
         return body
 
 
@@ -251,7 +249,7 @@ def _as_text(page: FetchedPage, address: Address) -> str:
         if page.size is not None:
             size = Sentence(N_("{number:,} bytes"), number=page.size)
         raise ToolError(
-            N_("ERROR: {address} is not text: {kind}, {size}."),
+            N_("{address} is not text: {kind}, {size}."),
             N_("To download a file, use run_command with `network`."),
             address=address.text,
             kind=kind,

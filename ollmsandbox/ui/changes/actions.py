@@ -24,7 +24,7 @@ from ...text.diff import Hunk as Part
 from ...text.diff import Standing
 from ..diff.model import DiffHunk, decode
 from .list_model import RunData
-from .note_words import note
+from .text import note_text
 
 _WANTED = {
     "apply": State.APPLIED,
@@ -90,7 +90,7 @@ def act(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> Do
     report = does[verb]()
     done = [item for item in report.changes if item.state is _WANTED[verb]]
     missed = [item for item in report.changes if item.state is not _WANTED[verb]]
-    problems = [f"{item.change.path}: {note(item.note)}" for item in missed if item.note]
+    problems = [f"{item.change.path}: {note_text(item.note)}" for item in missed if item.note]
     return Done(len(done), tuple(problems))
 
 
@@ -101,7 +101,7 @@ def act_on_all(review: Review, verb: str, path: str) -> Done:
         return Done(0)
     does = review.apply_all if verb == "apply" else review.discard_all
     items = [item for report in does(project) for item in report.changes]
-    problems = [f"{item.change.path}: {note(item.note)}" for item in items if item.note]
+    problems = [f"{item.change.path}: {note_text(item.note)}" for item in items if item.note]
     return Done(len(items) - len(problems), tuple(problems))
 
 
@@ -122,7 +122,7 @@ def act_on_part(
         text = _("{path} was changed in the meantime.").format(path=shown.recorded.change.path)
         return Done(0, (text,))
     report = does(manager, row, shown.recorded, chosen)
-    return Done(1, tuple(note(item.note) for item in report.changes if item.note))
+    return Done(1, tuple(note_text(item.note) for item in report.changes if item.note))
 
 
 def _inside(hunk: DiffHunk, parts: Iterable[Part]) -> list[Part]:

@@ -19,7 +19,7 @@ from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar
 from .list_model import RunData
-from .note_words import note
+from .text import note_text
 
 
 class EarlierVersions(Gtk.Popover):
@@ -102,7 +102,7 @@ class EarlierVersions(Gtk.Popover):
             project = self._manager.run(self._run.id).project.path
             report = restore(self._manager.paths, project, self._path, earlier.version, agreed=True)
             notes = [item.note for item in report.changes if item.note]
-            return note(notes[0]) if notes else ""
+            return note_text(notes[0]) if notes else ""
 
         async def do() -> None:
             with at_work:

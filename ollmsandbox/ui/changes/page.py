@@ -28,7 +28,7 @@ from . import text as words
 from .actions import Shown, act_on_part, look
 from .earlier_versions import EarlierVersions
 from .list_model import RunData
-from .note_words import note
+from .text import note_text
 
 # Milliseconds.
 _PATIENCE = 200
@@ -147,7 +147,7 @@ class ChangePage(Gtk.Box):
 
     def _show_versions(self, shown: Shown) -> None:
         item = shown.recorded
-        notes = [note(v.note) for v in (shown.before, shown.after) if v.note]
+        notes = [note_text(v.note) for v in (shown.before, shown.after) if v.note]
         texts = None
         had_focus = self.place.get_focus_child() is not None
         if item.change.type is not Type.FILE and item.change.kind is not Kind.REPLACED:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import time
 
 from ... import N_
-from ...i18n import _, ngettext
+from ...i18n import _, localized, ngettext
 from ...project.changes.change import Flag, Kind, Recorded, State, Type
-from ...text.visible import visible_line
+from ...project.changes.reasons import Note
+from ...text.visible import visible_line, visible_words
 from .list_model import RunData
-from .note_words import note
 
 # One row of a long list after the other says such words: only those it says are looked up.
 _KINDS = {
@@ -69,8 +69,13 @@ def about(item: Recorded) -> str:
     if item.change.type is Type.LINK and item.change.target:
         parts.append(f"→ {visible_line(item.change.target)}")
     if item.note:
-        parts.append(note(item.note))
+        parts.append(note_text(item.note))
     return " · ".join(parts)
+
+
+def note_text(note: Note) -> str:
+    """Return the reason in the language of the window."""
+    return visible_words(localized(note.sentence))
 
 
 def run_about(run: RunData) -> str:

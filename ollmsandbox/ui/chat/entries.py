@@ -24,6 +24,7 @@ from ...permission.request import PermissionRequest, Verdict
 from ...project.changes.change import Report, State
 from ...sandbox.output import Capture
 from ...sandbox.plan.plan import Plan
+from ...sandbox.process import Stop
 from ...tools.base import Outcome, Stream
 from ..terminal.output_file import OutputFile, end_of, write_readable
 from ..widgets.signals import signals
@@ -192,6 +193,13 @@ class CallEntry(ChatEntry):
     @property
     def report(self) -> Report | None:
         return self.outcome.report if self.outcome else None
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why it was ended early."""
+        if self.outcome is not None:
+            return self.outcome.stop
+        return self.record.stop if self.record else None
 
     def kept_output(self) -> bytes:
         before = b""
@@ -363,8 +371,8 @@ def entries_of(session: StoredSession) -> list[ChatEntry]:
             continue
         if stored.record is not None and stored.record.own:
             command = ToolCall(f"stored-{stored.number}", "run_command", {})
-            # The model is told whose command it was; the card says so itself.
-            text = message.text.partition(f"\n$ {stored.record.description}\n")[2] or message.text
+            # The model reads first whose command it was; the card shows that itself.
+            text = message.text[stored.record.output_start :]
             found.append(CallEntry.stored(command, text, stored.record))
             continue
         calls.update((call.id, call) for call in message.calls)

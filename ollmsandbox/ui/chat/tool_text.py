@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import locale
 import os
-import re
 import signal
 from itertools import chain, islice
 
-from ...chat.tool_calls import STOPPED
 from ...i18n import _, ngettext
 from ...project.changes.change import Kind, Recorded, Report, State, Type
 from ...sandbox.process import Stop
@@ -17,9 +15,6 @@ from ...text.visible import visible_line
 from .entries import CallEntry, Stage
 
 _SIGNS = {Kind.ADDED: "+", Kind.MODIFIED: "~", Kind.DELETED: "-", Kind.REPLACED: "±"}
-# The line in the text for the model.
-_TOLD = re.compile(r"^Changes: (\d[^\n]*)\.$", re.MULTILINE)
-_COUNT = re.compile(r"([\d,]+) (added|modified|deleted|replaced)")
 # Longer than a label can be laid out in a moment.
 _MOST_SHOWN = 10_000
 _MOST_IN_TITLE = 500
@@ -94,9 +89,11 @@ def status(entry: CallEntry) -> str:
         return _("Stopped")
     if is_denied(entry):
         return _("Did not run") if entry.asked else _("Denied, did not run")
+    if entry.stop is not None:
+        return stop_words(entry.stop)
     result = entry.outcome.result if entry.outcome else None
     if result is not None:
-        return stop_words(result.stop) if result.stop else exit_words(result.exit_code)
+        return exit_words(result.exit_code)
     if entry.record is not None and entry.record.exit_code is not None:
         return exit_words(entry.record.exit_code)
     return _("Done") if succeeded(entry) else _("Failed")
@@ -129,17 +126,13 @@ def exit_words(code: int) -> str:
 
 def is_stopped(entry: CallEntry) -> bool:
     """Return whether the user stopped the call, before or after it started."""
-    result = entry.outcome.result if entry.outcome else None
-    told = entry.outcome.text if entry.outcome else entry.stored_text
-    by_person = result is not None and result.stop is Stop.PERSON
-    return by_person or (not succeeded(entry) and told.startswith(STOPPED))
+    return entry.stop is Stop.PERSON
 
 
 def is_denied(entry: CallEntry) -> bool:
     if entry.verdict is not None:
         return not entry.verdict.allowed
-    record = entry.record
-    return record is not None and record.answer is not None and not record.answer.allows
+    return entry.record is not None and entry.record.was_denied
 
 
 def succeeded(entry: CallEntry) -> bool:
@@ -205,12 +198,10 @@ def changed(report: Report, states: frozenset[State] | None = None) -> str:
 
 def stored_changes(entry: CallEntry) -> str:
     """Describe the changes of a stored call; their later states are in the list of changes."""
-    found = _TOLD.findall(entry.stored_text) if entry.run_id else []
-    if not found:
+    counts = entry.record.changes if entry.record else {}
+    if not counts:
         return ""
-    counts = _COUNT.findall(found[-1])
-    told = [_counted(Kind(kind), int(number.replace(",", ""))) for number, kind in counts]
-    return _("Changes: {}").format(", ".join(told))
+    return _("Changes: {}").format(", ".join(_counted(*each) for each in counts.items()))
 
 
 def _counted(kind: Kind, count: int) -> str:

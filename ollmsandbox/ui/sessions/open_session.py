@@ -15,18 +15,13 @@ from ...chat import events
 from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState, TurnEnd
 from ...chat.messages import Message, Role
-from ...chat.storage.writer import LOST
-from ...errors import OllmSandboxError
+from ...errors import UnsavedError
 from ...i18n import _, localized
 from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
 from ..chat.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
 from ..terminal.output_file import OutputFiles
 from ..widgets.signals import signals
-
-
-class MessagesLostError(OllmSandboxError):
-    """The session is closed, but its last messages could not be stored."""
 
 
 class OpenSession(GObject.Object):
@@ -108,7 +103,7 @@ class OpenSession(GObject.Object):
                 entry.note_states(states[entry.run_id])
 
     async def close(self) -> None:
-        """Close the session. Raise MessagesLostError if its last messages could not be stored."""
+        """Close the session. Raise UnsavedError if its last messages could not be stored."""
         self._silence()
         if self.keeping is not None:
             await asyncio.wait({self.keeping})
@@ -118,7 +113,7 @@ class OpenSession(GObject.Object):
         if self._outputs is not None:
             await asyncio.to_thread(self._outputs.remove)
         if not is_written:
-            raise MessagesLostError(LOST)
+            raise UnsavedError
 
     def _hear(self, event: ChatEvent) -> None:
         match event:

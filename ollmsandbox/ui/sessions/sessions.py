@@ -15,7 +15,7 @@ from ... import N_
 from ...chat.providers.connections_file import TOUR
 from ...chat.sessions import SessionFactory
 from ...chat.storage.stored import SessionInfo
-from ...errors import OllmSandboxError, ProjectError
+from ...errors import OllmSandboxError, ProjectError, UnsavedError
 from ...i18n import _
 from ...paths import real_path
 from ...project.changes.change import Mode
@@ -114,10 +114,8 @@ class Sessions(GObject.Object):
             task.result()
 
     async def delete(self, session_id: str) -> None:
-        from .open_session import MessagesLostError  # not needed for the first frame
-
-        # The session is closed all the same, and its messages are not needed any more.
-        with contextlib.suppress(MessagesLostError):
+        # It is closed all the same, and its last messages are not wanted any more.
+        with contextlib.suppress(UnsavedError):
             await self.close(session_id)
         await asyncio.to_thread(self._factory.history.delete, session_id)
         self.emit("changed")

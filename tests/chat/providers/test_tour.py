@@ -21,7 +21,8 @@ from ollmsandbox.tools.run_command import RunCommand
 
 EDIT = ToolSpec("edit_file", "Edits.")
 MODEL = TourModel(delay=0)
-Tool = Callable[[ToolCall], str]
+# Returns the text of a result; None if the user denied the call.
+Tool = Callable[[ToolCall], str | None]
 
 
 class Session:
@@ -36,7 +37,10 @@ class Session:
         calls = tuple(called(pieces))
         self.messages.append(Message(Role.ASSISTANT, said(pieces), calls=calls))
         for call in calls:
-            self.messages.append(Message(Role.TOOL, self._tool(call), call_id=call.id))
+            text = self._tool(call)
+            self.messages.append(
+                Message(Role.TOOL, text or "", call_id=call.id, was_denied=text is None)
+            )
         return calls
 
     def play(self) -> None:
@@ -56,7 +60,7 @@ class Session:
 def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
     """As the tools do it, without asking anybody."""
 
-    def run(call: ToolCall) -> str:
+    def run(call: ToolCall) -> str | None:
         assert isinstance(call.arguments, dict)
         if call.name == "edit_file":
             file = person.project / str(call.arguments["path"])
@@ -66,7 +70,7 @@ def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
             return "Changes: 1 modified."
         if call.arguments.get("network"):
             if not network_allowed:
-                return "ERROR: The command with network was denied by the user. Nothing was done."
+                return None
             return "192.0.2.1  example.org"
         return person.run(str(call.arguments["command"])).for_model()
 
@@ -100,10 +104,10 @@ def test_the_tour_fixes_the_bug_and_shows_the_wall(
     ]  # fmt: skip
 
 
-def sample_tool(*, network: str = "192.0.2.1  example.org", outside: str = "") -> Tool:
+def sample_tool(*, network: str | None = "192.0.2.1  example.org", outside: str = "") -> Tool:
     readme = "This is the sample project of the OLLM Sandbox tour."
 
-    def run(call: ToolCall) -> str:
+    def run(call: ToolCall) -> str | None:
         given = str(call.arguments)
         if "README" in given:
             return readme
@@ -118,12 +122,13 @@ def sample_tool(*, network: str = "192.0.2.1  example.org", outside: str = "") -
 @pytest.mark.parametrize(
     ("network", "words"),
     [
-        ("ERROR: It was denied by the user.", "You denied it"),
+        (None, "You denied it"),
+        ("ERROR: It was denied by the user.", "did not respond"),
         ("192.0.2.1  example.org", "Thank you"),
         ("exit status 2", "did not respond"),
     ],
 )
-def test_it_takes_any_answer_about_the_network(network: str, words: str) -> None:
+def test_it_takes_any_answer_about_the_network(network: str | None, words: str) -> None:
     session = Session(sample_tool(network=network))
     session.play()
     assert words in session.words()
@@ -139,7 +144,8 @@ def test_where_there_is_no_wall_it_says_so() -> None:
 def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> None:
     tool_context = Agent(person, environ={"FLATPAK_ID": "org.example.App"}).tool_context
     tool = RunCommand(tool_context)
-    session = Session(sample_tool(), ToolSpec(tool.name, tool.description, tool.parameters))
+    assert not tool.is_sandboxed
+    session = Session(sample_tool(), ToolSpec(tool.name, "Runs.", is_sandboxed=tool.is_sandboxed))
     session.play()
     words = session.words()
     assert "you are asked before each command" in words

@@ -14,11 +14,19 @@ from support.person import Person
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.export import as_json, as_markdown
 from ollmsandbox.chat.storage.history import History, new_session_id, title_from
-from ollmsandbox.chat.storage.stored import INTERRUPTED, CallRecord, SessionInfo, StoredMessage
+from ollmsandbox.chat.storage.stored import (
+    INTERRUPTED,
+    CallRecord,
+    SessionInfo,
+    StoredMessage,
+    record_from_json,
+)
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.files.locks import SessionLock
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Verdict
+from ollmsandbox.project.changes.change import Kind
 from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.sandbox.process import Stop
 
 pytestmark = pytest.mark.anybody
 
@@ -54,15 +62,20 @@ def test_what_is_written_comes_back_as_it_was(history: History, person: Person) 
         duration=0.5,
         answer=Answer.ALLOW_SESSION,
         source=Source.PERSON,
+        stop=Stop.TIME,
+        changes={Kind.DELETED: 1, Kind.ADDED: 2000},
     )
+    denied = CallRecord(ok=False, answer=Answer.DENY, source=Source.PERSON)
+    own = CallRecord(ok=True, description="ls", own=True, output_start=3)
     entries = (
         StoredMessage(0, Message(Role.USER, "Hello\n\U0001f600", at=1.0)),
         StoredMessage(
             1, Message(Role.ASSISTANT, "Hm", thinking="deep", calls=calls, model="m", at=2.0)
         ),
         StoredMessage(2, Message(Role.TOOL, "output", call_id="1", at=3.0), record),
-        StoredMessage(3, Message(Role.TOOL, "error", call_id="2", at=3.0), CallRecord(ok=False)),
-        StoredMessage(4, Message(Role.ASSISTANT, "Half a", partial=True, at=4.0)),
+        StoredMessage(3, Message(Role.TOOL, "error", call_id="2", at=3.0, was_denied=True), denied),
+        StoredMessage(4, Message(Role.USER, "I: output", at=3.5), own),
+        StoredMessage(5, Message(Role.ASSISTANT, "Half a", partial=True, at=4.0)),
     )
     for entry in entries:
         history.write(session_id, entry)
@@ -70,6 +83,22 @@ def test_what_is_written_comes_back_as_it_was(history: History, person: Person) 
     assert stored.entries == entries
     assert stored.info.project == str(person.project)
     assert stored.info.updated_at == 4.0
+
+
+@pytest.mark.parametrize(
+    ("text", "record"),
+    [
+        ('{"ok": true, "exit_code": 0, "own": true}', CallRecord(ok=True, exit_code=0, own=True)),
+        ('{"ok": true, "stop": "UNHEARD_OF"}', None),
+        ('{"ok": true, "changes": {"added": "many"}}', None),
+        ('{"ok": true, "changes": 3}', None),
+    ],
+    ids=["written by an earlier version", "unknown stop", "no count", "no counts"],
+)
+def test_a_record_of_another_version_is_read_or_left_out(
+    text: str, record: CallRecord | None
+) -> None:
+    assert record_from_json(text) == record
 
 
 def test_a_message_that_grows_takes_its_own_place(history: History) -> None:

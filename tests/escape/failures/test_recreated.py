@@ -27,6 +27,7 @@ from support.person import Person
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import Kind, Mode, Recorded, State, nothing
+from ollmsandbox.project.changes.reasons import Reason
 from ollmsandbox.project.changes.scan import scan
 from ollmsandbox.project.changes.view import find_in_layers, layers_of, names_in_layers, read_seen
 from ollmsandbox.project.database.runs import read_changes
@@ -213,7 +214,7 @@ def test_what_was_made_again_is_in_conflict_with_a_deletion(
         "d/new": "second",
     }
     assert known[first]["d/a"].state is State.PENDING
-    assert "as it was" in aside["d/a"].note
+    assert aside["d/a"].is_because(Reason.RECREATED)
     assert by_next(person) == {"l": "@"}
     assert on_disk(person) == {"d": "/", "d/a": "old", "f": "old", "l": "@"}
 

@@ -14,6 +14,7 @@ from support.person import Person
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
 from ollmsandbox.project.changes.change import Mode, Recorded, State
+from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.review import review as reviewing
 from ollmsandbox.project.review.review import Review
@@ -99,10 +100,10 @@ def test_what_a_later_run_deleted_can_still_be_had(person: Person) -> None:
     bench = Bench(person)
     with bench.review() as (review, second):
         first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
-        note = f"A later run changed it, too: {second.id}."
+        note = Note(Reason.LATER_RUN, {"run": second.id})
         for item in read_changes(review.manager, first):
             is_deleted = item.change.path.startswith("new")
-            wanted = (State.DISCARDED, note) if is_deleted else (State.PENDING, "")
+            wanted = (State.DISCARDED, note) if is_deleted else (State.PENDING, None)
             assert (item.state, item.note) == wanted
         review.apply(first, [f"{person.project}/new"])
     assert (person.project / "new/inner").read_text() == "first\n"

@@ -15,6 +15,8 @@ from peewee import IntegrityError, SqliteDatabase
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
+from ollmsandbox.project.changes.change import Change, Kind, Recorded, State, Type
+from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database import connection as store_module
 from ollmsandbox.project.database.connection import Database
 from ollmsandbox.project.database.models import (
@@ -25,6 +27,7 @@ from ollmsandbox.project.database.models import (
     Question,
     Run,
 )
+from ollmsandbox.project.database.runs import read_changes, write_changes
 from ollmsandbox.project.manager import ProjectManager
 
 pytestmark = pytest.mark.anybody
@@ -270,12 +273,48 @@ def test_an_older_database_is_brought_up_to_date(
     # Each is done whole and once.
     with closing(Database(person.paths)) as store:
         assert done == [2, 3, 3]
-        assert store.connection.execute("PRAGMA user_version").fetchone() == (5,)
+        assert store.connection.execute("PRAGMA user_version").fetchone() == (6,)
         assert store.connection.execute("SELECT path, colour FROM project").fetchall() == [
             (os.fsencode(person.project), None)
         ]
     Database(person.paths).close()
     assert done == [2, 3, 3]
+
+
+def _store_sentences(plain: sqlite3.Connection) -> None:
+    """Make the table of changes as versions before 4 had it."""
+    for column in ("reason", "arguments"):
+        plain.execute(f"ALTER TABLE change DROP COLUMN {column}")
+    plain.execute("ALTER TABLE change ADD COLUMN note TEXT NOT NULL DEFAULT ''")
+
+
+def test_sentences_of_an_older_database_become_reasons(person: Person) -> None:
+    notes = {
+        "": None,
+        "This version is no longer kept.": Note(Reason.LOST),
+        "A folder around it is none any more.": Note(Reason.PARENT_REPLACED),
+        "A later run changed it, too: 20260131-120000-abc.": Note(
+            Reason.LATER_RUN, {"run": "20260131-120000-abc"}
+        ),
+        "Kein Platz mehr {x}.": Note(Reason.OTHER, {"text": "Kein Platz mehr {x}."}),
+    }
+    with closing(ProjectManager(person.paths)) as manager:
+        run = make_run(manager.add_project(person.project), "1")
+        change = Change(str(person.project), "file", Kind.ADDED, Type.FILE)
+        items = [Recorded(number, change, State.FAILED) for number, _ in enumerate(notes)]
+        write_changes(manager, run.id, items)
+    with closing(sqlite3.connect(file_of(person))) as plain:
+        _store_sentences(plain)
+        for number, text in enumerate(notes):
+            plain.execute("UPDATE change SET note = ? WHERE number = ?", (text, number))
+        plain.execute("PRAGMA user_version = 3")
+        plain.commit()
+    with closing(ProjectManager(person.paths)) as manager:
+        found = read_changes(manager, manager.runs()[0])
+    assert [item.note for item in found] == [*notes.values()]
+    assert [item.is_lost for item in found] == [False, True, False, False, False]
+    assert found[4].note is not None
+    assert found[4].note.sentence == "Kein Platz mehr {x}."
 
 
 def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person) -> None:
@@ -287,6 +326,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         for column in ("session_id", "call_id"):
             plain.execute(f"ALTER TABLE run DROP COLUMN {column}")
         plain.execute("ALTER TABLE project DROP COLUMN is_listed")
+        _store_sentences(plain)
         plain.execute("PRAGMA user_version = 1")
     with closing(ProjectManager(person.paths)) as manager:
         [run] = manager.runs()
@@ -299,7 +339,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         Question.create(id="q", tool="t", project=NOT_UTF_8, question="May it?", asked_at=1)
         assert manager.notices == []
     with closing(sqlite3.connect(file_of(person))) as plain:
-        assert plain.execute("PRAGMA user_version").fetchone() == (3,)
+        assert plain.execute("PRAGMA user_version").fetchone() == (4,)
 
 
 def test_what_was_said_and_asked_outlives_its_project(

@@ -292,15 +292,14 @@ def test_changes_come_in_their_order(manager: ProjectManager, person: Person) ->
             kind="added",
             type="file",
             state="applied",
-            note="\udcff",
         )
     changes = manager.changes(run)
     assert [change.number for change in changes] == [1, 2, 3]
     assert changes[0].root == NOT_UTF_8
     assert changes[0].path == f"{NOT_UTF_8}1"
-    assert (changes[0].target, changes[0].mode, changes[0].note, changes[0].flags) == (
+    assert (changes[0].target, changes[0].mode, changes[0].reason, changes[0].flags) == (
         None,
         None,
-        "?",
+        "",
         "",
     )

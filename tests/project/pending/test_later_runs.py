@@ -14,6 +14,7 @@ from support.person import Person
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes import view as present
 from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.recovery.recover import recover
@@ -60,7 +61,7 @@ def test_a_run_does_not_take_what_a_later_one_made_of_it(
     [item] = report.changes
     assert (item.state, item.note) == (
         State.PENDING,
-        f"A later run changed it, too: {second.id}.",
+        Note(Reason.LATER_RUN, {"run": second.id}),
     )
     assert os.listdir(person.project) == []
     assert states_of(review, first) == states_of(review, second) == [State.PENDING]
@@ -109,7 +110,7 @@ def test_what_is_neither_in_the_layer_nor_on_disk_is_not_said_to_be_applied(
     (layer / "file").unlink()
     for reports in ([review.apply(run)], review.apply_all(run.project)):
         [item] = [item for report in reports for item in report.changes]
-        assert (item.state, item.note) == (State.FAILED, "This version is no longer kept.")
+        assert (item.state, item.note) == (State.FAILED, Note(Reason.LOST))
         assert states_of(review, run) == [State.FAILED]
     assert (person.project / "file").read_text() == "old"
     assert states(review.discard(run)) == {"file": State.DISCARDED}
@@ -173,7 +174,7 @@ def test_what_somebody_else_has_there_is_not_taken_for_it(
     else:
         (person.project / "it").symlink_to("theirs")
     [item] = review.apply(run).changes
-    assert (item.state, item.note) == (State.FAILED, "This version is no longer kept.")
+    assert (item.state, item.note) == (State.FAILED, Note(Reason.LOST))
 
 
 def test_an_added_folder_behind_a_link_is_not_said_to_be_undone(
@@ -189,7 +190,8 @@ def test_an_added_folder_behind_a_link_is_not_said_to_be_undone(
     assert found["around/made"] is State.CONFLICT
     assert found["around/made/inner"] is State.CONFLICT
     assert (elsewhere / "made/inner").is_dir()
-    assert "none any more" in next(i.note for i in report.changes if i.change.path == "around/made")
+    [made] = [item for item in report.changes if item.change.path == "around/made"]
+    assert made.is_because(Reason.PARENT_REPLACED)
 
 
 def test_a_kill_between_what_comes_back_and_what_is_taken_finishes_both(person: Person) -> None:

@@ -13,6 +13,7 @@ from support.person import Person
 
 from ollmsandbox.project.changes import view as present
 from ollmsandbox.project.changes.change import Mode, Report, State
+from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes, write_changes
 from ollmsandbox.project.review import write_file
@@ -150,7 +151,7 @@ def test_an_earlier_version_that_waits_again_is_applied(person: Person, review: 
     second = write(person, review, Mode.REVIEW, "second", "folder/file")
     done = person.cli("discard", second.id)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"waits again: {first.id}" in done.stdout
+    assert f"pending again: {first.id}" in done.stdout
     assert set(states(review.apply(first)).values()) == {State.APPLIED}
     assert (person.project / "folder/file").read_text() == "first"
     assert review.waiting(first.project) == []
@@ -202,7 +203,7 @@ def test_of_what_a_later_run_replaced_nobody_is_told_that_it_was_applied(
     [item] = read_changes(review.manager, first)
     assert (item.state, item.note) == (
         State.DISCARDED,
-        f"A later run changed it, too: {second.id}.",
+        Note(Reason.LATER_RUN, {"run": second.id}),
     )
     assert states(review.undo(second)) == {"file": State.UNDONE}
     assert file.read_text() == "old"

@@ -14,9 +14,12 @@ from support.cli_inline import cli_here
 from support.person import Person
 
 from ollmsandbox import loop
+from ollmsandbox.cli.change_text import diff_lines
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import FileRecord
+from ollmsandbox.project.database.runs import read_changes
 from ollmsandbox.project.manager import ProjectManager
+from ollmsandbox.project.review.review import Review
 from ollmsandbox.project.settings import KEEP_DAYS, KEEP_MIB
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
 
@@ -203,13 +206,33 @@ def test_a_diff_shows_text_names_the_rest_and_does_nothing_to_a_terminal(person:
     assert "+\\x1b[31mred\n\\ No newline at end of file" in done.stdout
 
 
+@pytest.mark.anybody
+def test_a_removed_line_is_red_even_if_it_looks_like_a_file_name(person: Person) -> None:
+    (person.project / "query").write_text("-- a comment\nselect\n")
+    run(person, "echo select > query")
+    review = Review(person.paths)
+    try:
+        [last] = review.manager.runs()
+        items = read_changes(review.manager, last)
+        lines = list(diff_lines(items, review, last, colour=True))
+    finally:
+        review.close()
+    assert lines[1:] == [
+        "\x1b[1m--- a/query\x1b[0m\n",
+        "\x1b[1m+++ b/query\x1b[0m\n",
+        "\x1b[36m@@ -1,2 +1 @@\x1b[0m\n",
+        "\x1b[31m--- a comment\x1b[0m\n",
+        " select\n",
+    ]
+
+
 def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
     (person.project / "file").write_text("old")
     run(person, "echo new > file")
     for kept in person.paths.versions.glob("*/*"):
         kept.unlink()
     done = cli_here(person, "undo")
-    assert (done.returncode, "no longer kept" in done.stdout) == (1, True)
+    assert (done.returncode, "no longer exists" in done.stdout) == (1, True)
     assert (person.project / "file").read_text() == "new\n"
 
 

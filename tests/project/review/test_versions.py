@@ -16,6 +16,7 @@ from support.person import Person
 from ollmsandbox.project.apply.journal import project_lock
 from ollmsandbox.project.changes import view as present
 from ollmsandbox.project.changes.change import Mode, Type
+from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import FileRecord, Run
 from ollmsandbox.project.database.runs import read_changes
@@ -75,7 +76,7 @@ def test_what_somebody_wrote_over_is_said_to_be_gone(person: Person, review: Rev
     run = write(person, review, "file", "1")
     (person.project / "file").write_text("by hand")
     assert texts(review, run) == ("0", None)
-    assert "changed again since" in both(review, run)[1].note
+    assert both(review, run)[1].note == Note(Reason.CHANGED_SINCE)
     shown = person.cli("changes", run.id, "--diff").stdout
     assert "by hand" not in shown
     assert "The version after the command is not available." in shown
@@ -98,7 +99,7 @@ def test_what_waits_and_what_was_discarded_have_both_versions(
     assert texts(review, first) == ("disk", "first")
     second = write(person, review, "file", "second", Mode.REVIEW)
     assert texts(review, first) == ("disk", None)
-    assert second.id in both(review, first)[1].note
+    assert both(review, first)[1].note == Note(Reason.LATER_RUN, {"run": second.id})
     assert texts(review, second) == ("disk", "second")
     review.discard(second)
     assert texts(review, second) == ("disk", "second")

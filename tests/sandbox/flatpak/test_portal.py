@@ -15,6 +15,8 @@ from support.portal import Flatpak, children_of, hiding, portal, wait_until
 from ollmsandbox import loop
 from ollmsandbox.errors import DeniedError, WorkingDirError
 from ollmsandbox.permission.request import Answer
+from ollmsandbox.sandbox.flatpak.child import InnerCheck
+from ollmsandbox.sandbox.flatpak.runner import PROBLEMS
 from ollmsandbox.sandbox.process import Sinks, Stop
 from ollmsandbox.sandbox.profile import file
 
@@ -105,6 +107,10 @@ def test_it_starts_where_it_is_told_if_that_is_there(flatpak: Flatpak) -> None:
 
 
 # --- its end -----------------------------------------------------------------------------------
+
+
+def test_every_finding_that_forbids_a_sandbox_has_a_sentence() -> None:
+    assert {*PROBLEMS} == {*InnerCheck} - {InnerCheck.READY, InnerCheck.NO_WORKING_DIR}
 
 
 def test_a_time_out_keeps_the_output_and_ends_the_whole_tree(flatpak: Flatpak) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,12 @@ def test_another_home_folder_is_looked_at_by_itself(
     person.environ["HOME"] = str(other)
     look(person)
     assert counted() > tried
+
+
+def test_a_remembered_finding_is_explained_in_the_words_of_today(
+    person: Person, programs: Path
+) -> None:
+    fake(programs, VERSION + "exit 1")
+    found = look(person)
+    findings = tuple(replace(f, cause="As said before.", remedy="Old.") for f in found.findings)
+    assert replace(found, findings=findings).why_not() == found.why_not()

@@ -210,7 +210,7 @@ class Bench:
     def look(self) -> Outcome:
         with self.review() as (review, run):
             rows = [
-                (item.change.path, item.change.kind.value, item.state.value, item.note)
+                (item.change.path, item.change.kind.value, item.state.value, repr(item.note))
                 for item in read_changes(review.manager, run)
             ]
             command, state = run.command, run.state

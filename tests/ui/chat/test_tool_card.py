@@ -14,7 +14,7 @@ from support.screen import Screen, all_of, draw_frames, spin_until, texts
 from support.window import running_loop, wait_until
 
 from ollmsandbox.chat.events import CallSettled, FilesChanged
-from ollmsandbox.chat.tool_calls import STOPPED
+from ollmsandbox.chat.tool_calls import stopped_outcome
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent
@@ -123,8 +123,8 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
         (done(137, result=result(137, stop=Stop.TIME)), "Exceeded the time limit"),
         (Outcome("ERROR: no such folder", ok=False), "Failed"),
         (Outcome("text", ok=True), "Done"),
-        (Outcome(STOPPED, ok=False), "Stopped"),
-        (Outcome(STOPPED, ok=False, result=result(137, stop=Stop.PERSON)), "Stopped"),
+        (stopped_outcome(), "Stopped"),
+        (Outcome("", ok=False, result=result(137, stop=Stop.PERSON)), "Stopped"),
     ],
 )
 def test_how_it_ended_is_said_in_words(chat: Chat, outcome: Outcome, words: str) -> None:
@@ -138,7 +138,7 @@ def test_what_was_stopped_is_nothing_that_went_wrong(screen: Screen, chat: Chat)
     card = shown(screen, entry)
     chat.start(entry)
     chat.output(entry, b"so far\n")
-    chat.end(entry, Outcome(STOPPED, ok=False, result=result(137, stop=Stop.PERSON)))
+    chat.end(entry, Outcome("", ok=False, result=result(137, stop=Stop.PERSON)))
     assert "Stopped" in card.status.get_label()
     assert not card.mark.has_css_class("error")
     assert card.is_open
@@ -267,7 +267,7 @@ def test_a_call_that_is_stopped_while_it_asks_asks_no_more(screen: Screen, chat:
     entry = chat.call("make install")
     card = shown(screen, entry)
     chat.ask(entry)
-    chat.end(entry, Outcome(STOPPED, ok=False))
+    chat.end(entry, stopped_outcome())
     assert card.question is not None
     assert not card.question.is_open
     assert card.header_box.get_visible()
@@ -305,7 +305,7 @@ def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat)
     entry = chat.call()
     card = shown(screen, entry)
     chat.start(entry)
-    chat.end(entry, Outcome(STOPPED, ok=False))
+    chat.end(entry, stopped_outcome())
     chat.talk.tell(CallSettled(entry.call.id, report("a.c", state=ChangeState.PENDING)))
     assert card.changes.get_label() == "1 file changed; pending your review"
     assert not card.undo_button.get_visible()

@@ -19,7 +19,8 @@ from ollmsandbox.chat.storage.stored import CallRecord, SessionInfo, StoredMessa
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
 from ollmsandbox.permission.rule_store import RuleStore
-from ollmsandbox.project.changes.change import State
+from ollmsandbox.project.changes.change import Kind, State
+from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.chat.entries import CallEntry, entries_of
 from ollmsandbox.ui.terminal import output_file
@@ -181,8 +182,16 @@ def _age(folder: Path) -> None:
 
 def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> None:
     call = ToolCall("c", "run_command", {"command": "make"})
-    record = CallRecord(ok=True, description="make", run_id="run-1", exit_code=2, duration=61.0)
-    told = "said\nExit status: 2\nChanges: 1 deleted, 2 added."
+    record = CallRecord(
+        ok=True,
+        description="make",
+        run_id="run-1",
+        exit_code=2,
+        duration=61.0,
+        changes={Kind.DELETED: 1, Kind.ADDED: 2},
+    )
+    told = "said\nChanges: 7 replaced."
+    introduction = "I ran this command myself:\n$ ls\n"
     session = StoredSession(
         SessionInfo("s", "t", PROJECT, "m", "c", 0, 0),
         (
@@ -190,8 +199,14 @@ def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> 
             StoredMessage(2, Message(Role.TOOL, told, call_id="c"), record),
             StoredMessage(
                 3,
-                Message(Role.USER, "I ran this command in the sandbox myself:\n$ ls\na\nb"),
-                CallRecord(ok=True, description="ls", exit_code=0, own=True),
+                Message(Role.USER, f"{introduction}a\nb"),
+                CallRecord(
+                    ok=True,
+                    description="ls",
+                    exit_code=0,
+                    own=True,
+                    output_start=len(introduction),
+                ),
             ),
         ),
     )
@@ -208,6 +223,24 @@ def test_a_stored_call_is_quiet_and_shows_what_the_model_got(screen: Screen) -> 
     assert card.status.get_label() == "Your command · Succeeded"
     card.header.emit("clicked")
     assert printed(card) == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("stop", "status"),
+    [
+        (Stop.PERSON, "Command · Stopped"),
+        (Stop.TIME, "Command · Exceeded the time limit"),
+        (None, "Command · Failed"),
+    ],
+)
+def test_a_stored_call_says_why_it_was_stopped(
+    screen: Screen, stop: Stop | None, status: str
+) -> None:
+    record = CallRecord(ok=False, description="make", stop=stop)
+    call = ToolCall("c", "run_command", {"command": "make"})
+    # The text for the model does not matter.
+    entry = CallEntry.stored(call, "Stopped by the user.", record)
+    assert shown(screen, entry).status.get_label() == status
 
 
 def test_all_of_a_stored_call_is_opened_as_a_file(tmp_path: Path) -> None:

@@ -24,9 +24,8 @@ from ollmsandbox.chat.events import (
     TurnEnded,
 )
 from ollmsandbox.chat.messages import Message, Role
-from ollmsandbox.chat.tool_calls import STOPPED
+from ollmsandbox.chat.tool_calls import stopped_outcome
 from ollmsandbox.project.changes.change import State as ChangeState
-from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.chat.entries import MessageEntry, NoticeEntry
 from ollmsandbox.ui.chat.message_row import MessageRow, NoticeRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
@@ -151,7 +150,7 @@ def test_the_stop_of_a_card_is_for_its_own_command(place: Place) -> None:
 
 def test_a_stop_is_said_once(place: Place) -> None:
     entry = place.ask()
-    place.chat.end(entry, Outcome(STOPPED, ok=False))
+    place.chat.end(entry, stopped_outcome())
     place.chat.talk.tell(TurnEnded(TurnEnd.STOPPED))
     assert not any(isinstance(one, NoticeEntry) for one in place.chat.session)
     place.chat.person("And now?")

@@ -22,13 +22,23 @@ _THOUGHT = Sentence(N_("I am a script, so there isn't much to think about."))
 
 _FIX = r"sed -i 's/for item in basket)/for item, number in basket.items())/; "
 _FIX += r"s/sum(prices\[item\] for/sum(prices[item] * number for/' basket.py"
-_OUTSIDE = "echo 'The tour was here.' > ~/ollm-tour.txt && echo 'It was written.'"
+# What the command prints where there is no sandbox.
+_WRITTEN = "It was written."
+_OUTSIDE = f"echo 'The tour was here.' > ~/ollm-tour.txt && echo '{_WRITTEN}'"
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What the calls of a step returned, and whether the user denied one of them."""
+
+    text: str = ""
+    was_denied: bool = False
 
 
 @dataclass(frozen=True)
 class _Step:
     # Returns the text, given the result of the step before.
-    say: Callable[[str], Sentence]
+    say: Callable[[_Result], Sentence]
     calls: tuple[tuple[str, Mapping[str, object]], ...] = ()
 
 
@@ -39,12 +49,7 @@ def _run(command: str, *, network: bool = False) -> tuple[str, Mapping[str, obje
     )
 
 
-def _denied(result: str) -> bool:
-    lower = result.lower()
-    return lower.startswith("error") and ("denied" in lower or "not allowed" in lower)
-
-
-def _hello(_result: str) -> Sentence:
+def _hello(_result: _Result) -> Sentence:
     return Sentence(
         N_(
             "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
@@ -55,7 +60,7 @@ def _hello(_result: str) -> Sentence:
     )
 
 
-def _hello_asked(_result: str) -> Sentence:
+def _hello_asked(_result: _Result) -> Sentence:
     return Sentence(
         N_(
             "Hello! I am the tour: a script, not an AI. I will show you how an agent works "
@@ -66,23 +71,23 @@ def _hello_asked(_result: str) -> Sentence:
     )
 
 
-def _read_asked(_result: str) -> Sentence:
+def _read_asked(_result: _Result) -> Sentence:
     return Sentence(N_("A small shop. I read the code and its tests."))
 
 
-def _read(_result: str) -> Sentence:
+def _read(_result: _Result) -> Sentence:
     return Sentence(
         N_("A small shop. I read the code and its tests; these two commands run in parallel.")
     )
 
 
-def _test(_result: str) -> Sentence:
+def _test(_result: _Result) -> Sentence:
     return Sentence(N_("Now I run the tests."))
 
 
-def _fix(result: str) -> Sentence:
+def _fix(result: _Result) -> Sentence:
     found = N_("That did not show me a failing test")
-    if "FAILED" in result:
+    if "FAILED" in result.text:
         found = N_("One test fails")
     text = N_(
         "{found}: `total` ignores the quantity of each item. I correct that line in "
@@ -91,16 +96,16 @@ def _fix(result: str) -> Sentence:
     return Sentence(text, found=Sentence(found))
 
 
-def _test_again(result: str) -> Sentence:
-    if _denied(result):
+def _test_again(result: _Result) -> Sentence:
+    if result.was_denied:
         return Sentence(
             N_("You denied that, which is fine: the file is unchanged. I run the tests again.")
         )
     return Sentence(N_("Now I run the tests again."))
 
 
-def _try_outside(result: str) -> Sentence:
-    failed = "FAILED" in result
+def _try_outside(result: _Result) -> Sentence:
+    failed = "FAILED" in result.text
     # Translators: both stand in "This time {tests}."
     tests = N_("they fail, as before") if failed else N_("all tests pass")
     text = N_(
@@ -110,13 +115,13 @@ def _try_outside(result: str) -> Sentence:
     return Sentence(text, tests=Sentence(tests))
 
 
-def _ask_network(result: str) -> Sentence:
-    if "It was written." in result:
+def _ask_network(result: _Result) -> Sentence:
+    if _WRITTEN in result.text:
         outside = N_(
             "It was written, because no sandbox is available here: `ollmsandbox doctor` tells you "
             "why. You can delete `~/ollm-tour.txt`."
         )
-    elif _denied(result):
+    elif result.was_denied:
         outside = N_("You denied it, so nothing ran.")
     else:
         outside = N_("It failed: everything outside the project is read-only. Nothing was written.")
@@ -127,19 +132,19 @@ def _ask_network(result: str) -> Sentence:
     return Sentence(text, outside=Sentence(outside))
 
 
-def _about_network(result: str) -> Sentence:
-    if _denied(result):
+def _about_network(result: _Result) -> Sentence:
+    if result.was_denied:
         network = N_(
             "You denied it, and nothing ran. That's fine. The agent carries on without it."
         )
-    elif re.search(r"example\.org", result):
+    elif re.search(r"example\.org", result.text):
         network = N_("Thank you. With your permission, the command used the network.")
     else:
         network = N_("You allowed the command, but the network did not respond. Never mind.")
     return Sentence(network)
 
 
-def _delete(result: str) -> Sentence:
+def _delete(result: _Result) -> Sentence:
     text = N_(
         "{network}\n\nFinally, I delete an old file. Deletions are always listed first, and the "
         "file is kept so that you can restore it."
@@ -147,17 +152,17 @@ def _delete(result: str) -> Sentence:
     return Sentence(text, network=_about_network(result))
 
 
-def _delete_asked(result: str) -> Sentence:
+def _delete_asked(result: _Result) -> Sentence:
     text = N_("{network}\n\nFinally, I delete an old file. Here, that cannot be undone.")
     return Sentence(text, network=_about_network(result))
 
 
-def _about_file(result: str) -> Sentence:
+def _about_file(result: _Result) -> Sentence:
     # Translators: another sentence follows, hence the space.
-    return Sentence(N_("You kept the old file. ") if _denied(result) else "")
+    return Sentence(N_("You kept the old file. ") if result.was_denied else "")
 
 
-def _goodbye_asked(result: str) -> Sentence:
+def _goodbye_asked(result: _Result) -> Sentence:
     text = N_(
         "{last}That was all. With a sandbox, commands run without questions, cannot write outside "
         "the project, and their changes can be undone.\n\n"
@@ -166,7 +171,7 @@ def _goodbye_asked(result: str) -> Sentence:
     return Sentence(text, last=_about_file(result))
 
 
-def _goodbye(result: str) -> Sentence:
+def _goodbye(result: _Result) -> Sentence:
     text = N_(
         "{last}That was all. What I did:\n\n"
         "- corrected `basket.py`, so that the tests pass\n"
@@ -179,7 +184,7 @@ def _goodbye(result: str) -> Sentence:
     return Sentence(text, last=_about_file(result))
 
 
-def _afterwards(_result: str) -> Sentence:
+def _afterwards(_result: _Result) -> Sentence:
     return Sentence(
         N_(
             "The tour is over, and I am only a script, so I cannot answer that. Connect a model "
@@ -188,8 +193,8 @@ def _afterwards(_result: str) -> Sentence:
     )
 
 
-def _not_here(result: str) -> Sentence:
-    if _denied(result):
+def _not_here(result: _Result) -> Sentence:
+    if result.was_denied:
         return Sentence(
             N_("You did not let me look around, so the tour ends here. You can start it again.")
         )
@@ -201,11 +206,6 @@ def _not_here(result: str) -> Sentence:
     )
 
 
-def _is_asked(tools: Sequence[ToolSpec]) -> bool:
-    """Tell whether there is no sandbox, from what every model is told."""
-    return any("There is no sandbox" in tool.description for tool in tools)
-
-
 def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
     if any(tool.name == "edit_file" for tool in tools):
         given = {"path": "basket.py", "old_text": WRONG, "new_text": RIGHT}
@@ -213,7 +213,7 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
     else:
         fix = _run(_FIX)
     tests = "python3 -B -m unittest"
-    asked = _is_asked(tools)
+    asked = not all(tool.is_sandboxed for tool in tools)
     reading = (_run("cat basket.py"), _run("cat test_basket.py prices.csv"))
     return [
         _Step(_hello_asked if asked else _hello, (_run("ls -l; cat README.md"),)),
@@ -280,7 +280,7 @@ class TourModel:
         yield FinishPiece()
 
 
-def _next_step(messages: Sequence[Message], steps: Sequence[_Step]) -> tuple[int, _Step, str]:
+def _next_step(messages: Sequence[Message], steps: Sequence[_Step]) -> tuple[int, _Step, _Result]:
     """Return the number of the next step, the step, and the result of the one before."""
     for position in reversed(range(len(messages))):
         number = _which(messages[position], steps)
@@ -288,14 +288,15 @@ def _next_step(messages: Sequence[Message], steps: Sequence[_Step]) -> tuple[int
             continue
         after = messages[position + 1 :]
         ids = {call.id for call in messages[position].calls}
-        result = "\n".join(m.text for m in after if m.role is Role.TOOL and m.call_id in ids)
-        if number == 0 and MARK not in result:
+        answers = [m for m in after if m.role is Role.TOOL and m.call_id in ids]
+        result = _Result("\n".join(m.text for m in answers), any(m.was_denied for m in answers))
+        if number == 0 and MARK not in result.text:
             return len(steps), _Step(_not_here), result
         is_over = any(m.role is Role.ASSISTANT and not m.calls and not m.partial for m in after)
         if number + 2 == len(steps) and is_over:
-            return len(steps), _Step(_afterwards), ""
+            return len(steps), _Step(_afterwards), _Result()
         return number + 1, steps[number + 1], result
-    return 0, steps[0], ""
+    return 0, steps[0], _Result()
 
 
 def _which(message: Message, steps: Sequence[_Step]) -> int | None:
