@@ -25,7 +25,7 @@ from .plan.host import Host
 from .plan.plan import Plan, make_plan
 from .probe.probe import Capabilities, probe
 from .process import Result, Running, Sinks, Stop
-from .profile import file
+from .profile.file import DEFAULT_PROFILE, read_profile
 from .profile.profile import Profile
 from .starter.client import shared_starter
 
@@ -128,7 +128,9 @@ class Bubble:
         self.project = find_project(project, self._paths)
         self._allow_network = allow_network
         self._working_dir = working_dir
-        self._profile = profile or file.load(file.DEFAULT, self._paths.profiles, self._paths.cache)
+        self._profile = profile or read_profile(
+            DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
+        )
         if timeout is not None:
             limits = replace(self._profile.limits, time=timeout)
             self._profile = replace(self._profile, limits=limits)

@@ -128,7 +128,7 @@ class _Run:
         from ...project.changes.change import Mode
         from ...sandbox.plan.folders import find_project
         from ...sandbox.process import Sinks
-        from ...sandbox.profile.file import DEFAULT
+        from ...sandbox.profile.file import DEFAULT_PROFILE
         from ..streams import Writer, stdin_for
 
         gc.enable()
@@ -146,7 +146,7 @@ class _Run:
             network=given.network,
             working_dir=_working_dir(given, project),
             mode=Mode(given.apply),
-            profile=given.profile or DEFAULT,
+            profile=given.profile or DEFAULT_PROFILE,
             timeout=given.timeout,
             use_rootfs=given.rootfs,
             # Output that streams through is not needed again.

@@ -22,7 +22,7 @@ from ..launch import SHELL, check_command
 from ..limits import watch_limits
 from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
-from ..profile import file
+from ..profile.file import DEFAULT_PROFILE, read_profile
 from ..profile.profile import Profile
 
 Ask = Callable[[str], Awaitable[bool]]
@@ -68,7 +68,9 @@ class PlainRunner:
         self.project = find_project(project, self._paths)
         self._ask = ask
         self._working_dir = working_dir
-        self._profile = profile or file.load(file.DEFAULT, self._paths.profiles, self._paths.cache)
+        self._profile = profile or read_profile(
+            DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
+        )
         self._limits = self._profile.limits
         if timeout is not None:
             self._limits = replace(self._limits, time=timeout)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command may see and use. The values come from YAML files, see profile_file.py."""
+"""What a command may see and use. The values come from YAML files, see file.py."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from ..plan.mounts import (
 from ..plan.plan import Plan
 from ..probe.probe import Capabilities
 from ..process import Result, Running, Sinks
-from ..profile import file as profile_file
+from ..profile.file import DEFAULT_PROFILE, read_profile
 from ..seccomp import FilterRules
 from ..starter.client import shared_starter
 from .files import RESOLVER, write_inside
@@ -181,7 +181,7 @@ class Inside:
     found: Capabilities
 
     def plan(self, *, writable: bool, network: bool) -> Plan:
-        profile = profile_file.load(profile_file.DEFAULT, self.paths.profiles, self.paths.cache)
+        profile = read_profile(DEFAULT_PROFILE, self.paths.profiles, self.paths.cache)
         whole = str(self.folder)
         system: Mount = RootfsSystem(whole, self.title)
         if writable:

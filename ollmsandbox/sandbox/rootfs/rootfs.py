@@ -12,12 +12,11 @@ from ... import N_
 from ...errors import RootfsError, Sentence
 from ...files import trees
 from ...paths import Paths
-from . import settings as rootfs_settings
 from .extract import Room
 from .install import InstallProgress, Preparation, Prepared, Workshop
 from .packages import TIERS, programs_in
 from .release import LARGEST
-from .settings import RootfsSettings
+from .settings import RootfsSettings, load_rootfs_settings
 from .store import Installed, RootfsStore, find
 
 
@@ -48,7 +47,7 @@ class Rootfs:
     ) -> None:
         self._paths = paths
         self._environ = environ
-        self.settings = settings if settings is not None else rootfs_settings.load(paths.config)
+        self.settings = settings if settings is not None else load_rootfs_settings(paths.config)
         self.store = RootfsStore(paths.rootfs)
         self._shop = Workshop(paths, environ, self.settings, self.store, room or Room(), largest)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from ... import N_
+from ...config.yaml_reader import Source, read_yaml
 from ...errors import RootfsError
 from ...files.atomic import write_atomically
 
@@ -19,7 +20,6 @@ _MIRROR = re.compile(r"https?://[^\s?#]+")
 _BRANCH = re.compile(r"latest-stable|edge|v[0-9]+\.[0-9]+")
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6}")
 _TIER = re.compile("[012]")
-_MEND = N_("Mend it or remove it.")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Setting:
     is_good: Callable[[str], object]
 
 
-ALL = (
+SETTINGS = (
     _Setting("mirror", N_("The address of a mirror, as https://host/alpine."), _MIRROR.fullmatch),
     _Setting("branch", N_("latest-stable, edge, or a branch as v3.22."), _BRANCH.fullmatch),
     _Setting(
@@ -72,7 +72,7 @@ ALL = (
 
 
 def _find(name: str) -> _Setting:
-    for setting in ALL:
+    for setting in SETTINGS:
         if setting.name == name:
             return setting
     raise RootfsError(
@@ -80,51 +80,28 @@ def _find(name: str) -> _Setting:
         N_("Known: {names}."),
         name=repr(name),
         file=FILE,
-        names=", ".join(names()),
+        names=", ".join(setting_names()),
     )
 
 
-def names() -> list[str]:
-    return [setting.name for setting in ALL]
+def setting_names() -> list[str]:
+    return [setting.name for setting in SETTINGS]
 
 
-def load(config: Path) -> RootfsSettings:
-    file = config / FILE
+def load_rootfs_settings(config: Path) -> RootfsSettings:
+    source = Source(RootfsError, config / FILE, N_("Correct the file or remove it."))
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        root = read_yaml(source)
     except FileNotFoundError:
         return RootfsSettings()
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RootfsError(
-            N_("{file}, line {line}: {problem}."),
-            _MEND,
-            file=file,
-            line=line,
-            problem=error.problem,
-        ) from error
-    except OSError as error:
-        raise RootfsError(
-            N_("{file} cannot be read: {why}."), _MEND, file=file, why=error.strerror
-        ) from error
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise RootfsError(
-            N_("{file} cannot be read: {why}"), _MEND, file=file, why=str(error)
-        ) from error
-    if found is None:
-        return RootfsSettings()
-    if not isinstance(found, dict):
-        raise RootfsError(N_("{file} holds no list of names and values."), _MEND, file=file)
     settings = RootfsSettings()
-    try:
-        for name, value in found.items():
-            settings = settings.with_value(str(name), "" if value is None else str(value))
-    except RootfsError as error:
-        raise RootfsError(
-            N_("{file}: {why}"), error.remedy, file=file, why=error.message
-        ) from error
+    for name, value in root.mapping(setting_names()).items() if root else ():
+        try:
+            settings = settings.with_value(name, "" if value.is_null else value.text())
+        except RootfsError as error:
+            raise RootfsError(value.fail(error.message).message, error.remedy) from error
     return settings
 
 
-def save(config: Path, settings: RootfsSettings) -> None:
+def save_rootfs_settings(config: Path, settings: RootfsSettings) -> None:
     write_atomically(config / FILE, yaml.safe_dump(asdict(settings), sort_keys=False))

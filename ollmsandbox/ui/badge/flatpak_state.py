@@ -13,7 +13,7 @@ from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...sandbox.flatpak.portal import PortalError
 from ...sandbox.flatpak.runner import InnerRunner, NotHandedOnError
-from ...sandbox.profile import file
+from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import Limits, Profile
 from ..i18n import spoken
 from .badge import Section, Wall
@@ -25,7 +25,7 @@ async def look(
 ) -> ProjectState:
     """`own` limits instead of the profile's."""
     try:
-        found = await asyncio.to_thread(file.load, profile, paths.profiles, paths.cache)
+        found = await asyncio.to_thread(read_profile, profile, paths.profiles, paths.cache)
         loaded = found.with_limits(own)
         state = await _try(project, loaded, environ)
         return ProjectState(state.wall, (*state.sections, limits_without_sandbox(loaded)))

@@ -16,7 +16,7 @@ from ollmsandbox import loop
 from ollmsandbox.errors import DeniedError, WorkingDirError
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.sandbox.process import Sinks, Stop
-from ollmsandbox.sandbox.profile import file
+from ollmsandbox.sandbox.profile.file import read_profile
 
 pytestmark = pytest.mark.anybody
 
@@ -149,7 +149,7 @@ def test_processes_are_counted_in_there(flatpak: Flatpak) -> None:
     profiles = flatpak.person.paths.profiles
     profiles.mkdir(parents=True)
     (profiles / "mine.yaml").write_text("limits: {processes: 20}")
-    profile = file.load("mine", profiles)
+    profile = read_profile("mine", profiles)
     command = f"for i in $(seq 40); do sleep {flatpak.mark} & done; wait"
     assert flatpak.run(command, profile=profile).stop is Stop.PROCESSES
     assert not flatpak.sleeping()

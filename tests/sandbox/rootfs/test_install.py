@@ -35,12 +35,11 @@ from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.rootfs import install as rootfs_prepare
-from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
 from ollmsandbox.sandbox.rootfs.http import UnreachableError
 from ollmsandbox.sandbox.rootfs.install import InstallProgress, Step
 from ollmsandbox.sandbox.rootfs.packages import TIERS, programs_in
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings, save_rootfs_settings
 from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find, is_rootfs_ready, need
 
 
@@ -384,7 +383,7 @@ def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:
 
 @pytest.mark.anybody
 def test_the_settings_of_the_person_are_used(person: Person, served: Mirror) -> None:
-    rootfs_settings.save(person.paths.config, replace(served.settings, tier=0))
+    save_rootfs_settings(person.paths.config, replace(served.settings, tier=0))
     person._tell_machine()
     prepared = loop.run(Rootfs(person.paths, person.environ).prepare())
     assert (prepared.installed.version, prepared.installed.tier) == (VERSION, 0)

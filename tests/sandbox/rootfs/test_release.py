@@ -20,10 +20,13 @@ from support.rootfs import ARCH, Mirror, mirror
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.net.http import Request
 from ollmsandbox.sandbox.rootfs import http
-from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
 from ollmsandbox.sandbox.rootfs.http import FLAVOR, UnreachableError
 from ollmsandbox.sandbox.rootfs.release import branch_of, detect_arch, get_latest_version
-from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
+from ollmsandbox.sandbox.rootfs.settings import (
+    RootfsSettings,
+    load_rootfs_settings,
+    save_rootfs_settings,
+)
 
 pytestmark = pytest.mark.anybody
 LIST = f"/latest-stable/releases/{ARCH}/latest-releases.yaml"
@@ -256,11 +259,11 @@ def test_without_a_network_it_is_said_what_to_do() -> None:
 
 
 def test_settings_are_kept_and_read_again(tmp_path: Path) -> None:
-    assert rootfs_settings.load(tmp_path) == RootfsSettings()
+    assert load_rootfs_settings(tmp_path) == RootfsSettings()
     chosen = RootfsSettings().with_value("mirror", "https://example.org/alpine/")
     chosen = chosen.with_value("version", "3.22.1").with_value("tier", "1")
-    rootfs_settings.save(tmp_path, chosen)
-    assert rootfs_settings.load(tmp_path) == chosen
+    save_rootfs_settings(tmp_path, chosen)
+    assert load_rootfs_settings(tmp_path) == chosen
     assert chosen.mirror == "https://example.org/alpine"
 
 
@@ -271,11 +274,11 @@ def test_settings_are_kept_and_read_again(tmp_path: Path) -> None:
 def test_a_mistake_in_the_settings_is_told_with_the_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "rootfs.yaml").write_text(text)
     with pytest.raises(RootfsError, match=r"rootfs\.yaml"):
-        rootfs_settings.load(tmp_path)
+        load_rootfs_settings(tmp_path)
 
 
 def test_settings_that_cannot_be_read_are_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "rootfs.yaml").mkdir()
     with pytest.raises(RootfsError) as caught:
-        rootfs_settings.load(tmp_path)
+        load_rootfs_settings(tmp_path)
     assert caught.value.message == f"{tmp_path}/rootfs.yaml cannot be read: Is a directory."
