@@ -42,6 +42,13 @@ def write_inside(folder: Path, name: str, text: str) -> None:
             file.write(text)
 
 
+def read_inside(folder: Path, name: str, most: int) -> str:
+    """Return the beginning of a file, or "" if it is missing or not a regular file."""
+    with contextlib.suppress(OSError, RootfsError), _inside(folder, name, make=False) as around:
+        return _read(os.path.basename(name), around, most)
+    return ""
+
+
 def introduce_user(folder: Path) -> None:
     """Programs ask who they are run by, and some fail if nobody knows: git, for one."""
     uid, gid = os.getuid(), os.getgid()
@@ -50,30 +57,31 @@ def introduce_user(folder: Path) -> None:
         ("etc/group", gid, f"user:x:{gid}:\n"),
     ):
         with _inside(folder, name) as around:
-            text = _short_text(os.path.basename(name), around)
+            text = _read(os.path.basename(name), around, 1 << 16)
         known = {fields[2] for row in text.splitlines() if len(fields := row.split(":")) > 2}
         if str(number) not in known:
             write_inside(folder, name, f"{text.rstrip()}\n{line}".lstrip())
 
 
-def _short_text(name: str, around: int) -> str:
+def _read(name: str, around: int, most: int) -> str:
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=around)
     except OSError:
-        return ""  # it has none, or what is no file: one is made
+        return ""  # missing, or not a file
     with open(descriptor, encoding="utf-8", errors="replace") as file:
-        return file.read(1 << 16) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+        return file.read(most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
 
 
 @contextlib.contextmanager
-def _inside(folder: Path, name: str) -> Iterator[int]:
-    """The folder around a name, made where it is missing."""
+def _inside(folder: Path, name: str, *, make: bool = True) -> Iterator[int]:
+    """Open the folder that contains a name, and create it where it is missing."""
     here = os.open(folder, _FOLDER)
     try:
         for part in name.split("/")[:-1]:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, 0o755, dir_fd=here)
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=here)
             try:
                 inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
             except OSError as error:

@@ -34,17 +34,16 @@ from ...errors import RootfsError, Sentence
 from ...files import trees
 from ...paths import Paths
 from ..probe.probe import probe
-from .extract import Room, drop_setuid, extract_rootfs
-from .files import introduce_user, prepare_mount_points, write_inside
+from .extract import ArchiveLimits, extract_rootfs, make_safe
+from .files import introduce_user, prepare_mount_points, read_inside, write_inside
 from .http import FLAVOR, UnreachableError, without_password
 from .packages import (
-    KNOWN,
+    KNOWN_PROGRAMS,
     TIERS,
-    Inside,
-    ask_programs,
     install_packages,
-    keep_programs,
     missing_packages,
+    program_versions,
+    save_program_versions,
 )
 from .release import (
     Release,
@@ -55,6 +54,7 @@ from .release import (
     get_latest_version,
     sha256_of,
 )
+from .sandbox import RootfsSandbox
 from .settings import RootfsSettings
 from .store import Installed, RootfsStore, is_rootfs_ready, version_order
 
@@ -100,10 +100,7 @@ def check_given(tarball: Path) -> None:
 
 
 def version_in(folder: Path) -> str:
-    try:
-        version = (folder / "etc/alpine-release").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        version = ""
+    version = read_inside(folder, "etc/alpine-release", 100).strip()
     if not _VERSION.fullmatch(version):
         raise RootfsError(N_("This is no Alpine system: it does not say its version."), _NAME_IT)
     return version
@@ -218,22 +215,18 @@ class Workshop:
     environ: Mapping[str, str]
     settings: RootfsSettings
     store: RootfsStore
-    room: Room
+    limits: ArchiveLimits
     largest: int
 
     def fetch(self, release: Release, tell: Callable[[int, int | None], None]) -> Path:
         return download_rootfs(release, self.store.downloads, tell, self.largest)
 
-    def unpack(self, tarball: Path, folder: Path, tell: Callable[[int, int], None]) -> None:
-        extract_rootfs(tarball, folder, self.room, tell)
-        prepare_mount_points(folder)
-
-    def inside(self, folder: Path) -> Inside:
+    def sandbox(self, folder: Path) -> RootfsSandbox:
         found = probe(self.paths, self.environ)
         if not found.can_wrap:
             cause, remedy = found.why_not()
             raise RootfsError(N_("Commands cannot be sandboxed here: {cause}"), remedy, cause=cause)
-        return Inside(folder, "Alpine", self.paths, self.environ, found)
+        return RootfsSandbox(folder, "Alpine", self.paths, self.environ, found)
 
 
 class Preparation:
@@ -271,7 +264,7 @@ class Preparation:
             release = found
         self._check_room()
         # Nothing is fetched where nothing could run in it.
-        await self._work.in_thread(self._shop.inside, self._store.folder)
+        await self._work.in_thread(self._shop.sandbox, self._store.folder)
         if release is not None:
             tarball = await self._fetch(release)
         else:
@@ -321,24 +314,27 @@ class Preparation:
         )
 
     async def _build(self, built: Path, tarball: Path, release: Release | None) -> Installed:
-        await self._work.in_thread(
-            self._shop.unpack,
+        sandbox = await self._work.in_thread(self._shop.sandbox, built)
+        self._work.tell(Step.UNPACK)
+        await extract_rootfs(
+            sandbox,
             tarball,
-            built,
+            self._shop.limits,
             lambda done, total: self._work.tell(Step.UNPACK, done, total),
         )
+        await self._work.in_thread(prepare_mount_points, built)
         version = release.version if release else version_in(built)
         missing = missing_packages(built, self._tier.packages)
-        inside = await self._work.in_thread(self._shop.inside, built)
         mirror = self._shop.settings.mirror
         self._name_mirror(built, mirror, version)
         if missing:
             self._work.tell(Step.PACKAGES, 0, len(missing))
-            await install_packages(inside, missing, self._said)
+            await install_packages(sandbox, missing, self._said)
         self._work.tell(Step.FINISH)
         # From now on commands can read it.
         self._name_mirror(built, without_password(mirror), version)
-        keep_programs(built, await ask_programs(inside, KNOWN))
+        save_program_versions(built, await program_versions(sandbox, KNOWN_PROGRAMS))
+        await make_safe(sandbox)
         return await self._work.in_thread(self._put_in_place, built, version)
 
     def _name_mirror(self, built: Path, mirror: str, version: str) -> None:
@@ -346,7 +342,6 @@ class Preparation:
         write_inside(built, "etc/apk/repositories", "".join(lines))
 
     def _put_in_place(self, built: Path, version: str) -> Installed:
-        drop_setuid(built)
         # A package may have put something else there.
         prepare_mount_points(built)
         needed = ["bin/sh", *(["usr/bin/python3"] if self._tier.number else [])]

@@ -12,7 +12,7 @@ from ... import N_
 from ...errors import RootfsError, Sentence
 from ...files import trees
 from ...paths import Paths
-from .extract import Room
+from .extract import ArchiveLimits
 from .install import InstallProgress, Preparation, Prepared, Workshop
 from .packages import TIERS, programs_in
 from .release import LARGEST
@@ -42,14 +42,15 @@ class Rootfs:
         environ: Mapping[str, str],
         settings: RootfsSettings | None = None,
         *,
-        room: Room | None = None,
+        limits: ArchiveLimits | None = None,
         largest: int = LARGEST,
     ) -> None:
         self._paths = paths
         self._environ = environ
         self.settings = settings if settings is not None else load_rootfs_settings(paths.config)
         self.store = RootfsStore(paths.rootfs)
-        self._shop = Workshop(paths, environ, self.settings, self.store, room or Room(), largest)
+        limits = limits or ArchiveLimits()
+        self._shop = Workshop(paths, environ, self.settings, self.store, limits, largest)
 
     def installed(self) -> Installed | None:
         return find(self._paths, self._environ)
