@@ -18,11 +18,11 @@ from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
+from ollmsandbox.sandbox.plan import plan
 from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.plan.mounts import ReadOnlyBind
 from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.rootfs import paths as rootfs_places
-from ollmsandbox.sandbox.rootfs import plan as rootfs_plan
 from ollmsandbox.sandbox.rootfs.paths import Places, find_working_dir_inside, folder_in
 from ollmsandbox.sandbox.rootfs.store import Installed
 
@@ -252,7 +252,7 @@ def test_the_program_itself_cannot_be_changed_in_an_agreed_folder_either(
     other = person.home / "checkout"
     (other / "program").mkdir(parents=True)
     (other / "program/code").write_text("ours")
-    monkeypatch.setattr(rootfs_plan, "own_code", lambda: [str(other / "program")])
+    monkeypatch.setattr(plan, "own_code", lambda: [str(other / "program")])
     manager = ProjectManager(person.paths)
     try:
         manager.agree(manager.project_for(str(person.project)), str(other))
