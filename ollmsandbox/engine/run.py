@@ -52,9 +52,9 @@ def rootfs_for(
         use = system_of(paths, project) is System.ALPINE
     if not use:
         return None
-    from ..sandbox.rootfs.store import need
+    from ..sandbox.rootfs.store import need_rootfs
 
-    return need(paths, environ)
+    return need_rootfs(paths, environ)
 
 
 def finish_interrupted_runs(paths: Paths, *, clean_up: bool) -> Care | None:

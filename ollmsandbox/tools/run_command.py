@@ -25,7 +25,7 @@ from ..sandbox.flatpak.runner import InnerRunner, NotHandedOnError
 from ..sandbox.plain.runner import PlainRunner
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
-from ..sandbox.rootfs.paths import renamed
+from ..sandbox.rootfs.paths import rewrite_paths
 from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
@@ -223,7 +223,7 @@ class _SandboxedFlow:
     async def _run(self, run: PreparedRun, plan: Plan, errors: tuple[str, ...]) -> Outcome:
         sinks = _sinks(self._watcher, lambda pid: self._watcher.started(pid, plan))
         # In Alpine the project has another path. The user sees the host's, the model the other.
-        shown = nullcontext(sinks) if run.rootfs is None else renamed(sinks, self._project)
+        shown = nullcontext(sinks) if run.rootfs is None else rewrite_paths(sinks, self._project)
         try:
             async with shown as shown_sinks:
                 result = await run.execute(self._given.command, sinks=shown_sinks)

@@ -21,7 +21,7 @@ from ollmsandbox.errors import RootfsError
 from ollmsandbox.files import trees
 from ollmsandbox.sandbox.rootfs import extract
 from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, make_safe
-from ollmsandbox.sandbox.rootfs.install import version_in
+from ollmsandbox.sandbox.rootfs.install import alpine_version
 from ollmsandbox.sandbox.rootfs.packages import missing_packages
 from ollmsandbox.sandbox.rootfs.sandbox import RootfsSandbox
 
@@ -231,7 +231,7 @@ def test_what_is_read_of_the_new_system_is_read_in_it(
         else:
             file.symlink_to("/dev/zero" if "zeros" in kind else outside / "pipe")
     with pytest.raises(RootfsError, match="Alpine"):
-        version_in(sandbox.folder)
+        alpine_version(sandbox.folder)
     assert missing_packages(sandbox.folder, ["bash"]) == ["bash"]
 
 

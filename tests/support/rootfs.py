@@ -29,16 +29,16 @@ from support.person import Person, make_person
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, extract_rootfs
-from ollmsandbox.sandbox.rootfs.install import Prepared
+from ollmsandbox.sandbox.rootfs.install import InstallResult
 from ollmsandbox.sandbox.rootfs.packages import TIERS
-from ollmsandbox.sandbox.rootfs.release import detect_arch
+from ollmsandbox.sandbox.rootfs.release import alpine_arch
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.sandbox import RootfsSandbox
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
-from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find
+from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find_rootfs
 
 VERSION = "3.99.1"
-ARCH = detect_arch()
+ARCH = alpine_arch()
 
 _APK = """\
 #!/bin/sh
@@ -309,7 +309,7 @@ def quick_mirror(tier: int, repository: str) -> Iterator[Mirror]:
         yield served
 
 
-def prepare(person: Person, served: Mirror, **options: Any) -> Prepared:
+def prepare(person: Person, served: Mirror, **options: Any) -> InstallResult:
     settings = options.pop("settings", served.settings)
     given = {name: options.pop(name) for name in ("limits", "largest") if name in options}
     person._tell_machine()
@@ -332,6 +332,6 @@ def install(person: Person, made: Installed) -> Installed:
     name = os.path.basename(made.folder)
     shutil.copytree(made.folder, store.folder / name, symlinks=True, copy_function=os.link)
     store.use(name)
-    found = find(person.paths, person.environ)
+    found = find_rootfs(person.paths, person.environ)
     assert found is not None
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written into a system from outside: never through a link, which would lead out of it."""
+"""Read and write files of a root file system from outside, without following its links."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from ... import N_
 from ...errors import RootfsError
 
-# Where the sandbox mounts something; all but the first are folders.
+# Where the sandbox mounts something.
 RESOLVER = "etc/resolv.conf"
 MOUNT_POINTS = ("workspace", "playground", "dev", "proc", "sys", "tmp", "var/tmp", "run")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def prepare_mount_points(folder: Path) -> None:
-    """What the sandbox mounts over has to be there: later nothing can be added."""
+    """Create what the sandbox mounts over: later the root file system is read-only."""
     for point in MOUNT_POINTS:
         with _inside(folder, f"{point}/."):
             pass
@@ -28,15 +28,15 @@ def prepare_mount_points(folder: Path) -> None:
 
 
 def write_inside(folder: Path, name: str, text: str) -> None:
-    """Anew, whatever is there: a link at its name, or on the way, would lead out."""
+    """Write a new file in place of whatever is there: a link could lead out."""
     with _inside(folder, name) as around:
         last = os.path.basename(name)
         try:
             os.unlink(last, dir_fd=around)
         except FileNotFoundError:
-            pass  # it is new
+            pass  # there was none
         except IsADirectoryError as error:
-            raise _no_system(name) from error
+            raise _not_alpine(name) from error
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(last, flags, 0o644, dir_fd=around), "w", encoding="utf-8") as file:
             file.write(text)
@@ -49,8 +49,8 @@ def read_inside(folder: Path, name: str, most: int) -> str:
     return ""
 
 
-def introduce_user(folder: Path) -> None:
-    """Programs ask who they are run by, and some fail if nobody knows: git, for one."""
+def add_user(folder: Path) -> None:
+    """Add the user to etc/passwd and etc/group: git and others fail for an unknown user."""
     uid, gid = os.getuid(), os.getgid()
     for name, number, line in (
         ("etc/passwd", uid, f"user:x:{uid}:{gid}:user:/{MOUNT_POINTS[0]}:/bin/sh\n"),
@@ -87,7 +87,7 @@ def _inside(folder: Path, name: str, *, make: bool = True) -> Iterator[int]:
             except OSError as error:
                 if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                     raise
-                raise _no_system(name) from error
+                raise _not_alpine(name) from error
             os.close(here)
             here = inner
         yield here
@@ -95,9 +95,9 @@ def _inside(folder: Path, name: str, *, make: bool = True) -> Iterator[int]:
         os.close(here)
 
 
-def _no_system(name: str) -> RootfsError:
+def _not_alpine(name: str) -> RootfsError:
     return RootfsError(
-        N_("This is no Alpine system: {name} is not what it is in every system."),
-        N_("Fetch it from another place."),
+        N_("This is not an Alpine root file system: {name} has an unexpected type."),
+        N_("Download it from another place."),
         name=name.rstrip("/."),
     )

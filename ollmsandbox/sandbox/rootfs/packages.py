@@ -26,7 +26,7 @@ class Tier:
     number: int
     title: str
     packages: tuple[str, ...]
-    # About, once all is installed.
+    # Approximately, with all packages.
     size: int
 
 
@@ -40,10 +40,9 @@ TIERS = (
     Tier(2, "Recommended", (*TIER1_PACKAGES, *TIER2_PACKAGES), 320 * _MiB),
 )
 
-# A single user is known inside, so a package cannot give its files to others; and nobody can leave
-# the root folder for another, which an older apk wants for every script: there it runs none, and
-# what little they do for these packages is done here. The oldest do not know the first option, and
-# need it for few packages.
+# Only one user exists inside, so files cannot get other owners. chroot is refused, which an older
+# apk needs for scripts: then it runs none, and we do what they do for these packages. The oldest
+# apk has no --no-chown, and needs it for few packages.
 _ADD = """\
 known=$(apk add --help 2>&1)
 case $known in *--no-chown*) set -- --no-chown "$@" ;; esac
@@ -51,8 +50,8 @@ case $known in *--force-no-chroot*) exec apk add --no-cache --force-no-chroot "$
 apk add --no-cache --no-scripts "$@" || exit
 /bin/busybox --install -s || :
 """
-# The name, then what the program says first of itself. Those of busybox are other than their names
-# say, and say so only sometimes.
+# Prints each name with the first line of its version. Programs of busybox do not always say that
+# they are busybox.
 _ASK = """\
 for name in "$@"; do
     place=$(which "$name" 2>/dev/null) || continue
@@ -91,9 +90,9 @@ async def install_packages(
         raise RootfsError(
             in_lines(Sentence(what, why=why), said),
             N_(
-                "See whether this machine is online, or set another mirror: "
+                "Check your connection, or use another mirror: "
                 "ollmsandbox settings rootfs-mirror ADDRESS\n"
-                "The base alone needs no packages: choose it with --tier 0"
+                "The base system needs no packages: install it with --tier 0"
             ),
         )
 
@@ -123,15 +122,15 @@ _LARGEST = 1 << 16
 
 
 def programs_in(installed: Installed) -> list[str]:
-    """With their versions where they tell them, as "git 2.49.0"."""
-    told = _told(installed)
-    if told is None:
-        # Somebody else prepared it; it can only be looked at.
+    """Return known programs with their versions, such as "git 2.49.0"."""
+    versions = _load_program_versions(installed)
+    if versions is None:
+        # From ROOTFS_DIR, without a list of versions.
         return [name for name in KNOWN_PROGRAMS if _is_there(installed.folder, name)]
-    return [_with_version(name, told[name]) for name in KNOWN_PROGRAMS if name in told]
+    return [_with_version(name, versions[name]) for name in KNOWN_PROGRAMS if name in versions]
 
 
-def _told(installed: Installed) -> dict[str, str] | None:
+def _load_program_versions(installed: Installed) -> dict[str, str] | None:
     try:
         file = os.open(f"{installed.folder}/{PROGRAMS_FILE}", os.O_RDONLY | os.O_NOFOLLOW)
         with open(file, encoding="utf-8") as opened:

@@ -22,7 +22,7 @@ from ..plan.mounts import (
 )
 from ..plan.plan import Plan, PlanBuilder, PlanInputs, path_prefixes
 from .files import MOUNT_POINTS, RESOLVER
-from .paths import PLAYGROUND, Places, environment_of, find_working_dir_inside, folder_in
+from .paths import PLAYGROUND, PathMap, find_working_dir_inside, folder_in, rootfs_environment
 from .store import Installed
 
 _SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
@@ -44,7 +44,7 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     mounts += builder.hidden_in_roots()
     mounts += builder.sockets_in_playground(PLAYGROUND)
     mounts += [SealedFolder("/dev")]
-    environment = environment_of(profile, inputs.environ, network=inputs.network)
+    environment = rootfs_environment(profile, inputs.environ, network=inputs.network)
     folder = find_working_dir_inside(
         inputs.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
     )
@@ -56,7 +56,7 @@ class _RootfsBuilder(PlanBuilder):
         super().__init__(inputs)
         self._rootfs = rootfs
         linked = [root.path for root in inputs.overlay.roots[1:]]
-        self.places = Places.of(inputs.paths, self.project, linked)
+        self.places = PathMap.of(inputs.paths, self.project, linked)
 
     def shown(self, path: str) -> str:
         return self.places.to_inside(path) or path

@@ -36,7 +36,7 @@ from ..profile.profile import Limits
 from ..seccomp import FilterRules
 from ..starter.client import shared_starter
 from .files import RESOLVER
-from .paths import PATH, proxies
+from .paths import PATH, proxy_variables
 
 _CAPTURE = 1 << 16
 _MiB = 1 << 20
@@ -83,7 +83,7 @@ class RootfsSandbox:
             mounts.append(ReadOnlyBind(resolver, f"/{RESOLVER}"))
         environment = {"HOME": "/root", "PATH": PATH, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
         if network:
-            environment |= proxies(self.environ)
+            environment |= proxy_variables(self.environ)
         return Plan(
             project="",
             working_dir="/",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the Alpine system comes from, and how much of it is wanted: `rootfs.yaml`."""
+"""The settings in `rootfs.yaml`: the mirror and version of Alpine, and what to install."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _TIER = re.compile("[012]")
 class RootfsSettings:
     mirror: str = "https://dl-cdn.alpinelinux.org/alpine"
     branch: str = "latest-stable"
-    # "": the newest one of the branch.
+    # "" for the newest of the branch.
     version: str = ""
     tier: int = 2
 
     def with_value(self, name: str, text: str) -> RootfsSettings:
-        """As the person gives it; what cannot be is refused with a sentence."""
+        """Return the settings with one changed, or raise if the text is not valid for it."""
         setting = _find(name)
         if not setting.is_good(text):
             raise RootfsError(
                 # Translators: {name} is a setting: mirror, branch, version or tier.
-                N_("{value} cannot be the {name} of the Alpine system."),
+                N_("{value} is not a valid {name}."),
                 setting.what,
                 value=repr(text),
                 name=name,
@@ -56,16 +56,18 @@ class _Setting:
 
 
 SETTINGS = (
-    _Setting("mirror", N_("The address of a mirror, as https://host/alpine."), _MIRROR.fullmatch),
-    _Setting("branch", N_("latest-stable, edge, or a branch as v3.22."), _BRANCH.fullmatch),
+    _Setting(
+        "mirror", N_("The address of a mirror, such as https://host/alpine."), _MIRROR.fullmatch
+    ),
+    _Setting("branch", N_("latest-stable, edge, or a branch such as v3.22."), _BRANCH.fullmatch),
     _Setting(
         "version",
-        N_('A version as 3.22.1, or "" for the newest.'),
+        N_('A version such as 3.22.1, or "" for the newest.'),
         lambda text: not text or _VERSION.fullmatch(text),
     ),
     _Setting(
         "tier",
-        N_("0: nothing but the base, 1: what is needed, 2: what is useful."),
+        N_("0: base only, 1: required packages, 2: recommended packages."),
         _TIER.fullmatch,
     ),
 )
@@ -76,8 +78,8 @@ def _find(name: str) -> _Setting:
         if setting.name == name:
             return setting
     raise RootfsError(
-        N_("{name} is not known in {file}."),
-        N_("Known: {names}."),
+        N_("There is no setting {name} in {file}."),
+        N_("Use one of {names}."),
         name=repr(name),
         file=FILE,
         names=", ".join(setting_names()),
