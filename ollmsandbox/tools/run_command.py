@@ -21,7 +21,7 @@ from ..engine.run import PreparedRun, finish_interrupted_runs
 from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
 from ..permission.request import Fact, PermissionRequest, Verdict
 from ..sandbox.flatpak.portal import PortalError
-from ..sandbox.flatpak.runner import InnerRunner, NotHandedOnError
+from ..sandbox.flatpak.runner import InnerRunner, ProjectNotSharedError
 from ..sandbox.plain.runner import PlainRunner
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
@@ -365,7 +365,7 @@ class _FlatpakFlow:
         request, watcher = self._request, self._watcher
         try:
             return await self._in_inner_sandbox()
-        except NotHandedOnError as error:
+        except ProjectNotSharedError as error:
             why = error.message.translated(_)
         except PortalError as error:
             return await _PlainFlow(request, watcher, error.message.translated(_)).execute()

@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 
-from ollmsandbox.sandbox.flatpak.child import NO_START
-from ollmsandbox.sandbox.flatpak.runner import SAID
 from ollmsandbox.text.visible import visible_line, visible_words
 from ollmsandbox.ui.changes import note_words
 
@@ -286,9 +284,3 @@ def test_every_note_of_a_change_is_known_to_the_window() -> None:
                 found |= {ast.literal_eval(argument) for argument in node.args}
     assert len(found) > 5
     assert found - known == set()
-
-
-def test_all_that_is_said_from_inside_a_flatpak_s_sandbox_is_translated() -> None:
-    text = (TREE / "ollmsandbox/sandbox/flatpak/child.py").read_text()
-    said = set(re.findall(r'b"([A-Z][^"]+\.)"', text))
-    assert said == {*SAID, NO_START.decode()}

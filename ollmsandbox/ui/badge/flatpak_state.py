@@ -12,7 +12,7 @@ from gettext import gettext as _
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...sandbox.flatpak.portal import PortalError
-from ...sandbox.flatpak.runner import InnerRunner, NotHandedOnError
+from ...sandbox.flatpak.runner import InnerRunner, ProjectNotSharedError
 from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import Limits, Profile
 from ..i18n import spoken
@@ -39,15 +39,15 @@ async def _try(project: str, loaded: Profile, environ: Mapping[str, str]) -> Pro
         for tight in (True, False)
     )
     try:
-        await tight.try_out()
+        await tight.check()
         return _inner()
-    except NotHandedOnError as error:
+    except ProjectNotSharedError as error:
         why = spoken(error.message)
     except PortalError as error:
         return _without(spoken(error.message))
     # As without a portal, if not even that can be had.
     with suppress(PortalError):
-        await loose.try_out()
+        await loose.check()
         return _offline(why)
     return _without(why)
 

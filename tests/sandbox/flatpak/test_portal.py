@@ -222,7 +222,7 @@ def test_where_the_project_cannot_be_handed_on_the_network_is_cut_off_all_the_sa
     assert (offline.sandboxed, offline.network, offline.one_time_only) == (False, False, True)
     assert ("Network", "Off") in [(fact.label, fact.value) for fact in offline.facts]
     assert "except use the network" in offline.sees[0]
-    assert "cannot be written in it" in offline.sees[-1]
+    assert "is read-only in it" in offline.sees[-1]
     assert open_.question == "Run command without a sandbox?"
     assert open_.network
 
@@ -248,4 +248,4 @@ def test_where_the_portal_refuses_the_card_says_that_nothing_holds_the_command_b
     assert ("Network", "On: it cannot be turned off here") in [
         (fact.label, fact.value) for fact in request.facts
     ]
-    assert request.sees[-1] == "The Flatpak portal refuses: Not for you."
+    assert request.sees[-1] == "The Flatpak portal refused: Not for you."

@@ -78,13 +78,13 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
         (
             "forget-folders",
             "A command can do all that this Flatpak may, but for the network.",
-            "The project cannot be written in it.",
+            "The project is read-only in it.",
             CUT_OFF,
         ),
         (
             "refuse",
             "A command can do all that this Flatpak may.",
-            "The Flatpak portal refuses",
+            "The Flatpak portal refused",
             "It is open, and cannot be cut off here.",
         ),
     ],

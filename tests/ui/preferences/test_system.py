@@ -137,10 +137,10 @@ def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
         mirror_row = entry_of(page, "Mirror")
         mirror_row.set_text("nonsense")
         mirror_row.emit("apply")
-        wait_until(lambda: says(page, "'nonsense' cannot be the mirror"))
+        wait_until(lambda: says(page, "'nonsense' is not a valid mirror"))
         mirror_row.set_text("http://127.0.0.1:9")
         mirror_row.emit("apply")
-        wait_until(lambda: not says(page, "nonsense' cannot be"))
+        wait_until(lambda: not says(page, "nonsense' is not"))
         assert load_rootfs_settings(person.paths.config).mirror == "http://127.0.0.1:9"
 
         press(page, "Install")
@@ -158,7 +158,9 @@ def test_a_page_that_cannot_tell_says_why(screen: Screen, person: Person, wrong:
     else:
         person.environ["ROOTFS_DIR"] = "/nowhere"
     with shown(person, []) as (page, _manager):
-        assert says(page, "rootfs.yaml" if wrong == "settings" else "ROOTFS_DIR is no prepared")
+        assert says(
+            page, "rootfs.yaml" if wrong == "settings" else "ROOTFS_DIR is not a root file system"
+        )
         assert says(page, "Unknown")
 
 
