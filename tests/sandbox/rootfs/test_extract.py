@@ -18,6 +18,7 @@ from support.rootfs import Entry, folder, link, raw, tarball, unpack
 
 from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
+from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, extract_rootfs
 from ollmsandbox.sandbox.rootfs.sandbox import RootfsSandbox
 
@@ -71,6 +72,15 @@ def test_what_a_program_packed_is_whole(
     )
     unpack(sandbox, gzip.compress(packed.stdout) if is_packed else packed.stdout)
     assert (sandbox.folder / "some/file").read_text() == "text"
+
+
+@pytest.mark.parametrize("namespaces", [(), ("user", "mount", "pid")])
+def test_it_needs_no_overlays_and_no_namespaces_but_those_of_bwrap(
+    sandbox: RootfsSandbox, namespaces: tuple[str, ...]
+) -> None:
+    found = replace(sandbox.found, namespaces=namespaces, overlay=OverlayMethod.NONE)
+    unpack(replace(sandbox, found=found), tarball([Entry("a", b"x")]))
+    assert (sandbox.folder / "a").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize("cut", [10, 200, 2000, 4000])
