@@ -16,7 +16,7 @@ from ..permission.request import Asker
 from ..permission.rule_store import RuleStore
 from ..project.changes.change import Mode
 from ..project.manager import ProjectManager
-from ..sandbox.profile.file import DEFAULT
+from ..sandbox.profile.file import DEFAULT_PROFILE
 from .conversation import STANDARD_LIMITS, TurnLimits
 from .providers.base import Model, ProviderError
 from .providers.connections import ConnectionStore
@@ -83,7 +83,7 @@ class SessionFactory:
         connection: str = "",
         model_name: str = "",
         mode: Mode = Mode.AUTO,
-        profile_name: str = DEFAULT,
+        profile_name: str = DEFAULT_PROFILE,
         ask_every_command: bool = False,
         allow_private: bool = False,
         limits: TurnLimits = STANDARD_LIMITS,

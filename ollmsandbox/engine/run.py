@@ -25,7 +25,7 @@ from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
-from ..sandbox.profile.file import DEFAULT, load
+from ..sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..sandbox.profile.profile import Limits, Profile
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 _NO_LIMITS = Limits()
 
 
-def load_profile(paths: Paths, name: str = DEFAULT, limits: Limits = _NO_LIMITS) -> Profile:
+def load_profile(paths: Paths, name: str = DEFAULT_PROFILE, limits: Limits = _NO_LIMITS) -> Profile:
     """Return a profile with the user's own `limits` in place of the profile's."""
-    return load(name, paths.profiles, paths.cache).with_limits(limits)
+    return read_profile(name, paths.profiles, paths.cache).with_limits(limits)
 
 
 def rootfs_for(
@@ -52,9 +52,9 @@ def rootfs_for(
         use = system_of(paths, project) is System.ALPINE
     if not use:
         return None
-    from ..sandbox.rootfs.store import need
+    from ..sandbox.rootfs.store import need_rootfs
 
-    return need(paths, environ)
+    return need_rootfs(paths, environ)
 
 
 def finish_interrupted_runs(paths: Paths, *, clean_up: bool) -> Care | None:
@@ -84,7 +84,7 @@ def prepare_run(
     network: bool = False,
     working_dir: str | None = None,
     mode: Mode = Mode.AUTO,
-    profile: str = DEFAULT,
+    profile: str = DEFAULT_PROFILE,
     limits: Limits = _NO_LIMITS,
     timeout: float | None = None,
     use_rootfs: bool | None = None,

@@ -7,10 +7,9 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-import yaml
-
 from .. import N_
-from ..errors import OllmSandboxError, Sentence, sentence
+from ..config.yaml_reader import Source, Value, parse_yaml
+from ..errors import OllmSandboxError, Sentence
 from . import rules, shell
 from .request import RUN_COMMAND, Answer
 from .rules import Key, Rule, Target, UnparsedCommand
@@ -43,15 +42,11 @@ class RuleEntry:
 
 def parse(text: str) -> tuple[RuleEntry, ...]:
     """Return the rules with their lines, or raise RuleFileError."""
-    root = _compose(text)
-    if root is None or _is_nothing(root):
+    root = parse_yaml(text, Source(RuleFileError))
+    rules_list = root.mapping((RULES,)).get(RULES) if root else None
+    if rules_list is None or rules_list.is_null:
         return ()
-    node = dict(_pairs(root, (RULES,))).get(RULES)
-    if node is None or _is_nothing(node):
-        return ()
-    if not isinstance(node, yaml.SequenceNode):
-        raise _wrong(node, RULES, N_("expected a list of rules."))
-    return tuple(_entry(item) for item in node.value)
+    return tuple(_entry(item) for item in rules_list.items())
 
 
 def edited(text: str, gone: Collection[Rule], new: Sequence[Rule]) -> str | None:
@@ -129,80 +124,43 @@ def _line_after_rules(lines: Sequence[str]) -> int | None:
     return None
 
 
-def _compose(text: str) -> yaml.Node | None:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        root: yaml.Node | None = yaml.compose(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RuleFileError(
-            N_("line {line}: {problem}."), line=line, problem=error.problem
-        ) from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise RuleFileError(N_("not valid YAML: {why}."), why=str(error)) from error
-    return root
-
-
-def _is_nothing(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")
-
-
-def _pairs(node: yaml.Node, known: Sequence[str]) -> Iterator[tuple[str, yaml.Node]]:
-    if not isinstance(node, yaml.MappingNode):
-        raise _wrong(
-            node, "", N_("expected a mapping with the keys {names}."), names=", ".join(known)
-        )
-    seen: set[str] = set()
-    for key_node, value in node.value:
-        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else ""
-        if key not in known:
-            raise _wrong(
-                key_node, key, N_("unknown key; use one of {names}."), names=", ".join(known)
-            )
-        if key in seen:
-            raise _wrong(key_node, key, N_("the key occurs twice."))
-        seen.add(key)
-        yield key, value
-
-
-def _entry(item: yaml.Node) -> RuleEntry:
-    values = dict(_pairs(item, _KEYS))
-    texts = {key: _text(node, key) for key, node in values.items()}
+def _entry(item: Value) -> RuleEntry:
+    values = item.mapping(_KEYS)
 
     def need(key: str) -> str:
-        if key not in texts:
-            raise _wrong(item, key, N_("the key is missing."))
-        return texts[key]
+        if key not in values:
+            raise item.missing(key)
+        text = values[key].text()
+        if not text and key != "project":
+            raise values[key].fail(N_("the value is empty."))
+        return text
 
-    def absolute(key: str, otherwise: str) -> str:
+    def absolute(key: str) -> str:
         """Return a path as requests have it: absolute and normalized."""
-        path = texts.get(key, otherwise).rstrip("/") or texts.get(key, otherwise)[:1]
+        text = need(key)
+        path = text.rstrip("/") or text[:1]
         if path and (not path.startswith("/") or os.path.normpath(path) != path):
-            raise _wrong(values[key], key, N_("expected an absolute path without ~ or .."))
+            raise values[key].fail(N_("expected an absolute path without ~ or .."))
         return path
 
-    answer = _ANSWERS.get(need("answer"))
-    if answer is None:
-        raise _wrong(values["answer"], "answer", N_("expected allow or deny."))
-    need("project")
-    project = absolute("project", "")
+    need("answer")
+    answer = _ANSWERS[values["answer"].choice(*_ANSWERS)]
+    project, tool = absolute("project"), need("tool")
     what: rules.What
-    if need("tool") == RUN_COMMAND:
+    if tool == RUN_COMMAND:
         command = need("command")
-        if "target" in texts:
-            raise _wrong(
-                values["target"], "target", N_("not allowed for {tool}."), tool=RUN_COMMAND
-            )
-        what = rules.command(command, absolute("folder", project))
+        if "target" in values:
+            raise values["target"].fail(N_("not allowed for {tool}."), tool=RUN_COMMAND)
+        what = rules.command(command, absolute("folder") if "folder" in values else project)
         if isinstance(what, UnparsedCommand) and answer is Answer.ALLOW_ALWAYS:
-            raise _wrong(values["command"], "command", _why_never(command))
+            raise values["command"].fail(_why_never(command))
     else:
         for key in ("command", "folder"):
-            if key in texts:
-                raise _wrong(values[key], key, N_("only allowed for {tool}."), tool=RUN_COMMAND)
+            if key in values:
+                raise values[key].fail(N_("only allowed for {tool}."), tool=RUN_COMMAND)
         what = Target(need("target"))
-    last = max(node.end_mark.line for node in values.values())
-    return RuleEntry(Rule(Key(texts["tool"], project, what), answer), item.start_mark.line, last)
+    last = max(value.last_line for value in values.values())
+    return RuleEntry(Rule(Key(tool, project, what), answer), item.first_line - 1, last - 1)
 
 
 def _why_never(command: str) -> Sentence:
@@ -211,21 +169,3 @@ def _why_never(command: str) -> Sentence:
     # Translators: {why} is the rest of the sentence, such as "redirects output".
     text = N_("this command cannot always be allowed, because it {why}.")
     return Sentence(text, why=Sentence(why))
-
-
-def _text(node: yaml.Node, key: str) -> str:
-    # Ignore YAML's types: in `command: true`, true is a program.
-    if not isinstance(node, yaml.ScalarNode):
-        raise _wrong(node, key, N_("expected text."))
-    if not node.value and key != "project":
-        raise _wrong(node, key, N_("the value is empty."))
-    return str(node.value)
-
-
-def _wrong(node: yaml.Node, key: str, why: str, **fields: object) -> RuleFileError:
-    return RuleFileError(
-        N_("line {line}, key {key}: {why}") if key else N_("line {line}: {why}"),
-        line=node.start_mark.line + 1,
-        key=key,
-        why=sentence(why, **fields),
-    )

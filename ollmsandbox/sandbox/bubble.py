@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .. import N_
@@ -22,10 +22,11 @@ from .output import readable
 from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
 from .plan.host import Host
-from .plan.plan import Plan, make_plan
+from .plan.host_plan import make_host_plan
+from .plan.plan import Plan, PlanInputs
 from .probe.probe import Capabilities, probe
 from .process import Result, Running, Sinks, Stop
-from .profile import file
+from .profile.file import DEFAULT_PROFILE, read_profile
 from .profile.profile import Profile
 from .starter.client import shared_starter
 
@@ -128,7 +129,9 @@ class Bubble:
         self.project = find_project(project, self._paths)
         self._allow_network = allow_network
         self._working_dir = working_dir
-        self._profile = profile or file.load(file.DEFAULT, self._paths.profiles, self._paths.cache)
+        self._profile = profile or read_profile(
+            DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
+        )
         if timeout is not None:
             limits = replace(self._profile.limits, time=timeout)
             self._profile = replace(self._profile, limits=limits)
@@ -167,22 +170,22 @@ class Bubble:
         make_folder(self._paths.playground)
         # Other users could act with the user's rights through files in there.
         close_to_others(self._paths.data)
-        make: Callable[..., Plan] = make_plan
-        if self._rootfs is not None:
-            from .rootfs.plan import make_rootfs_plan
-
-            make = partial(make_rootfs_plan, rootfs=self._rootfs)
-        return make(
+        inputs = PlanInputs(
             overlay=self.overlay,
             working_dir=self._working_dir,
             network=self._allow_network,
             profile=self._profile,
             paths=self._paths,
             host=self._host,
-            way=self._machine.overlay,
+            method=self._machine.overlay,
             mounts_are_locked=self._machine.namespaces != ("mount", "pid"),
             environ=self._environ,
         )
+        if self._rootfs is None:
+            return make_host_plan(inputs)
+        from .rootfs.plan import make_rootfs_plan
+
+        return make_rootfs_plan(inputs, self._rootfs)
 
     def stop(self) -> None:
         """Kill the command and everything it started."""

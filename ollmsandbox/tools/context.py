@@ -19,7 +19,7 @@ from ..project.changes.change import Mode
 from ..sandbox.monitor import FileEvent
 from ..sandbox.plan.folders import find_project
 from ..sandbox.probe.probe import Capabilities, probe
-from ..sandbox.profile.file import DEFAULT
+from ..sandbox.profile.file import DEFAULT_PROFILE
 from ..sandbox.profile.profile import Limits, Profile
 from ..sandbox.rootfs.store import Installed
 from .base import ToolError
@@ -40,7 +40,7 @@ class ToolContext:
     environ: Mapping[str, str]
     permissions: Permissions
     mode: Mode = Mode.AUTO
-    profile_name: str = DEFAULT
+    profile_name: str = DEFAULT_PROFILE
     ask_every_command: bool = False
     # The user's limits, which replace those of the profile.
     own_limits: Limits = field(default_factory=Limits)

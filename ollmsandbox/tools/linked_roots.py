@@ -10,7 +10,7 @@ from ..paths import is_inside
 from ..project.apply.recorder import linked_roots
 from ..sandbox.plan.folders import find_project
 from ..sandbox.plan.masks import hidden_paths
-from ..sandbox.rootfs.paths import Places
+from ..sandbox.rootfs.paths import PathMap
 from .context import ToolContext
 
 
@@ -20,7 +20,7 @@ def new_root(context: ToolContext, project: str, working_dir: str) -> str:
         return ""
     path = os.path.normpath(os.path.join(project, working_dir))
     if context.rootfs() is not None:
-        path = Places.of(context.paths, project).to_host(path) or path
+        path = PathMap.of(context.paths, project).to_host(path) or path
     if not is_inside(path, project) or is_inside(os.path.realpath(path), project):
         return ""
     # Find the link that leaves the project.

@@ -20,11 +20,11 @@ from ..errors import DeniedError, OllmSandboxError, Sentence, in_lines
 from ..i18n import _, pgettext
 from ..permission.request import Fact, PermissionRequest, Verdict
 from ..sandbox.flatpak.portal import PortalError
-from ..sandbox.flatpak.runner import InnerRunner, NotHandedOnError
+from ..sandbox.flatpak.runner import InnerRunner, ProjectNotSharedError
 from ..sandbox.plain.runner import PlainRunner
 from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
-from ..sandbox.rootfs.paths import renamed
+from ..sandbox.rootfs.paths import rewrite_paths
 from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
@@ -224,7 +224,7 @@ class _SandboxedFlow:
     async def _run(self, run: PreparedRun, plan: Plan, errors: tuple[str, ...]) -> Outcome:
         sinks = _sinks(self._watcher, lambda pid: self._watcher.started(pid, plan))
         # In Alpine the project has another path. The user sees the host's, the model the other.
-        shown = nullcontext(sinks) if run.rootfs is None else renamed(sinks, self._project)
+        shown = nullcontext(sinks) if run.rootfs is None else rewrite_paths(sinks, self._project)
         try:
             async with shown as shown_sinks:
                 result = await run.execute(self._given.command, sinks=shown_sinks)
@@ -366,7 +366,7 @@ class _FlatpakFlow:
         request, watcher = self._request, self._watcher
         try:
             return await self._in_inner_sandbox()
-        except NotHandedOnError as error:
+        except ProjectNotSharedError as error:
             why = error.message.translated(_)
         except PortalError as error:
             return await _PlainFlow(request, watcher, error.message.translated(_)).execute()

@@ -27,9 +27,9 @@ from ollmsandbox.errors import ProjectError
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.probe.probe import Capabilities
-from ollmsandbox.sandbox.profile import file as profile_file
+from ollmsandbox.sandbox.profile.file import read_profile
 
-MASKS = profile_file.load("standard", Path("/nonexistent")).masks
+MASKS = read_profile("standard", Path("/nonexistent")).masks
 HOME_MASKS = [mask[2:] for mask in MASKS if mask.startswith("~/")]
 SYSTEM_MASKS = [mask for mask in MASKS if mask.startswith("/") and "*" not in mask]
 

@@ -177,42 +177,51 @@ GOOD = "- answer: allow\n  tool: run_command\n  project: /p\n  command: make\n"
 BROKEN = {
     "no YAML": ("rules:\n  - a: [\n", "line 3"),
     "a tab": ("rules:\n\t- x\n", "line 2"),
-    "a list": ("- a\n", "line 1: expected a mapping"),
+    "a list": ("- a\n", "line 1: expected keys"),
     "an unknown key": ("rules:\nruls:\n", "line 2, key ruls: unknown key"),
     "no list": ("rules: yes\n", "line 1, key rules: expected a list"),
-    "a word for a rule": ("rules:\n- make\n", "line 2: expected a mapping"),
-    "a misspelt key": ("rules:\n- anwser: allow\n", "line 2, key anwser: unknown key"),
+    "a word for a rule": ("rules:\n- make\n", "line 2, key rules: expected keys"),
+    "a misspelt key": ("rules:\n- anwser: allow\n", "line 2, key rules.anwser: unknown key"),
     "a key twice": (
         "rules:\n" + GOOD + "  command: ls\n",
-        "line 6, key command: the key occurs tw",
+        "line 6, key rules.command: the key occurs tw",
     ),
-    "no answer": ("rules:\n- tool: x\n", "line 2, key answer: the key is missing"),
-    "another answer": ("rules:\n" + GOOD.replace("allow", "maybe"), "line 2, key answer: expected"),
+    "no answer": ("rules:\n- tool: x\n", "line 2, key rules: the key answer is missing"),
+    "another answer": (
+        "rules:\n" + GOOD.replace("allow", "maybe"),
+        "line 2, key rules.answer: expected",
+    ),
     "no project": (
         "rules:\n- {answer: deny, tool: x, target: y}\n",
-        "key project: the key is missing",
+        "the key project is missing",
     ),
     "half a path": (
         "rules:\n" + GOOD.replace("/p", "p"),
-        "line 4, key project: expected an absolute",
+        "line 4, key rules.project: expected an absolute",
     ),
-    "a home folder": ("rules:\n" + GOOD.replace("/p", "~/p"), "line 4, key project"),
-    "a detour": ("rules:\n" + GOOD.replace("/p", "/p/../q"), "line 4, key project"),
-    "no command": ("rules:\n- {answer: deny, tool: run_command, project: /p}\n", "key command"),
+    "a home folder": ("rules:\n" + GOOD.replace("/p", "~/p"), "line 4, key rules.project"),
+    "a detour": ("rules:\n" + GOOD.replace("/p", "/p/../q"), "line 4, key rules.project"),
+    "no command": (
+        "rules:\n- {answer: deny, tool: run_command, project: /p}\n",
+        "the key command is missing",
+    ),
     "an empty command": (
         "rules:\n" + GOOD.replace("make", ""),
-        "line 5, key command: the value is empty",
+        "line 5, key rules.command: expected text",
     ),
     "a list of words": (
         "rules:\n" + GOOD.replace("make", "[make]"),
-        "line 5, key command",
+        "line 5, key rules.command",
     ),
     "two commands allowed": (
         "rules:\n" + GOOD.replace("make", "make; ls"),
-        "line 5, key command: this command cannot always be allowed",
+        "line 5, key rules.command: this command cannot always be allowed",
     ),
-    "a target for a command": ("rules:\n" + GOOD + "  target: x\n", "line 6, key target"),
-    "a command elsewhere": ("rules:\n" + GOOD.replace("run_command", "x"), "line 5, key command"),
+    "a target for a command": ("rules:\n" + GOOD + "  target: x\n", "line 6, key rules.target"),
+    "a command elsewhere": (
+        "rules:\n" + GOOD.replace("run_command", "x"),
+        "line 5, key rules.command",
+    ),
     "bytes that are no text": ("rules:\n# \udcff\n", "line 2: not valid UTF-8"),
 }
 

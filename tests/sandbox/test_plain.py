@@ -24,7 +24,7 @@ from ollmsandbox.errors import (
 )
 from ollmsandbox.sandbox.plain.runner import PlainRunner
 from ollmsandbox.sandbox.process import Result, Sinks, Stop
-from ollmsandbox.sandbox.profile import file
+from ollmsandbox.sandbox.profile.file import read_profile
 
 
 class Asked:
@@ -41,7 +41,7 @@ class Asked:
 
 
 def runner(person: Person, asked: Asked, **options: Any) -> PlainRunner:
-    profile = file.load(options.pop("profile", "standard"), person.paths.profiles)
+    profile = read_profile(options.pop("profile", "standard"), person.paths.profiles)
     project = options.pop("project", person.project)
     options.setdefault("timeout", 60)
     return PlainRunner(project, ask=asked, profile=profile, environ=person.environ, **options)

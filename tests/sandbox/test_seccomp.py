@@ -15,7 +15,7 @@ from support.escape.bpf import ALLOWED, KILLED, Machine
 
 from ollmsandbox.errors import SandboxError
 from ollmsandbox.sandbox import seccomp
-from ollmsandbox.sandbox.profile import file
+from ollmsandbox.sandbox.profile.file import profile_names, read_profile
 from ollmsandbox.sandbox.seccomp import FilterRules
 
 pytestmark = pytest.mark.anybody
@@ -31,10 +31,10 @@ ARCHITECTURES = {
     "ppc64": pyseccomp.Arch.PPC64,
     "s390x": pyseccomp.Arch.S390X,
 }
-PROFILES = file.available(Path("/nowhere"))
+PROFILES = profile_names(Path("/nowhere"))
 RULES = {
     f"{name}{' with the network' if network else ''}": FilterRules.of(
-        file.load(name, Path("/nowhere")), network=network
+        read_profile(name, Path("/nowhere")), network=network
     )
     for name, network in itertools.product(PROFILES, (False, True))
 }

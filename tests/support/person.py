@@ -22,7 +22,7 @@ from ollmsandbox.sandbox.bubble import Bubble
 from ollmsandbox.sandbox.plan.host import mount_table
 from ollmsandbox.sandbox.probe.probe import Capabilities, cache_file, probe
 from ollmsandbox.sandbox.process import Result
-from ollmsandbox.sandbox.profile import file as profile_file
+from ollmsandbox.sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ollmsandbox.sandbox.profile.profile import Profile
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Person:
         if device not in _answers:
             probe(self.paths, self.environ)
             _answers[device] = file.read_bytes() if file.exists() else b""
-            profile_file.load(profile_file.DEFAULT, self.paths.profiles, cache)
+            read_profile(DEFAULT_PROFILE, self.paths.profiles, cache)
             made = [*cache.glob("seccomp-*.bpf"), *cache.glob("profile-*.json")]
             _made.update({one.name: one.read_bytes() for one in made})
         elif _answers[device] and not cache.exists():
@@ -171,7 +171,7 @@ _made: dict[str, bytes] = {}
 def _profile(name: str, paths: Paths) -> Profile:
     """Read once for all who have none of their own."""
     own = paths.profiles
-    return profile_file.load(name, own if os.path.lexists(own.parent) else Path("/nowhere"))
+    return read_profile(name, own if os.path.lexists(own.parent) else Path("/nowhere"))
 
 
 def cli_argv(*arguments: str) -> list[str]:

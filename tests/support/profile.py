@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ollmsandbox.sandbox.profile import file as profile_file
+from ollmsandbox.sandbox.profile.file import read_profile
 from ollmsandbox.sandbox.profile.profile import Profile
 
 
@@ -17,4 +17,4 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def load(folder: Path, text: str, name: str = "mine") -> Profile:
     write(folder, name, text)
-    return profile_file.load(name, folder)
+    return read_profile(name, folder)

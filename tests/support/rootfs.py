@@ -28,15 +28,17 @@ import pytest
 from support.person import Person, make_person
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.rootfs.install import Prepared
+from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, extract_rootfs
+from ollmsandbox.sandbox.rootfs.install import InstallResult
 from ollmsandbox.sandbox.rootfs.packages import TIERS
-from ollmsandbox.sandbox.rootfs.release import detect_arch
+from ollmsandbox.sandbox.rootfs.release import alpine_arch
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
+from ollmsandbox.sandbox.rootfs.sandbox import RootfsSandbox
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
-from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find
+from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find_rootfs
 
 VERSION = "3.99.1"
-ARCH = detect_arch()
+ARCH = alpine_arch()
 
 _APK = """\
 #!/bin/sh
@@ -96,6 +98,31 @@ def tarball(entries: list[Entry]) -> bytes:
             member.mtime, member.uid, member.gid = 1_700_000_000, 12345, 54321
             archive.addfile(member, io.BytesIO(entry.content))
     return gzip.compress(made.getvalue(), 1)
+
+
+def raw(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, content: bytes = b"") -> bytes:
+    """Return an entry of an archive, whose header need not be true."""
+    header = tarfile.TarInfo(name)
+    header.type, header.size = kind, size
+    return header.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+
+
+def pax(kind: bytes, **attributes: str) -> bytes:
+    """Return an entry with attributes of the next entry, or of all that follow."""
+    text = b""
+    for name, value in attributes.items():
+        pair = f" {name}={value}\n".encode()
+        length = len(pair) + 1
+        while len(str(length)) + len(pair) != length:
+            length += 1
+        text += str(length).encode() + pair
+    return raw("attributes", kind, len(text), text)
+
+
+def unpack(sandbox: RootfsSandbox, data: bytes, limits: ArchiveLimits | None = None) -> None:
+    file = sandbox.folder.parent / "given.tar.gz"
+    file.write_bytes(data)
+    loop.run(extract_rootfs(sandbox, file, limits or ArchiveLimits()))
 
 
 @cache
@@ -282,9 +309,9 @@ def quick_mirror(tier: int, repository: str) -> Iterator[Mirror]:
         yield served
 
 
-def prepare(person: Person, served: Mirror, **options: Any) -> Prepared:
+def prepare(person: Person, served: Mirror, **options: Any) -> InstallResult:
     settings = options.pop("settings", served.settings)
-    given = {name: options.pop(name) for name in ("room", "largest") if name in options}
+    given = {name: options.pop(name) for name in ("limits", "largest") if name in options}
     person._tell_machine()
     rootfs = Rootfs(person.paths, person.environ, settings, **given)
     return loop.run(rootfs.prepare(**options))
@@ -305,6 +332,6 @@ def install(person: Person, made: Installed) -> Installed:
     name = os.path.basename(made.folder)
     shutil.copytree(made.folder, store.folder / name, symlinks=True, copy_function=os.link)
     store.use(name)
-    found = find(person.paths, person.environ)
+    found = find_rootfs(person.paths, person.environ)
     assert found is not None
     return found

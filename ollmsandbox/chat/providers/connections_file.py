@@ -4,132 +4,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import yaml
 
 from ... import N_
-from ...errors import sentence
+from ...config.yaml_reader import Source, Value, parse_yaml
 from .base import DEFAULT_CONTEXT, ProviderError, Timeouts, ollama_root, openai_root
 from .keys import KeyStorage
 from .tour.model import NAME
-
-
-def read_yaml(text: str) -> ConnectionList:
-    """Raise ConnectionsFileError if the file has a mistake."""
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConnectionsFileError(
-            N_("line {line}: {problem}."), line=line, problem=error.problem
-        ) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConnectionsFileError(N_("it is not YAML.")) from error
-    if root is None or root.tag.endswith(":null"):
-        return ConnectionList()
-    return _Reader().listing(root)
-
-
-@dataclass
-class _Reader:
-    """Reads the nodes, because they know their lines."""
-
-    where: str = field(default="")
-
-    def listing(self, node: yaml.Node) -> ConnectionList:
-        default = ""
-        connections: list[Connection] = []
-        for key, value in self._mapping(node, "").items():
-            if key == "default":
-                default = self._text(value, key)
-            elif key == "connections":
-                for name, entry in self._mapping(value, key).items():
-                    connections.append(self._connection(name, entry))
-            else:
-                raise self._wrong(value, key, N_("there is no such key."))
-        if default and default not in (TOUR.name, *(c.name for c in connections)):
-            raise ConnectionsFileError(
-                N_("key default: there is no connection {default}."), default=repr(default)
-            )
-        return ConnectionList(tuple(connections), default)
-
-    def _connection(self, name: str, node: yaml.Node) -> Connection:
-        where = f"connections.{name}"
-        entries = self._mapping(node, where)
-        try:
-            check_name(name)
-        except ProviderError as error:
-            raise self._wrong(node, where, error.message) from None
-        given: dict[str, str] = {}
-        for key, value in entries.items():
-            if key not in ("kind", "address", "model", "key", "room", "idle"):
-                raise self._wrong(value, f"{where}.{key}", N_("there is no such key."))
-            given[key] = self._text(value, f"{where}.{key}")
-        for key in ("kind", "address"):
-            if key not in given:
-                raise self._wrong(node, where, N_("{name} is missing."), name=repr(key))
-
-        def fail(key: str, why: str) -> ConnectionsFileError:
-            return self._wrong(entries[key], f"{where}.{key}", why)
-
-        if given["kind"] not in ("ollama", "openai"):
-            raise fail("kind", N_("expected ollama or openai."))
-        if given.get("key", "none") not in [place.value for place in KeyStorage]:
-            raise fail("key", N_("expected none, keyring or file."))
-        if not _is_number(given.get("room", "1024"), 1024, 1 << 24):
-            raise fail("room", N_("expected a number of tokens, at least 1024."))
-        if not _is_number(given.get("idle", "1"), 1, 86400):
-            raise fail("idle", N_("expected a number of seconds, at most 86400."))
-        kind = ServerKind(given["kind"])
-        try:
-            address = normal_address(kind, given["address"])
-        except ProviderError as error:
-            raise fail("address", error.message) from None
-        return Connection(
-            name,
-            kind,
-            address,
-            given.get("model", ""),
-            KeyStorage(given.get("key", "none")),
-            int(given.get("room", DEFAULT_CONTEXT)),
-            float(given.get("idle", Timeouts.idle)),
-        )
-
-    def _mapping(self, node: yaml.Node | None, where: str) -> dict[str, yaml.Node]:
-        if not isinstance(node, yaml.MappingNode):
-            raise self._wrong(node, where, N_("expected keys with values."))
-        entries: dict[str, yaml.Node] = {}
-        for key_node, value in node.value:
-            key = self._text(key_node, where)
-            if key in entries:
-                raise self._wrong(key_node, where, N_("{name} appears twice."), name=repr(key))
-            entries[key] = value
-        return entries
-
-    def _text(self, node: yaml.Node, where: str) -> str:
-        if not isinstance(node, yaml.ScalarNode) or node.tag.endswith(":null"):
-            raise self._wrong(node, where, N_("expected a text."))
-        return str(node.value)
-
-    def _wrong(
-        self, node: yaml.Node | None, where: str, why: str, **fields: object
-    ) -> ConnectionsFileError:
-        line = node.start_mark.line + 1 if node is not None else 1
-        return ConnectionsFileError(
-            N_("line {line}, key {key}: {why}") if where else N_("line {line}: {why}"),
-            line=line,
-            key=where,
-            why=sentence(why, **fields),
-        )
-
-
-def _is_number(text: str, least: int, most: int) -> bool:
-    return re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,3})?", text) is not None and (
-        least <= float(text) <= most
-    )
-
 
 _NAME = re.compile(r"[\w][\w .:@+-]{0,63}")
 _HEADER = """\
@@ -172,8 +56,46 @@ class ConnectionsFileError(ProviderError):
 
 
 def read(text: str) -> ConnectionList:
-    """Raise ConnectionsFileError if the file has a mistake."""
-    return read_yaml(text)
+    """Return the list of connections. Raise ConnectionsFileError if the file has a mistake."""
+    root = parse_yaml(text, Source(ConnectionsFileError))
+    if root is None:
+        return ConnectionList()
+    entries = root.mapping(("default", "connections"))
+    default = entries["default"].text() if "default" in entries else ""
+    listed = entries["connections"].mapping() if "connections" in entries else {}
+    connections = tuple(_connection(name, value) for name, value in listed.items())
+    if default and default not in (TOUR.name, *(c.name for c in connections)):
+        why = N_("there is no connection {default}.")
+        raise entries["default"].fail(why, default=repr(default))
+    return ConnectionList(connections, default)
+
+
+def _connection(name: str, value: Value) -> Connection:
+    entries = value.mapping(("kind", "address", "model", "key", "room", "idle"))
+    try:
+        check_name(name)
+    except ProviderError as error:
+        raise value.fail(error.message) from None
+    for key in ("kind", "address"):
+        if key not in entries:
+            raise value.missing(key)
+    kind = ServerKind(entries["kind"].choice("ollama", "openai"))
+    try:
+        address = normal_address(kind, entries["address"].text())
+    except ProviderError as error:
+        raise entries["address"].fail(error.message) from None
+    found = Connection(name, kind, address)
+    if "model" in entries:
+        found = replace(found, model=entries["model"].text())
+    if "key" in entries:
+        found = replace(
+            found, key=KeyStorage(entries["key"].choice(*(k.value for k in KeyStorage)))
+        )
+    if "room" in entries:
+        found = replace(found, room=int(entries["room"].number(1024, 1 << 24)))
+    if "idle" in entries:
+        found = replace(found, idle=entries["idle"].number(1, 86400))
+    return found
 
 
 def write(listing: ConnectionList) -> str:

@@ -19,7 +19,7 @@ from ...permission.provider import NobodyAsks
 from ...permission.request import Asker
 from ...project.changes.change import Mode
 from ...sandbox.plan.folders import find_project
-from ...sandbox.profile import file
+from ...sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..arguments import default_project
 from ..change_text import print_notice, summary
 from .asker import TerminalAsker
@@ -81,7 +81,7 @@ def _agent(given: argparse.Namespace) -> int:
         project = ""
     if given.profile is not None:
         # Report a mistake now, and not to the model at its first command.
-        file.load(given.profile, paths.profiles, paths.cache)
+        read_profile(given.profile, paths.profiles, paths.cache)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return _talk(given, text, output, runner, paths, project)
 
@@ -107,7 +107,7 @@ def _talk(
             connection=given.connection,
             model_name=given.model,
             mode=Mode(given.apply),
-            profile_name=given.profile or file.DEFAULT,
+            profile_name=given.profile or DEFAULT_PROFILE,
             ask_every_command=given.ask_every_command,
             allow_private=given.allow_private,
             limits=TurnLimits(

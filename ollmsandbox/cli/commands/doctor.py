@@ -46,11 +46,11 @@ def doctor(given: argparse.Namespace) -> int:
 
 def _alpine(paths: Paths) -> Finding:
     from ...sandbox.rootfs.packages import programs_in
-    from ...sandbox.rootfs.store import find
+    from ...sandbox.rootfs.store import find_rootfs
 
     title = "Alpine"
     try:
-        installed = find(paths, os.environ)
+        installed = find_rootfs(paths, os.environ)
     except OllmSandboxError as error:
         return Finding(
             "alpine", title, ok=False, needed=False, cause=error.message, remedy=error.remedy

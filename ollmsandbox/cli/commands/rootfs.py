@@ -17,7 +17,7 @@ from ...project.system import System, set_system, system_of
 from ...sandbox.plan.folders import find_project
 from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.rootfs import Rootfs
-from ...sandbox.rootfs.store import find, need
+from ...sandbox.rootfs.store import find_rootfs, need_rootfs
 from ...text.ansi import escape_line, harmless
 from ..arguments import default_project
 
@@ -49,7 +49,7 @@ def _use(given: argparse.Namespace, paths: Paths) -> int:
     project = find_project(given.project or default_project(os.environ), paths)
     system = System(given.system)
     if system is System.ALPINE:
-        need(paths, os.environ)
+        need_rootfs(paths, os.environ)
     set_system(paths, project, system)
     print(f"Commands of {escape_line(project)} now run in {_name(system)}.")
     return 0
@@ -158,5 +158,5 @@ def _status(given: argparse.Namespace, paths: Paths, found: Rootfs) -> int:
 def _name(system: System) -> str:
     if system is System.HOST:
         return "this computer's own system"
-    there = find(Paths.from_environ(os.environ), os.environ)
+    there = find_rootfs(Paths.from_environ(os.environ), os.environ)
     return "Alpine" if there else "Alpine, which is not installed"

@@ -15,7 +15,7 @@ from ...project.manager import ProjectManager
 from ...sandbox.plan.folders import find_project
 from ...sandbox.plan.host import path_and_parents
 from ...sandbox.plan.masks import hidden_paths
-from ...sandbox.profile import file
+from ...sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ...text.ansi import escape_line
 from ..arguments import default_project
 
@@ -60,7 +60,7 @@ def _remove(manager: ProjectManager, project: Project, folder: str) -> None:
 
 def _check_visible(folder: str, paths: Paths) -> None:
     """Raise now, and not when the next command starts."""
-    profile = file.load(file.DEFAULT, paths.profiles, paths.cache)
+    profile = read_profile(DEFAULT_PROFILE, paths.profiles, paths.cache)
     real = os.path.realpath(folder)
     for name in set(hidden_paths(profile, paths, os.environ)).intersection(path_and_parents(real)):
         raise ProjectError(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...project.recovery.recover import Care
     from ...sandbox.output import Sink
     from ...sandbox.process import Result, Sinks
-    from ...sandbox.rootfs.paths import Renamed
+    from ...sandbox.rootfs.paths import PathRewriter
 
 # Seconds after a signal, until we exit even if nobody reads the rest of the output.
 _PATIENCE = 2.0
@@ -128,7 +128,7 @@ class _Run:
         from ...project.changes.change import Mode
         from ...sandbox.plan.folders import find_project
         from ...sandbox.process import Sinks
-        from ...sandbox.profile.file import DEFAULT
+        from ...sandbox.profile.file import DEFAULT_PROFILE
         from ..streams import Writer, stdin_for
 
         gc.enable()
@@ -146,7 +146,7 @@ class _Run:
             network=given.network,
             working_dir=_working_dir(given, project),
             mode=Mode(given.apply),
-            profile=given.profile or DEFAULT,
+            profile=given.profile or DEFAULT_PROFILE,
             timeout=given.timeout,
             use_rootfs=given.rootfs,
             # Output that streams through is not needed again.
@@ -180,7 +180,7 @@ class _Run:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, interrupted, number)
         stdout, stderr = Writer(1), Writer(2)
-        shown: list[Renamed] = []
+        shown: list[PathRewriter] = []
         sinks = Sinks() if given.json else Sinks(stdout, stderr)
         if run.rootfs is not None and not given.json:
             sinks, shown = _renamed(stdout, stderr, project)
@@ -254,18 +254,18 @@ def _is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[Renamed]]:
+def _renamed(stdout: Sink, stderr: Sink, project: str) -> tuple[Sinks, list[PathRewriter]]:
     """Replace Alpine's paths by the host's in what a person or an editor reads.
 
     What is piped to another program stays byte for byte what the command printed.
     """
     from ...sandbox.process import Sinks
-    from ...sandbox.rootfs.paths import Renamed
+    from ...sandbox.rootfs.paths import PathRewriter
 
-    errors = Renamed(stderr, project)
+    errors = PathRewriter(stderr, project)
     if not os.isatty(1):
         return Sinks(stdout, errors), [errors]
-    output = Renamed(stdout, project)
+    output = PathRewriter(stdout, project)
     return Sinks(output, errors), [output, errors]
 
 

@@ -11,14 +11,19 @@ from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...project.settings import ALL
-from ...sandbox.rootfs import settings as rootfs_settings
+from ...sandbox.rootfs.settings import (
+    SETTINGS,
+    load_rootfs_settings,
+    save_rootfs_settings,
+    setting_names,
+)
 
 _ROOTFS = "rootfs-"
 
 
 def settings(given: argparse.Namespace) -> int:
     paths = Paths.from_environ(os.environ)
-    rootfs = [f"{_ROOTFS}{name}" for name in rootfs_settings.names()]
+    rootfs = [f"{_ROOTFS}{name}" for name in setting_names()]
     if given.name in rootfs:
         return _of_rootfs(paths, given.name.removeprefix(_ROOTFS), given.value)
     manager = ProjectManager(paths)
@@ -26,8 +31,8 @@ def settings(given: argparse.Namespace) -> int:
         if given.name is None:
             for setting in ALL:
                 print(f"{setting.name} = {setting.read(manager)}  ({setting.what})")
-            found = asdict(rootfs_settings.load(paths.config))
-            for one in rootfs_settings.ALL:
+            found = asdict(load_rootfs_settings(paths.config))
+            for one in SETTINGS:
                 print(f"{_ROOTFS}{one.name} = {found[one.name]}  ({one.what})")
             return 0
         known = {setting.name: setting for setting in ALL}
@@ -46,9 +51,9 @@ def settings(given: argparse.Namespace) -> int:
 
 
 def _of_rootfs(paths: Paths, name: str, value: str | None) -> int:
-    found = rootfs_settings.load(paths.config)
+    found = load_rootfs_settings(paths.config)
     if value is not None:
-        rootfs_settings.save(paths.config, found.with_value(name, value))
+        save_rootfs_settings(paths.config, found.with_value(name, value))
     else:
         print(asdict(found)[name])
     return 0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The far end of inner.py: the first program in the Flatpak's inner sandbox. It looks whether the
-sandbox is what it should be, says so, and when it is told to, runs the command.
+"""The first program in a Flatpak's inner sandbox: it checks the sandbox, then runs the command.
 
-Spoken to over a socket. To it: what should be so, and then the command, each marshalled and after
-its size. From it: one answer. The end of the socket is the end of the command.
+It talks to runner.py over a socket. It receives what to expect, answers with one of the codes
+below, and receives the command; both messages are marshalled and preceded by their size. When the
+socket is closed, the command is ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import TypedDict
 
 from ..plain import child
 
-LINE, STDOUT, STDERR = 3, 4, 5
+# Descriptors that the program is started with.
+CHANNEL, STDOUT, STDERR = 3, 4, 5
 _SIZE = struct.Struct("!Q")
 
 
@@ -30,21 +31,21 @@ class InnerCheck(Enum):
     """What the sandbox is like, seen from inside."""
 
     READY = b"ready"
-    NO_PROJECT = b"no project"
-    OWN_FILES_OPEN = b"own files open"
-    NETWORK_OPEN = b"network open"
     NO_WORKING_DIR = b"no working directory"
+    PROJECT_READ_ONLY = b"project is read-only"
+    OWN_FILES_VISIBLE = b"own files are visible"
+    NETWORK_ON = b"network is on"
 
 
-# Which folder it is, wherever it is mounted.
+# Device and inode.
 Identity = tuple[int, int]
 
 
 class Expected(TypedDict):
-    written: list[tuple[bytes, Identity | None]]
+    writable: list[tuple[bytes, Identity | None]]
     hidden: list[tuple[bytes, Identity | None]]
     start: bytes
-    # The network that it must not be in, if any.
+    # The network namespace that it must not be in, or 0.
     foreign_network: int
 
 
@@ -56,18 +57,18 @@ class Order(TypedDict):
 
 def main() -> int:
     if os.environ.keys() - {"LC_CTYPE"}:
-        # Flatpak gave us what the person's session has, tokens among it, and what a program was
-        # started with can be read by others as long as it runs. (Python itself sets LC_CTYPE.)
+        # Flatpak passes on the user's session, with its tokens, and other processes can read the
+        # variables that a program was started with. (Python itself sets LC_CTYPE.)
         os.execve(sys.executable, sys.orig_argv, {})
-    talk = socket.socket(fileno=LINE)
-    for descriptor in (LINE, STDOUT, STDERR):
+    channel = socket.socket(fileno=CHANNEL)
+    for descriptor in (CHANNEL, STDOUT, STDERR):
         fcntl.fcntl(descriptor, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-    expected: Expected = marshal.loads(_receive(talk))
-    talk.sendall(_examine(expected).value)
-    paper = _receive(talk)
-    if not paper or not _end_with(talk):
+    expected: Expected = marshal.loads(_receive(channel))
+    channel.sendall(_examine(expected).value)
+    message = _receive(channel)
+    if not message or not _end_with(channel):
         return 0
-    order: Order = marshal.loads(paper)
+    order: Order = marshal.loads(message)
     os.dup2(STDOUT, 1)
     os.dup2(STDERR, 2)
     os.close(STDOUT)
@@ -79,12 +80,12 @@ def main() -> int:
 
 
 def pack_expected(
-    written: Sequence[bytes], hidden: Sequence[bytes], start: bytes, foreign_network: int
+    writable: Sequence[bytes], hidden: Sequence[bytes], start: bytes, foreign_network: int
 ) -> bytes:
     return _sized(
         marshal.dumps(
             {
-                "written": [(folder, _identity(folder)) for folder in written],
+                "writable": [(folder, _identity(folder)) for folder in writable],
                 "hidden": [(folder, _identity(folder)) for folder in hidden],
                 "start": start,
                 "foreign_network": foreign_network,
@@ -94,7 +95,7 @@ def pack_expected(
 
 
 def pack_order(argv: Sequence[str], folder: str, environment: Mapping[str, str]) -> bytes:
-    # As bytes: the far end has no locale of the person's to encode them by.
+    # As bytes: inside, Python does not know the user's locale.
     return _sized(
         marshal.dumps(
             {
@@ -110,16 +111,16 @@ def _sized(data: bytes) -> bytes:
     return _SIZE.pack(len(data)) + data
 
 
-def _receive(talk: socket.socket) -> bytes:
-    """Nothing if the other end has gone."""
-    head = _receive_all(talk, _SIZE.size)
-    return _receive_all(talk, _SIZE.unpack(head)[0]) if head else b""
+def _receive(channel: socket.socket) -> bytes:
+    """Return a message, or nothing if the other end is closed."""
+    head = _receive_all(channel, _SIZE.size)
+    return _receive_all(channel, _SIZE.unpack(head)[0]) if head else b""
 
 
-def _receive_all(talk: socket.socket, size: int) -> bytes:
+def _receive_all(channel: socket.socket, size: int) -> bytes:
     found = b""
     while len(found) < size:
-        piece = talk.recv(size - len(found))
+        piece = channel.recv(size - len(found))
         if not piece:
             return b""
         found += piece
@@ -127,14 +128,14 @@ def _receive_all(talk: socket.socket, size: int) -> bytes:
 
 
 def _examine(expected: Expected) -> InnerCheck:
-    for folder, known in expected["written"]:
+    for folder, known in expected["writable"]:
         if _identity(folder) != known or not os.access(folder, os.W_OK):
-            return InnerCheck.NO_PROJECT
+            return InnerCheck.PROJECT_READ_ONLY
     for folder, known in expected["hidden"]:
         if known is not None and _identity(folder) == known:
-            return InnerCheck.OWN_FILES_OPEN
+            return InnerCheck.OWN_FILES_VISIBLE
     if os.stat("/proc/self/ns/net").st_ino == expected["foreign_network"]:
-        return InnerCheck.NETWORK_OPEN
+        return InnerCheck.NETWORK_ON
     return InnerCheck.READY if os.path.isdir(expected["start"]) else InnerCheck.NO_WORKING_DIR
 
 
@@ -146,10 +147,10 @@ def _identity(folder: bytes) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _end_with(talk: socket.socket) -> bool:
-    """From here on the end of the other side is a signal, for a command is waited for and not the
-    socket. False if that end has come already."""
-    fcntl.fcntl(talk, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(talk, fcntl.F_SETSIG, signal.SIGTERM)
-    fcntl.fcntl(talk, fcntl.F_SETFL, fcntl.fcntl(talk, fcntl.F_GETFL) | os.O_ASYNC)
-    return not select.select([talk], [], [], 0)[0]
+def _end_with(channel: socket.socket) -> bool:
+    """Have the kernel send SIGTERM when the other end is closed: from now on the program waits for
+    the command, not for the socket. Return False if it is closed already."""
+    fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(channel, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(channel, fcntl.F_SETFL, fcntl.fcntl(channel, fcntl.F_GETFL) | os.O_ASYNC)
+    return not select.select([channel], [], [], 0)[0]

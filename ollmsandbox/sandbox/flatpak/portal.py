@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Flatpak portal, which starts a second and tighter sandbox beside a Flatpak's own."""
+"""Talk to the Flatpak portal, which starts a second, tighter sandbox beside the Flatpak's own."""
 
 from __future__ import annotations
 
@@ -15,36 +15,35 @@ from ...errors import SandboxError
 
 _NAME = _INTERFACE = "org.freedesktop.portal.Flatpak"
 _PATH = "/org/freedesktop/portal/Flatpak"
-# Folders are handed over as descriptors from this version on.
+# The first version that takes folders as descriptors.
 _OLDEST = 3
 _SUPPORTS_EXPOSED_PROCESSES = 1
-_PATIENCE = 20_000  # milliseconds for an answer
+_TIMEOUT = 20_000  # milliseconds
 
 
 class PortalError(SandboxError):
-    """No inner sandbox can be had, and why: the person's card tells them. Nobody was asked, and
-    nothing ran."""
+    """There is no inner sandbox, and nothing ran. The permission card shows the reason."""
 
 
 class Flags(IntFlag):
-    """Of the portal's Spawn. Not among them is 1, to clear the environment: Flatpak 1.14 takes it
-    away from itself, and does not find what is installed for the person any more."""
+    """Flags of the portal's Spawn. 1, which clears the environment, is not used: Flatpak 1.14 then
+    does not find what is installed for the user."""
 
     SANDBOX = 4
     NO_NETWORK = 8
-    # What was started ends with the connection.
+    # End the process with the connection.
     WATCH_BUS = 16
-    # Its processes are to be seen here, else they could neither be counted nor surely be ended.
+    # Its processes are visible here, so that they can be counted and killed.
     EXPOSE_PROCESSES = 32
 
 
 class Portal:
-    """A connection to it, for one process: what that one is called there, and how it ended."""
+    """A connection to the portal for one process."""
 
     def __init__(self, bus: Gio.DBusConnection) -> None:
         self._bus = bus
         self._pid = 0
-        # A process may have ended before we are told that it was started.
+        # The signal of a process's end may arrive before the reply to Spawn.
         self._statuses: dict[int, int] = {}
         self._changed = asyncio.Event()
         self.is_lost = False
@@ -60,7 +59,7 @@ class Portal:
     async def connect(cls, environ: Mapping[str, str]) -> Portal:
         address = environ.get("DBUS_SESSION_BUS_ADDRESS")
         if not address:
-            raise PortalError(N_("There is no session bus, and so no Flatpak portal."))
+            raise PortalError(N_("There is no session bus, so there is no Flatpak portal."))
         answer: asyncio.Future[Gio.AsyncResult] = asyncio.get_running_loop().create_future()
         flags = Gio.DBusConnectionFlags
         Gio.DBusConnection.new_for_address(
@@ -73,7 +72,7 @@ class Portal:
         try:
             bus = Gio.DBusConnection.new_for_address_finish(await answer)
         except GLib.Error as error:
-            text = N_("The session bus cannot be reached: {why}")
+            text = N_("Cannot connect to the session bus: {why}")
             raise PortalError(text, why=_why(error)) from error
         portal = cls(bus)
         try:
@@ -90,9 +89,7 @@ class Portal:
         if properties.get("version", 0) < _OLDEST:
             raise PortalError(N_("The Flatpak portal is too old to start an inner sandbox."))
         if not properties.get("supports", 0) & _SUPPORTS_EXPOSED_PROCESSES:
-            raise PortalError(
-                N_("The Flatpak portal cannot let the processes it starts be watched.")
-            )
+            raise PortalError(N_("The Flatpak portal does not show the processes it starts."))
 
     async def spawn(
         self,
@@ -101,7 +98,7 @@ class Portal:
         folders: Sequence[int],
         flags: Flags,
     ) -> None:
-        """The descriptors stay the caller's. `folders` can be read and written inside."""
+        """Start a program; `folders` are writable inside. The caller closes the descriptors."""
         passed = Gio.UnixFDList.new()
         handles = {number: passed.append(given) for number, given in descriptors.items()}
         exposed = GLib.Variant("ah", [passed.append(folder) for folder in folders])
@@ -120,7 +117,7 @@ class Portal:
         self._pid = int(found.unpack()[0])
 
     async def exit_status(self) -> int | None:
-        """As `waitpid` has it, when the process has ended; None if the portal is gone."""
+        """Wait for the end and return waitpid()'s status, or None if the portal is lost."""
         while self._pid not in self._statuses:
             if self.is_lost:
                 return None
@@ -129,7 +126,7 @@ class Portal:
         return self._statuses[self._pid]
 
     def kill(self) -> None:
-        """The whole process group: with the sandbox's first process all the others go."""
+        """Kill the process group. All other processes of the sandbox end with its first one."""
         if not self._pid or self.is_lost:
             return
         given = GLib.Variant("(uub)", (self._pid, signal.SIGKILL, True))
@@ -141,18 +138,18 @@ class Portal:
             given,
             None,
             Gio.DBusCallFlags.NO_AUTO_START,
-            _PATIENCE,
+            _TIMEOUT,
             None,
-            _unheard,
+            _ignore_reply,
         )
 
     def close(self) -> None:
-        """What is still running ends."""
+        """Disconnect, which ends what is still running."""
         self._bus.disconnect(self._closed)
         Gio.bus_unwatch_name(self._watch)
         self._bus.signal_unsubscribe(self._exits)
         if not self._bus.is_closed():
-            self._bus.close(None, _unheard)
+            self._bus.close(None, _ignore_reply)
 
     async def _call(
         self,
@@ -171,7 +168,7 @@ class Portal:
             given,
             GLib.VariantType(kind),
             Gio.DBusCallFlags.NONE,
-            _PATIENCE,
+            _TIMEOUT,
             descriptors,
             None,
             _answering(answer),
@@ -179,7 +176,7 @@ class Portal:
         try:
             found, _descriptors = self._bus.call_with_unix_fd_list_finish(await answer)
         except GLib.Error as error:
-            text = N_("The Flatpak portal refuses: {why}")
+            text = N_("The Flatpak portal refused: {why}")
             raise PortalError(text, why=_why(error)) from error
         return found
 
@@ -205,15 +202,15 @@ def _answering(
     answer: asyncio.Future[Gio.AsyncResult],
 ) -> Callable[[object, Gio.AsyncResult], None]:
     def answered(_source: object, result: Gio.AsyncResult) -> None:
-        # Who waited may have been cancelled.
+        # The waiting task may have been cancelled.
         if not answer.done():
             answer.set_result(result)
 
     return answered
 
 
-def _unheard(*_args: object) -> None:
-    """Whether it was done shows in how the process ends."""
+def _ignore_reply(*_args: object) -> None:
+    """Do nothing: the end of the process shows whether it worked."""
 
 
 def _why(error: GLib.Error) -> str:

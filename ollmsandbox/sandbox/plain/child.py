@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs one command without a sandbox and ends all that it leaves behind.
+"""Run one command without a sandbox, and end all processes that it leaves behind.
 
-Run by itself (`python -I -S supervisor.py COMMAND...`): orphans of a command become children of
-the nearest ancestor that asked for them, and only a process of the command's own can tell them
-from those of the next command.
+A program of its own (`python -I -S child.py COMMAND...`): orphans become children of the nearest
+ancestor that asked for them (a subreaper), so each command needs one to tell its orphans apart.
 """
 
 import ctypes
@@ -14,14 +13,14 @@ import time
 from types import FrameType
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 
 
 class Ended(Exception):
-    """Somebody wants the command to stop, or who started it is gone."""
+    """The command is to stop, or its starter has ended."""
 
 
-# The keys of a terminal reach us with the program that started us; the command does not hear them.
+# A terminal's keys signal the starter's process group, which we are in and the command is not.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -34,10 +33,10 @@ def main(argv: list[str]) -> int:
     code = 128 + signal.SIGKILL
     try:
         code = _run(argv)
-        # From here on there is no need to be told.
+        # The command has ended, so these do not matter any more.
         _ignore_signals()
     except Ended:
-        pass  # they were ignored before it was raised
+        pass  # `_end` has ignored further signals
     _end_all()
     return code
 
@@ -58,8 +57,8 @@ def _run(argv: list[str]) -> int:
 
 
 def _end_all() -> None:
-    """Some may start others while they are looked for, so until none is left."""
-    end = time.monotonic() + _PATIENCE
+    """Kill all descendants, until none is left: some may start others meanwhile."""
+    end = time.monotonic() + _TIMEOUT
     while (left := _below(os.getpid())) and time.monotonic() < end:
         for pid in left:
             try:
@@ -87,7 +86,7 @@ def _below(pid: int) -> list[int]:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    # Once: a second one would interrupt the ending itself.
+    # Only once: a second signal would interrupt the cleanup.
     _ignore_signals()
     raise Ended
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PlainRunner: no sandbox, where none is possible. Every command asks, each time anew."""
+"""Run a command without a sandbox, where none is possible. Every command asks each time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ..launch import SHELL, check_command
 from ..limits import watch_limits
 from ..plan.folders import find_project, find_working_dir
 from ..process import Result, Running, Sinks, Stop
-from ..profile import file
+from ..profile.file import DEFAULT_PROFILE, read_profile
 from ..profile.profile import Profile
 
 Ask = Callable[[str], Awaitable[bool]]
 
 _SUPERVISOR = Path(__file__).with_name("child.py")
-# What still holds a pipe after all was killed is not waited for.
-_PATIENCE = 2.0
+# Seconds to wait for output after the end: a process that survived may hold the pipe.
+_DRAIN_TIMEOUT = 2.0
 
 
 class Process(Protocol):
-    """A command that was started, however that was done."""
+    """A started command."""
 
     pid: int
     stdout: int
@@ -42,13 +42,13 @@ class Process(Protocol):
     async def ended(self) -> None: ...
 
     def kill(self) -> None:
-        """All of it."""
+        """Kill the command and all its processes."""
 
     def exit_code(self) -> int: ...
 
 
 class PlainRunner:
-    """Runs a command as it is. It cannot be made without somebody to ask."""
+    """Runs a command as it is, after `ask` agreed."""
 
     question = "Run command without a sandbox"
 
@@ -68,7 +68,9 @@ class PlainRunner:
         self.project = find_project(project, self._paths)
         self._ask = ask
         self._working_dir = working_dir
-        self._profile = profile or file.load(file.DEFAULT, self._paths.profiles, self._paths.cache)
+        self._profile = profile or read_profile(
+            DEFAULT_PROFILE, self._paths.profiles, self._paths.cache
+        )
         self._limits = self._profile.limits
         if timeout is not None:
             self._limits = replace(self._limits, time=timeout)
@@ -87,17 +89,17 @@ class PlainRunner:
     ) -> Result:
         text = command if isinstance(command, str) else shlex.join(command)
         if not text.strip():
-            raise SandboxError(N_("The command is empty."), N_("Name a command to run."))
+            raise SandboxError(N_("The command is empty."), N_("Enter a command."))
         argv = [SHELL, "-c", "--", command] if isinstance(command, str) else list(command)
         check_command(argv)
         folder = self._folder()
         try:
             await self._prepare(folder)
             if not await self._ask(f"{self.question}: {text}?"):
-                raise DeniedError(N_("The command was not allowed, and did not run."))
+                raise DeniedError(N_("The command was denied and did not run."))
             return await self._follow(await self._start(argv, folder), sinks)
         finally:
-            self._put_away()
+            self._clean_up()
 
     async def _follow(self, process: Process, sinks: Sinks) -> Result:
         running = Running(
@@ -114,7 +116,7 @@ class PlainRunner:
         limits = watch_limits(self._limits, process.pid, (self.project,))
         try:
             await running.wait(asyncio.ensure_future(limits))
-            await running.drain(_PATIENCE)
+            await running.drain(_DRAIN_TIMEOUT)
         finally:
             self._running = None
             await running.close()
@@ -130,10 +132,10 @@ class PlainRunner:
         return found
 
     async def _prepare(self, folder: str) -> None:
-        """What is needed before anybody is asked."""
+        """Prepare what is needed before the user is asked."""
 
-    def _put_away(self) -> None:
-        """What was prepared, whether a command ran or not."""
+    def _clean_up(self) -> None:
+        """Undo `_prepare`, whether a command ran or not."""
 
     async def _start(self, argv: Sequence[str], folder: str) -> Process:
         launcher = Gio.SubprocessLauncher.new(
@@ -146,7 +148,7 @@ class PlainRunner:
             started = launcher.spawnv([sys.executable, "-I", "-S", str(_SUPERVISOR), *argv])
         except GLib.Error as error:
             raise SandboxError(
-                N_("The command cannot be started: {why}."), why=error.message
+                N_("The command could not be started: {why}."), why=error.message
             ) from error
         return PlainProcess(started)
 
@@ -159,13 +161,13 @@ class PlainProcess:
         self.stderr = _descriptor(process.get_stderr_pipe())
 
     async def ended(self) -> None:
-        # Not awaited itself: what PyGObject 3.50 returns cannot be cancelled when the loop ends.
+        # PyGObject 3.50's awaitable cannot be cancelled when the loop ends, so do not use it.
         ended = asyncio.Event()
         self._process.wait_async(None, lambda *_: ended.set())
         await ended.wait()
 
     def kill(self) -> None:
-        """The supervisor ends the whole tree, then itself. A command may have stopped it."""
+        """Have the supervisor kill all processes. SIGCONT: the command may have stopped it."""
         self._process.send_signal(signal.SIGTERM)
         self._process.send_signal(signal.SIGCONT)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...paths import Paths, is_inside
 from ..plan.host import MountPoint
 
-# Of the cached result: others are not used.
+# The version of the cached result's format.
 _VERSION = 6
 
 

@@ -47,10 +47,12 @@ _TITLES = {
 async def selftest(
     capabilities: Capabilities, environ: Mapping[str, str] | None = None
 ) -> list[Finding]:
+    """Run a command in a temporary project and return a finding for each thing it checked."""
     environ = {**(os.environ if environ is None else environ), "DOCTOR_TOKEN": "doctor-secret"}
     environ["OWN"] = str(Paths.from_environ(environ).cache)
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-doctor-") as project:
         try:
+            # Not through the engine, which is a level above: nothing is recorded or settled here.
             bubble = Bubble(project, environ=environ, capabilities=capabilities, timeout=30)
             result = await bubble.exec(_COMMAND)
         except OllmSandboxError as error:

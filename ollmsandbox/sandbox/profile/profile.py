@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command may see and use. The values come from YAML files, see profile_file.py."""
+"""A profile: which files, variables and system calls a command gets, and its limits.
+
+file.py reads profiles from YAML files.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Profile:
     unix_sockets: bool = True
     deny_syscalls: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
-    # The person set a memory limit of their own: only then is a control group worth its cost.
+    # The user set a memory limit: only then is a control group worth its cost.
     own_memory_limit: bool = False
 
     @property
@@ -48,7 +51,7 @@ class Profile:
 
     @cached_property
     def hidden_by_folder(self) -> dict[str, tuple[str, ...]]:
-        """The hidden names, by the folder they lie in."""
+        """Return the hidden names by their folder."""
         found: dict[str, list[str]] = {}
         for path in self.hidden:
             # "" stands for the root.
@@ -57,7 +60,7 @@ class Profile:
         return {folder: tuple(names) for folder, names in found.items()}
 
     def with_limits(self, own: Limits) -> Profile:
-        """With the limits that the person set instead of some of these."""
+        """Return the profile with the user's limits in place of its own."""
         given = {name: value for name, value in vars(own).items() if value is not None}
         if not given:
             return self
@@ -68,7 +71,7 @@ class Profile:
         )
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """The variables a command gets. What is dropped never reaches any process inside."""
+        """Return the variables a command gets."""
         kept = {
             name: value
             for name, value in inherited.items()
@@ -87,13 +90,16 @@ class Profile:
 
     @cached_property
     def _decisions(self) -> dict[str, bool]:
-        # The same variables come with every command.
+        # A cache: every command has the same variables.
         return {}
 
 
 class _Names:
-    """Patterns of names as in a shell, whatever the case. Nearly all have their stars at the ends:
-    a regular expression of a hundred of them takes longer to make than all the rest of a plan."""
+    """A set of shell patterns that ignore case.
+
+    Nearly all have their stars at the ends. Compiling a hundred of them into a regular expression
+    takes longer than building the rest of a plan.
+    """
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         plain: dict[tuple[bool, bool], list[str]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written into a system from outside: never through a link, which would lead out of it."""
+"""Read and write files of a root file system from outside, without following its links."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from ... import N_
 from ...errors import RootfsError
 
-# Where the sandbox mounts something; all but the first are folders.
+# Where the sandbox mounts something.
 RESOLVER = "etc/resolv.conf"
 MOUNT_POINTS = ("workspace", "playground", "dev", "proc", "sys", "tmp", "var/tmp", "run")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def prepare_mount_points(folder: Path) -> None:
-    """What the sandbox mounts over has to be there: later nothing can be added."""
+    """Create what the sandbox mounts over: later the root file system is read-only."""
     for point in MOUNT_POINTS:
         with _inside(folder, f"{point}/."):
             pass
@@ -28,58 +28,66 @@ def prepare_mount_points(folder: Path) -> None:
 
 
 def write_inside(folder: Path, name: str, text: str) -> None:
-    """Anew, whatever is there: a link at its name, or on the way, would lead out."""
+    """Write a new file in place of whatever is there: a link could lead out."""
     with _inside(folder, name) as around:
         last = os.path.basename(name)
         try:
             os.unlink(last, dir_fd=around)
         except FileNotFoundError:
-            pass  # it is new
+            pass  # there was none
         except IsADirectoryError as error:
-            raise _no_system(name) from error
+            raise _not_alpine(name) from error
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(last, flags, 0o644, dir_fd=around), "w", encoding="utf-8") as file:
             file.write(text)
 
 
-def introduce_user(folder: Path) -> None:
-    """Programs ask who they are run by, and some fail if nobody knows: git, for one."""
+def read_inside(folder: Path, name: str, most: int) -> str:
+    """Return the beginning of a file, or "" if it is missing or not a regular file."""
+    with contextlib.suppress(OSError, RootfsError), _inside(folder, name, make=False) as around:
+        return _read(os.path.basename(name), around, most)
+    return ""
+
+
+def add_user(folder: Path) -> None:
+    """Add the user to etc/passwd and etc/group: git and others fail for an unknown user."""
     uid, gid = os.getuid(), os.getgid()
     for name, number, line in (
         ("etc/passwd", uid, f"user:x:{uid}:{gid}:user:/{MOUNT_POINTS[0]}:/bin/sh\n"),
         ("etc/group", gid, f"user:x:{gid}:\n"),
     ):
         with _inside(folder, name) as around:
-            text = _short_text(os.path.basename(name), around)
+            text = _read(os.path.basename(name), around, 1 << 16)
         known = {fields[2] for row in text.splitlines() if len(fields := row.split(":")) > 2}
         if str(number) not in known:
             write_inside(folder, name, f"{text.rstrip()}\n{line}".lstrip())
 
 
-def _short_text(name: str, around: int) -> str:
+def _read(name: str, around: int, most: int) -> str:
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=around)
     except OSError:
-        return ""  # it has none, or what is no file: one is made
+        return ""  # missing, or not a file
     with open(descriptor, encoding="utf-8", errors="replace") as file:
-        return file.read(1 << 16) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+        return file.read(most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
 
 
 @contextlib.contextmanager
-def _inside(folder: Path, name: str) -> Iterator[int]:
-    """The folder around a name, made where it is missing."""
+def _inside(folder: Path, name: str, *, make: bool = True) -> Iterator[int]:
+    """Open the folder that contains a name, and create it where it is missing."""
     here = os.open(folder, _FOLDER)
     try:
         for part in name.split("/")[:-1]:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, 0o755, dir_fd=here)
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=here)
             try:
                 inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
             except OSError as error:
                 if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                     raise
-                raise _no_system(name) from error
+                raise _not_alpine(name) from error
             os.close(here)
             here = inner
         yield here
@@ -87,9 +95,9 @@ def _inside(folder: Path, name: str) -> Iterator[int]:
         os.close(here)
 
 
-def _no_system(name: str) -> RootfsError:
+def _not_alpine(name: str) -> RootfsError:
     return RootfsError(
-        N_("This is no Alpine system: {name} is not what it is in every system."),
-        N_("Fetch it from another place."),
+        N_("This is not an Alpine root file system: {name} has an unexpected type."),
+        N_("Download it from another place."),
         name=name.rstrip("/."),
     )

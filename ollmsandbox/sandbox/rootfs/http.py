@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a mirror answers: in pieces, from where it may come, and in words if it does not."""
+"""Download files from a mirror, with redirects checked and errors explained."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ FLAVOR = "alpine-minirootfs"
 _PATIENCE = 10.0
 _REDIRECTS = 5
 _LARGEST_DOCUMENT = 1 << 16
-OTHER_MIRROR = N_("Another mirror is set with: ollmsandbox settings rootfs-mirror ADDRESS")
+OTHER_MIRROR = N_("To use another mirror: ollmsandbox settings rootfs-mirror ADDRESS")
 
 
 class UnreachableError(RootfsError):
-    """No answer, or one that broke off."""
+    """The mirror did not respond, or the connection broke."""
 
     def __init__(self, url: str, message: str = N_("{host} cannot be reached.")) -> None:
         super().__init__(
             message,
             N_(
-                "See whether this machine is online, and try again: what was fetched is kept. "
+                "Check your connection and try again; the download continues where it stopped. "
                 "{other_mirror}\n"
-                "Without a network, fetch the file elsewhere and name it: "
-                "ollmsandbox rootfs install --from FILE --tier 0\n"
-                "It is the {name} from alpinelinux.org/downloads."
+                "Without a network, download {name} from alpinelinux.org/downloads on another "
+                "computer: ollmsandbox rootfs install --from FILE --tier 0"
             ),
             host=urlsplit(url).hostname,
             other_mirror=Sentence(OTHER_MIRROR),
@@ -46,7 +45,7 @@ class MissingError(RootfsError):
 
 
 def without_password(url: str) -> str:
-    """As it may be shown, and written where commands can read it."""
+    """Return an address that may be shown, and that commands may read."""
     found = urlsplit(url)
     return found._replace(netloc=found.netloc.rpartition("@")[2]).geturl()
 
@@ -57,15 +56,15 @@ def get(url: str, headers: Mapping[str, str] | None = None) -> Iterator[requests
     none, or if it is an error."""
     with ExitStack() as stack:
         answer = _follow(stack, url, headers or {})
-        # 416: there is nothing after what we have.
+        # 416: the file has no more bytes than we have.
         if not answer.ok and answer.status_code != 416:
-            said = f"{answer.status_code} {harmless(answer.reason or '')}".strip()
+            status = f"{answer.status_code} {harmless(answer.reason or '')}".strip()
             kind = MissingError if answer.status_code == 404 else RootfsError
             raise kind(
-                N_("{address} answers {said}."),
+                N_("{address} returned {status}."),
                 N_("Try again later. {other_mirror}"),
                 address=without_password(url),
-                said=said[:80],
+                status=status[:80],
                 other_mirror=Sentence(OTHER_MIRROR),
             )
         yield answer
@@ -80,14 +79,14 @@ def pieces(answer: requests.Response, url: str) -> Iterator[bytes]:
 
 
 def fetch(url: str) -> bytes:
-    """A small document."""
+    """Return a small document."""
     with get(url) as answer:
         content = b""
         for piece in pieces(answer, url):
             content += piece
             if len(content) > _LARGEST_DOCUMENT:
                 raise RootfsError(
-                    N_("{address} is far too large."), OTHER_MIRROR, address=without_password(url)
+                    N_("{address} is too large."), OTHER_MIRROR, address=without_password(url)
                 )
         return content
 

@@ -1,17 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way from a mirror's list, or a tarball, to a system that commands can run in.
+"""Install the Alpine root file system, from a mirror or from the user's own tarball.
 
-It is built aside and renamed into place when it is whole. Whoever is killed on the way leaves
-nothing but what was fetched, which the next one takes up again.
-
-A tarball that the person has, instead of the mirror's.
-
-Work in threads that tells how far it is and that can be ended.
-
-The way from a mirror's list, or a tarball, to a system that commands can run in.
-
-It is built aside and renamed into place when it is whole. Whoever is killed on the way leaves
-nothing but what was fetched, which the next one takes up again.
+It is built in a temporary folder and renamed into place when it is complete. A crash leaves only
+the download, which the next installation continues.
 """
 
 from __future__ import annotations
@@ -34,47 +25,46 @@ from ...errors import RootfsError, Sentence
 from ...files import trees
 from ...paths import Paths
 from ..probe.probe import probe
-from .extract import Room, drop_setuid, extract_rootfs
-from .files import introduce_user, prepare_mount_points, write_inside
+from .extract import ArchiveLimits, extract_rootfs, make_safe
+from .files import add_user, prepare_mount_points, read_inside, write_inside
 from .http import FLAVOR, UnreachableError, without_password
 from .packages import (
-    KNOWN,
+    KNOWN_PROGRAMS,
     TIERS,
-    Inside,
-    ask_programs,
     install_packages,
-    keep_programs,
     missing_packages,
+    program_versions,
+    save_program_versions,
 )
 from .release import (
     Release,
+    alpine_arch,
     branch_of,
     cannot_write,
-    detect_arch,
     download_rootfs,
-    get_latest_version,
+    find_release,
     sha256_of,
 )
+from .sandbox import RootfsSandbox
 from .settings import RootfsSettings
 from .store import Installed, RootfsStore, is_rootfs_ready, version_order
 
 _VERSION = re.compile(r"[0-9]+\.[0-9]+[0-9a-z._]{0,30}")
-_NAME_IT = Sentence(N_("Name the tarball of {name}, as it is on a mirror."), name=FLAVOR)
+_USE_MINIROOTFS = Sentence(N_("Use an {name} tarball, as on Alpine's mirrors."), name=FLAVOR)
 
 
-def check_given(tarball: Path) -> None:
-    """A file of the person's. Where its checksum lies beside it, as on a mirror, it has to be
-    right."""
+def check_tarball(tarball: Path) -> None:
+    """Raise if the user's tarball cannot be read, or if the checksum beside it differs."""
     try:
         if not stat.S_ISREG(os.stat(tarball).st_mode):
-            raise RootfsError(N_("{file} is no file."), _NAME_IT, file=tarball)
+            raise RootfsError(N_("{file} is not a file."), _USE_MINIROOTFS, file=tarball)
         found = sha256_of(tarball)
     except FileNotFoundError as error:
-        raise RootfsError(N_("There is no file {file}."), _NAME_IT, file=tarball) from error
+        raise RootfsError(N_("{file} does not exist."), _USE_MINIROOTFS, file=tarball) from error
     except OSError as error:
         raise RootfsError(
             N_("{file} cannot be read: {why}."),
-            _NAME_IT,
+            _USE_MINIROOTFS,
             file=tarball,
             why=error.strerror or str(error),
         ) from error
@@ -86,26 +76,26 @@ def check_given(tarball: Path) -> None:
     except OSError as error:
         raise RootfsError(
             N_("{file} cannot be read: {why}."),
-            N_("Mend it or remove it."),
+            N_("Correct the file or remove it."),
             file=beside,
             why=error.strerror or str(error),
         ) from error
     if not words or words[0].lower() != found:
         raise RootfsError(
-            N_("The checksum of {file} is not the one in {list}."),
-            N_("Fetch both again."),
+            N_("The checksum of {file} differs from the one in {list}."),
+            N_("Download both again."),
             file=tarball,
             list=beside.name,
         )
 
 
-def version_in(folder: Path) -> str:
-    try:
-        version = (folder / "etc/alpine-release").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        version = ""
+def alpine_version(folder: Path) -> str:
+    version = read_inside(folder, "etc/alpine-release", 100).strip()
     if not _VERSION.fullmatch(version):
-        raise RootfsError(N_("This is no Alpine system: it does not say its version."), _NAME_IT)
+        raise RootfsError(
+            N_("This is not an Alpine root file system: etc/alpine-release is missing."),
+            _USE_MINIROOTFS,
+        )
     return version
 
 
@@ -114,46 +104,48 @@ _R = TypeVar("_R")
 
 
 class Step(Enum):
-    """What is being done; the value says it to a person."""
+    """A step of the installation; the value is a text for the user."""
 
-    WAIT = "Waiting for another program that installs it"
-    LOOK = "Looking for the newest version"
-    FETCH = "Fetching"
+    WAIT = "Waiting for another installation"
+    LOOK = "Looking for the latest version"
+    FETCH = "Downloading"
     UNPACK = "Unpacking"
     PACKAGES = "Installing packages"
-    FINISH = "Putting it into place"
+    FINISH = "Finishing"
     DONE = "Done"
 
 
 @dataclass(frozen=True)
 class InstallProgress:
     step: Step
-    # Bytes; the total is None where nobody knows it.
+    # Bytes, or packages; the total is None if it is unknown.
     done: int = 0
     total: int | None = None
-    # A line that the package manager printed.
+    # The last line that the package manager printed.
     text: str = ""
 
 
 class _Stopped(Exception):
-    """Cancelled while a thread was at work."""
+    """The installation was cancelled; raised in its threads."""
 
 
-class Work:
+class Worker:
+    """Runs blocking code in threads, which report progress and end when cancelled."""
+
     def __init__(self, progress: Callable[[InstallProgress], None] | None) -> None:
         self._progress = progress
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self._told: tuple[Step, int] | None = None
+        self._last: tuple[Step, int] | None = None
 
-    def tell(self, step: Step, done: int = 0, total: int | None = None, text: str = "") -> None:
-        """From any thread. Who cancelled is not told any more, and the thread ends here."""
+    def report(self, step: Step, done: int = 0, total: int | None = None, text: str = "") -> None:
+        """Report progress, from any thread. Raise `_Stopped` after a cancellation."""
         if self._stop.is_set():
             raise _Stopped
-        # Thousands of pieces make a hundred steps.
+        # Report each percent once, not every piece.
         now = (step, 100 * done // total if total else done)
-        if self._progress is not None and (text or now != self._told):
-            self._told = now
+        if self._progress is not None and (text or now != self._last):
+            self._last = now
             self._loop.call_soon_threadsafe(self._pass_on, InstallProgress(step, done, total, text))
 
     def _pass_on(self, progress: InstallProgress) -> None:
@@ -163,7 +155,7 @@ class Work:
     async def in_thread(
         self, function: Callable[_P, _R], *given: _P.args, **named: _P.kwargs
     ) -> _R:
-        """Cancelled, it is waited for: it ends soon, and nobody else may begin before."""
+        """Run a function and wait for its end even if cancelled: it may still change the folder."""
         task = asyncio.ensure_future(asyncio.to_thread(function, *given, **named))
         try:
             return await asyncio.shield(task)
@@ -171,29 +163,29 @@ class Work:
             self._stop.set()
             await asyncio.wait({task})
             with contextlib.suppress(_Stopped, Exception):
-                task.result()  # how it ended is of no interest any more
+                task.result()  # the cancellation counts, not how it ended
             raise
 
     async def online(self, function: Callable[_P, _R], *given: _P.args, **named: _P.kwargs) -> _R:
-        """Cancelled, it is left behind: a line may be dead for long before that is noticed. Before
-        it changes anything it asks tell(), where it ends."""
+        """Run a function that uses the network. If cancelled, do not wait for its end: a dead
+        connection may block it for long. It calls `report` before it changes anything."""
         ended: Future[_R] = Future()
 
         def work() -> None:
             try:
                 result = function(*given, **named)
-            except BaseException as error:  # noqa: BLE001  it is for who waits, not lost
+            except BaseException as error:  # noqa: BLE001  passed on to the caller
                 failed = error
                 settle(lambda: ended.set_exception(failed))
             else:
                 settle(lambda: ended.set_result(result))
 
         def settle(settled: Callable[[], None]) -> None:
-            # Left behind, it may find that nobody waits any more, or that there is no loop.
+            # After a cancellation the future is cancelled, and the loop may be closed.
             with contextlib.suppress(InvalidStateError, RuntimeError):
                 settled()
 
-        # Of its own: the end of the program would wait for the others.
+        # Not from asyncio's pool: the program's exit waits for those threads.
         threading.Thread(target=work, daemon=True).start()
         try:
             return await asyncio.wrap_future(ended)
@@ -203,117 +195,113 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class InstallResult:
     installed: Installed
     is_new: bool
-    # What the person should know: that nobody could look for a newer one, for example.
+    # Sentences for the user, such as that the mirror could not be reached.
     notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """What is worked with."""
+class InstallContext:
+    """What an installation works with."""
 
     paths: Paths
     environ: Mapping[str, str]
     settings: RootfsSettings
     store: RootfsStore
-    room: Room
+    limits: ArchiveLimits
     largest: int
 
-    def fetch(self, release: Release, tell: Callable[[int, int | None], None]) -> Path:
-        return download_rootfs(release, self.store.downloads, tell, self.largest)
+    def fetch(self, release: Release, progress: Callable[[int, int | None], None]) -> Path:
+        return download_rootfs(release, self.store.downloads, progress, self.largest)
 
-    def unpack(self, tarball: Path, folder: Path, tell: Callable[[int, int], None]) -> None:
-        extract_rootfs(tarball, folder, self.room, tell)
-        prepare_mount_points(folder)
-
-    def inside(self, folder: Path) -> Inside:
+    def sandbox(self, folder: Path) -> RootfsSandbox:
         found = probe(self.paths, self.environ)
         if not found.can_wrap:
             cause, remedy = found.why_not()
             raise RootfsError(N_("Commands cannot be sandboxed here: {cause}"), remedy, cause=cause)
-        return Inside(folder, "Alpine", self.paths, self.environ, found)
+        return RootfsSandbox(folder, "Alpine", self.paths, self.environ, found)
 
 
-class Preparation:
+class Installation:
     def __init__(
         self,
-        workshop: Workshop,
+        context: InstallContext,
         progress: Callable[[InstallProgress], None] | None,
         tier: int,
         tarball: Path | None,
     ) -> None:
-        self._shop = workshop
-        self._store = workshop.store
-        self._work = Work(progress)
+        self._context = context
+        self._store = context.store
+        self._worker = Worker(progress)
         self._tier = TIERS[tier]
         self._tarball = tarball
 
-    async def run(self) -> Prepared:
+    async def run(self) -> InstallResult:
         async with contextlib.AsyncExitStack() as closing:
-            lock = self._store.building(lambda: self._work.tell(Step.WAIT))
-            # Left in a thread it was not entered in, which a file's lock does not mind.
-            await self._work.in_thread(lock.__enter__)
+            lock = self._store.building(lambda: self._worker.report(Step.WAIT))
+            # A file lock may be released in another thread than the one that took it.
+            await self._worker.in_thread(lock.__enter__)
             closing.callback(lock.__exit__, None, None, None)
             try:
                 return await self._locked()
             except OSError as error:
                 raise cannot_write(self._store.folder, error) from error
 
-    async def _locked(self) -> Prepared:
+    async def _locked(self) -> InstallResult:
         current = self._store.current()
         release = None
         if self._tarball is None:
             found = await self._look(current)
-            if isinstance(found, Prepared):
+            if isinstance(found, InstallResult):
                 return found
             release = found
         self._check_room()
-        # Nothing is fetched where nothing could run in it.
-        await self._work.in_thread(self._shop.inside, self._store.folder)
+        # Download nothing if nothing could run in it.
+        await self._worker.in_thread(self._context.sandbox, self._store.folder)
         if release is not None:
             tarball = await self._fetch(release)
         else:
             assert self._tarball is not None
             tarball = self._tarball
-            await self._work.in_thread(check_given, tarball)
-        built = await self._work.in_thread(self._store.new_folder)
+            await self._worker.in_thread(check_tarball, tarball)
+        built = await self._worker.in_thread(self._store.new_folder)
         try:
             installed = await self._build(built, tarball, release)
         except BaseException:
             await asyncio.shield(asyncio.to_thread(_remove, built))
             raise
-        await self._work.in_thread(self._store.forget_downloads)
-        await self._work.in_thread(self._store.sweep)
-        self._work.tell(Step.DONE)
-        return Prepared(installed, is_new=True)
+        await self._worker.in_thread(self._store.forget_downloads)
+        await self._worker.in_thread(self._store.sweep)
+        self._worker.report(Step.DONE)
+        return InstallResult(installed, is_new=True)
 
-    async def _look(self, current: Installed | None) -> Release | Prepared:
-        """What to fetch, or that there is nothing to do."""
-        settings = self._shop.settings
-        self._work.tell(Step.LOOK)
+    async def _look(self, current: Installed | None) -> Release | InstallResult:
+        """Return the release to install, or a result if there is nothing to do."""
+        settings = self._context.settings
+        self._worker.report(Step.LOOK)
         if current and settings.version and self._is_ready(current, settings.version):
             return await self._nothing_to_do(current)
         try:
-            release = await self._work.online(get_latest_version, settings, detect_arch())
+            release = await self._worker.online(find_release, settings, alpine_arch())
         except UnreachableError as error:
             if current is None or not self._is_ready(current, settings.version):
                 raise
-            late = N_("{why} It is not known whether there is a newer version.")
+            late = N_("{why} A newer version may exist.")
             notice = Sentence(late, why=error.message)
-            return Prepared(current, is_new=False, notices=(notice,))
+            return InstallResult(current, is_new=False, notices=(notice,))
         if current and self._is_ready(current, release.version):
             return await self._nothing_to_do(current)
         if current and self._is_ready(current, "") and self._is_older(release, current):
-            late = N_("The mirror has {version} only, which is older.")
+            late = N_("The mirror only has {version}, which is older.")
             return await self._nothing_to_do(current, Sentence(late, version=release.version))
         return release
 
     def _is_older(self, release: Release, current: Installed) -> bool:
-        """A mirror may be behind. Who names a version or a branch wants that one, and who has left
-        what is not released yet wants what is."""
-        settings = self._shop.settings
+        """Return whether the mirror is outdated. A version or branch that the user chose is
+        installed even if it is older, and so is a release in place of `edge`."""
+        settings = self._context.settings
         newest = not settings.version and settings.branch == RootfsSettings.branch
         released = branch_of(current.version) != "edge"
         return (
@@ -321,56 +309,60 @@ class Preparation:
         )
 
     async def _build(self, built: Path, tarball: Path, release: Release | None) -> Installed:
-        await self._work.in_thread(
-            self._shop.unpack,
+        sandbox = await self._worker.in_thread(self._context.sandbox, built)
+        self._worker.report(Step.UNPACK)
+        await extract_rootfs(
+            sandbox,
             tarball,
-            built,
-            lambda done, total: self._work.tell(Step.UNPACK, done, total),
+            self._context.limits,
+            lambda done, total: self._worker.report(Step.UNPACK, done, total),
         )
-        version = release.version if release else version_in(built)
+        await self._worker.in_thread(prepare_mount_points, built)
+        version = release.version if release else alpine_version(built)
         missing = missing_packages(built, self._tier.packages)
-        inside = await self._work.in_thread(self._shop.inside, built)
-        mirror = self._shop.settings.mirror
+        mirror = self._context.settings.mirror
         self._name_mirror(built, mirror, version)
         if missing:
-            self._work.tell(Step.PACKAGES, 0, len(missing))
-            await install_packages(inside, missing, self._said)
-        self._work.tell(Step.FINISH)
-        # From now on commands can read it.
+            self._worker.report(Step.PACKAGES, 0, len(missing))
+            await install_packages(sandbox, missing, self._on_apk_output)
+        self._worker.report(Step.FINISH)
+        # Commands can read it from now on.
         self._name_mirror(built, without_password(mirror), version)
-        keep_programs(built, await ask_programs(inside, KNOWN))
-        return await self._work.in_thread(self._put_in_place, built, version)
+        save_program_versions(built, await program_versions(sandbox, KNOWN_PROGRAMS))
+        await make_safe(sandbox)
+        return await self._worker.in_thread(self._put_in_place, built, version)
 
     def _name_mirror(self, built: Path, mirror: str, version: str) -> None:
         lines = (f"{mirror}/{branch_of(version)}/{part}\n" for part in ("main", "community"))
         write_inside(built, "etc/apk/repositories", "".join(lines))
 
     def _put_in_place(self, built: Path, version: str) -> Installed:
-        drop_setuid(built)
-        # A package may have put something else there.
+        # A package may have replaced them.
         prepare_mount_points(built)
         needed = ["bin/sh", *(["usr/bin/python3"] if self._tier.number else [])]
         for name in needed:
             if not os.path.lexists(built / name):
                 raise RootfsError(
-                    N_("The system is not whole: /{name} is missing."), N_("Try again."), name=name
+                    N_("The root file system is incomplete: /{name} is missing."),
+                    N_("Try again."),
+                    name=name,
                 )
-        introduce_user(built)
+        add_user(built)
         return self._store.put_in_place(built, version, self._tier.number)
 
     async def _fetch(self, release: Release) -> Path:
-        self._work.tell(Step.FETCH, 0, release.size)
-        return await self._work.online(
-            self._shop.fetch,
+        self._worker.report(Step.FETCH, 0, release.size)
+        return await self._worker.online(
+            self._context.fetch,
             release,
-            lambda done, total: self._work.tell(Step.FETCH, done, total),
+            lambda done, total: self._worker.report(Step.FETCH, done, total),
         )
 
-    async def _nothing_to_do(self, current: Installed, *notices: str) -> Prepared:
+    async def _nothing_to_do(self, current: Installed, *notices: str) -> InstallResult:
         self._store.use(os.path.basename(current.folder))
-        await self._work.in_thread(self._store.sweep)
-        self._work.tell(Step.DONE)
-        return Prepared(current, is_new=False, notices=notices)
+        await self._worker.in_thread(self._store.sweep)
+        self._worker.report(Step.DONE)
+        return InstallResult(current, is_new=False, notices=notices)
 
     def _is_ready(self, current: Installed, version: str) -> bool:
         return is_rootfs_ready(Path(current.folder), version, self._tier.number)
@@ -380,28 +372,28 @@ class Preparation:
         free = found.f_bavail * found.f_frsize
         if free < self._tier.size:
             smaller = N_(
-                "Make room, or choose a smaller tier: ollmsandbox rootfs install --tier {tier}"
+                "Free up space, or choose a smaller tier: ollmsandbox rootfs install --tier {tier}"
             )
             raise RootfsError(
                 N_(
-                    "There is not enough room on the disk: it needs about {size} MiB in {folder}, "
-                    "and {free} MiB are free."
+                    "Not enough disk space: about {size} MiB are needed in {folder}, and "
+                    "{free} MiB are free."
                 ),
-                smaller if self._tier.number else N_("Make room."),
+                smaller if self._tier.number else N_("Free up some space."),
                 size=self._tier.size >> 20,
                 folder=self._store.folder,
                 free=free >> 20,
                 tier=self._tier.number - 1,
             )
 
-    async def _said(self, data: bytes) -> None:
+    async def _on_apk_output(self, data: bytes) -> None:
         lines = data.decode("utf-8", "replace").strip().splitlines()
         if lines:
-            self._work.tell(Step.PACKAGES, text=lines[-1][:200])
+            self._worker.report(Step.PACKAGES, text=lines[-1][:200])
 
 
 def _remove(built: Path) -> None:
-    # It may have been put into place already.
+    # It may already be in place.
     with contextlib.suppress(FileNotFoundError):
         trees.empty(built)
         built.rmdir()

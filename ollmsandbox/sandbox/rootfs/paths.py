@@ -1,14 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the project's folders are seen in another system, and which folder of the machine a path in
-there stands for.
-
-The variables of a command in another system: nothing of the person's own.
-
-Output for people: the project by the path that it has on this machine.
-
-Where the project's folders are seen in another system, and which folder of the machine a path in
-there stands for.
-"""
+"""Map paths between the host and a root file system: of folders, in output, in variables."""
 
 from __future__ import annotations
 
@@ -28,15 +19,16 @@ from ..profile.profile import Profile
 
 WORKSPACE = "/workspace"
 PLAYGROUND = "/playground"
-# What pip installs is kept in the project, and found there by the next command.
+# Where pip installs packages: in the project, so that the next command finds them.
 PACKAGES = f"{WORKSPACE}/.packages"
 PATH = f"/usr/bin:/bin:/usr/local/bin:{PACKAGES}/bin:/usr/sbin:/sbin"
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
-def environment_of(
+def rootfs_environment(
     profile: Profile, environ: Mapping[str, str], *, network: bool
 ) -> dict[str, str]:
+    """Return a command's variables: none of the user's, but those that the profile sets."""
     made = {
         "HOME": WORKSPACE,
         "PATH": PATH,
@@ -47,14 +39,14 @@ def environment_of(
         "LANG": "C.UTF-8",
     }
     if network:
-        # As for every command, without one that holds a password.
-        made |= proxies(profile.environment(environ))
+        # The profile drops those with a password.
+        made |= proxy_variables(profile.environment(environ))
     made.update(profile.environment_set)
     return made
 
 
-def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without them some networks lead nowhere."""
+def proxy_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that name proxies; some networks need them."""
     return {name: value for name, value in environ.items() if name.lower() in _PROXIES}
 
 
@@ -63,32 +55,32 @@ _COLOUR = 12
 
 
 def _after(name: bytes) -> bytes:
-    """Not within another path or word; but the word may be a colour that ends there, and the path a
-    file's address. The name itself comes first: it is looked for much quicker."""
+    """Return a pattern for a name that begins a path, also after a colour or file://. The name
+    comes first in the pattern because that is found much faster."""
     ends = [rb"(?<![\w./~-]%b)", rb"(?<=file://%b)"]
     ends += [rb"(?<=\x1b\[[0-9;]{%d}[mK]%%b)" % size for size in range(_COLOUR + 1)]
     return name + b"(?:" + b"|".join(end % name for end in ends) + b")"
 
 
 _WHOLE = re.compile(_after(_NAME) + rb"(?![\w.-])")
-# What may become one; whether it does is seen when all of it is there.
+# The beginning of a name at the end of a piece.
 _HALF = re.compile(
     rb"(?:(?<![\w./~-])|(?<=[mK/]))(?:"
     + b"|".join(_NAME[:n] for n in range(len(_NAME), 0, -1))
     + rb")\Z"
 )
-# As far as what is before a name matters.
+# How many bytes before a name matter.
 _CONTEXT = _COLOUR + 3
 
 
-class Renamed:
-    """Passes on what comes; a name that is cut in two by the pieces is put together first."""
+class PathRewriter:
+    """A sink that replaces /workspace with the project's path, even across two pieces."""
 
     def __init__(self, sink: Sink, project: str) -> None:
         self._sink = sink
         self._project = os.fsencode(project)
         self._held = b""
-        # What was passed on last: whether a name begins depends on it.
+        # The end of what was passed on: the pattern looks at it.
         self._last = b""
 
     async def __call__(self, data: bytes) -> None:
@@ -116,11 +108,11 @@ class Renamed:
 
 
 @asynccontextmanager
-async def renamed(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
-    """For who shows both streams while they come."""
+async def rewrite_paths(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
+    """Rewrite the paths in both streams."""
     assert sinks.stdout is not None
     assert sinks.stderr is not None
-    stdout, stderr = Renamed(sinks.stdout, project), Renamed(sinks.stderr, project)
+    stdout, stderr = PathRewriter(sinks.stdout, project), PathRewriter(sinks.stderr, project)
     try:
         yield Sinks(stdout, stderr, sinks.started)
     finally:
@@ -128,26 +120,27 @@ async def renamed(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
         await stderr.end()
 
 
-# So many links may follow each other.
+# The kernel's limit.
 _MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
-class Places:
+class PathMap:
+    """Maps paths of the host to paths inside, and back."""
+
     project: str
-    # Folders outside the project that a person has agreed to. They keep their own paths: the links
-    # that lead there hold these.
+    # Approved folders outside the project. They keep their paths, which the links to them contain.
     linked: tuple[str, ...]
-    # Where the playground really is, then its other names on the machine.
+    # The real path of the playground, then its other paths on the host.
     playgrounds: tuple[str, ...]
 
     @classmethod
-    def of(cls, paths: Paths, project: str, linked: Sequence[str] = ()) -> Places:
+    def of(cls, paths: Paths, project: str, linked: Sequence[str] = ()) -> PathMap:
         named = (str(paths.playground_inside), f"{paths.real_home}/playground")
         return cls(project, tuple(linked), (os.path.realpath(paths.playground), *named))
 
     def to_inside(self, path: str) -> str | None:
-        """None: it is not there. Paths that mean something inside only stay what they are."""
+        """Return the path inside, or None if it is not visible there."""
         for folder, shown in (
             (self.project, WORKSPACE),
             *((p, PLAYGROUND) for p in self.playgrounds),
@@ -157,8 +150,8 @@ class Places:
         return path if is_inside(path, *self.linked) else None
 
     def to_host(self, path: str) -> str | None:
-        """None: it belongs to the system in there. A project may itself lie in a folder of that
-        name: then its own path counts."""
+        """Return the path on the host, or None if it belongs to the root file system. A project
+        may itself be below /workspace: then its own path counts."""
         if is_inside(path, self.project):
             return path
         for shown, folder in ((WORKSPACE, self.project), (PLAYGROUND, self.playgrounds[0])):
@@ -168,9 +161,9 @@ class Places:
 
 
 def find_working_dir_inside(
-    given: str | None, places: Places, paths: Paths, rootfs: str, hidden: Sequence[str]
+    given: str | None, places: PathMap, paths: Paths, rootfs: str, hidden: Sequence[str]
 ) -> str:
-    """Where the command starts, named as on the machine or as inside."""
+    """Return the folder inside where the command starts, given as a path of either side."""
     if not given:
         return WORKSPACE
     if given == "playground":
@@ -192,22 +185,21 @@ def find_working_dir_inside(
         ):
             raise WorkingDirError(given)
         return inside
-    # A link of the project's may lead there, too.
+    # A link in the project may lead into the root file system.
     found = folder_in(rootfs, path if places.to_host(path) is None else real)
-    # These are empty when it starts.
+    # These folders are empty at first.
     if found is None or (is_inside(found, *EMPTY_FOLDERS) and found not in EMPTY_FOLDERS):
         raise WorkingDirError(given)
     return found
 
 
 def folder_in(rootfs: str, path: str) -> str | None:
-    """The path of a folder of the system, links followed as they lead inside; None if there is
-    none."""
-    waiting = [part for part in path.split("/") if part][::-1]
+    """Return a folder's path with links resolved as they are inside, or None if there is none."""
+    rest = [part for part in path.split("/") if part][::-1]
     here: list[str] = []
     links = 0
-    while waiting:
-        part = waiting.pop()
+    while rest:
+        part = rest.pop()
         if part in (".", ".."):
             del here[len(here) - (part == "..") :]
             continue
@@ -223,7 +215,7 @@ def folder_in(rootfs: str, path: str) -> str | None:
                 return None
             if target.startswith("/"):
                 here = []
-            waiting += [one for one in target.split("/") if one][::-1]
+            rest += [one for one in target.split("/") if one][::-1]
         elif stat.S_ISDIR(mode):
             here.append(part)
         else:

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tarball is fetched, taken up again where it broke off, and compared with its checksum.
-
-Which Alpine there is for this machine, asked of the mirror.
-
-The tarball is fetched, taken up again where it broke off, and compared with its checksum.
-"""
+"""Find an Alpine release on a mirror, download its tarball and verify the checksum."""
 
 from __future__ import annotations
 
@@ -38,7 +33,7 @@ from .settings import RootfsSettings
 ARCH_MAP = {
     "x86_64": "x86_64",
     "aarch64": "aarch64",
-    # As some containers on other systems say it.
+    # Containers on macOS use this name.
     "arm64": "aarch64",
     "armv7l": "armv7",
     "armv8l": "armv7",
@@ -52,14 +47,14 @@ ARCH_MAP = {
 # A 32-bit system on a 64-bit kernel: its system-call filter kills 64-bit programs.
 _WITH_32_BITS = {"x86_64": "x86", "aarch64": "armv7"}
 _LIST = "latest-releases.yaml"
-# As 3.22.1, or the day on which what is not released yet was put together.
+# Such as 3.22.1, or a date for a snapshot of edge.
 _VERSION = re.compile(r"[0-9]+\.[0-9]+[0-9a-z._]{0,30}|20[0-9]{6}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Release:
-    """A tarball on the mirror. Nothing in it is believed before the checksum was compared."""
+    """A tarball on the mirror, and its checksum in the mirror's list."""
 
     version: str
     file: str
@@ -68,12 +63,12 @@ class Release:
     size: int | None = None
 
 
-def detect_arch(machine: str | None = None) -> str:
+def alpine_arch(machine: str | None = None) -> str:
     found = machine if machine is not None else platform.machine()
     if found not in ARCH_MAP:
         raise RootfsError(
-            N_("There is no Alpine system for this kind of machine ({machine})."),
-            N_("It is there for: {machines}."),
+            N_("Alpine does not support this kind of machine ({machine})."),
+            N_("It supports: {machines}."),
             # Translators: a kind of machine, such as x86_64, that is not known.
             machine=found or Sentence(N_("unknown")),
             machines=", ".join(ARCH_MAP),
@@ -83,14 +78,14 @@ def detect_arch(machine: str | None = None) -> str:
 
 
 def branch_of(version: str) -> str:
-    """The folder of the mirror that a version's packages are in."""
+    """Return the folder on the mirror with a version's packages."""
     if "." not in version or "_alpha" in version:
         return "edge"
     return f"v{'.'.join(version.split('.')[:2])}"
 
 
-def get_latest_version(settings: RootfsSettings, arch: str) -> Release:
-    """The newest of the branch, or the one that the person has set."""
+def find_release(settings: RootfsSettings, arch: str) -> Release:
+    """Return the newest release of the branch, or the version that the user chose."""
     try:
         return _find(settings, arch)
     except MissingError as error:
@@ -99,8 +94,8 @@ def get_latest_version(settings: RootfsSettings, arch: str) -> Release:
         raise RootfsError(
             N_("The mirror has no Alpine {version} for {arch}."),
             N_(
-                "Set another one: ollmsandbox settings rootfs-version VERSION\nThe newest is "
-                'taken if VERSION is "".'
+                "Choose another one: ollmsandbox settings rootfs-version VERSION\n"
+                'Use "" for the newest.'
             ),
             version=settings.version,
             arch=arch,
@@ -118,8 +113,8 @@ def _find(settings: RootfsSettings, arch: str) -> Release:
     if settings.version:
         return _by_name(settings.version, folder, arch)
     raise RootfsError(
-        N_("{address}/{list} names no {name}."),
-        N_("Set another mirror or branch: ollmsandbox settings rootfs-mirror ADDRESS"),
+        N_("{address}/{list} does not list {name}."),
+        N_("Use another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
         address=without_password(folder),
         list=_LIST,
         name=FLAVOR,
@@ -129,11 +124,11 @@ def _find(settings: RootfsSettings, arch: str) -> Release:
 def _read_list(url: str) -> list[dict[object, object]]:
     text = fetch(url)
     try:
-        # Nothing but text, lists and names: what is written is never made into more than it is.
+        # BaseLoader: only text, lists and mappings, no other objects.
         found = yaml.load(text, yaml.BaseLoader)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise RootfsError(
-            N_("{address} is no list of releases."), OTHER_MIRROR, address=without_password(url)
+            N_("{address} is not a list of releases."), OTHER_MIRROR, address=without_password(url)
         ) from error
     entries = found if isinstance(found, list) else []
     return [entry for entry in entries if isinstance(entry, dict)]
@@ -142,14 +137,14 @@ def _read_list(url: str) -> list[dict[object, object]]:
 def _release(entry: Mapping[object, object], folder: str, arch: str) -> Release:
     version, file, size = (_text(entry, key) for key in ("version", "file", "size"))
     sha256 = _text(entry, "sha256").lower()
-    # The mirror names a file of its own, and never one of ours.
+    # The name becomes part of an address.
     if (
         not _VERSION.fullmatch(version)
         or not _SHA256.fullmatch(sha256)
         or not re.fullmatch(rf"{FLAVOR}-[0-9a-z._]{{1,40}}-{arch}\.tar\.gz", file)
     ):
         raise RootfsError(
-            N_("{address}/{list} does not say what it should."),
+            N_("{address}/{list} is not valid."),
             OTHER_MIRROR,
             address=without_password(folder),
             list=_LIST,
@@ -159,18 +154,18 @@ def _release(entry: Mapping[object, object], folder: str, arch: str) -> Release:
 
 
 def _text(entry: Mapping[object, object], key: str) -> str:
-    """A list in its place may be short to write and endless to read."""
+    """Return the text of a key. Aliases could make a list endless."""
     found = entry.get(key)
     return found if isinstance(found, str) else ""
 
 
 def _by_name(version: str, folder: str, arch: str) -> Release:
-    """An older one is not in the list, but its checksum lies beside it."""
+    """Return an older release, which is not in the list: its checksum is beside the file."""
     file = f"{FLAVOR}-{version}-{arch}.tar.gz"
     found = fetch(f"{folder}/{file}.sha256").decode("ascii", "replace").lower().split()
     if not found or not _SHA256.fullmatch(found[0]):
         raise RootfsError(
-            N_("{address}/{file}.sha256 is no checksum."),
+            N_("{address}/{file}.sha256 is not a checksum."),
             OTHER_MIRROR,
             address=without_password(folder),
             file=file,
@@ -178,19 +173,21 @@ def _by_name(version: str, folder: str, arch: str) -> Release:
     return Release(version, file, found[0], f"{folder}/{file}")
 
 
-# The real one has less than 4 MiB.
+# The real one is smaller than 4 MiB.
 LARGEST = 256 << 20
-# It is taken up again so often before a person is told.
+# How often an interrupted download is continued before it counts as failed.
 _ATTEMPTS = 3
 
-# How much is there, and of how much; called before each piece is written, and may raise to end it.
-Tell = Callable[[int, int | None], None]
+# Receives the bytes downloaded so far and the total, before each piece is written. May raise.
+ReportProgress = Callable[[int, int | None], None]
 
 
-def download_rootfs(release: Release, folder: Path, tell: Tell, largest: int = LARGEST) -> Path:
-    """Blocks. The file is whole and the right one, or there is an error."""
+def download_rootfs(
+    release: Release, folder: Path, progress: ReportProgress, largest: int = LARGEST
+) -> Path:
+    """Return the complete tarball, or raise. Blocks."""
     make_folder(folder)
-    # By its checksum: what is left of another version is never taken up.
+    # Named by the checksum, so that another version's download is never continued.
     part = folder / f"{release.sha256}.part"
     whole = folder / f"{release.sha256}.tar.gz"
     try:
@@ -199,11 +196,11 @@ def download_rootfs(release: Release, folder: Path, tell: Tell, largest: int = L
         for attempt in range(_ATTEMPTS):
             resumed = part.exists() and part.stat().st_size > 0
             try:
-                _fetch(release, part, tell, largest)
+                _fetch(release, part, progress, largest)
             except UnreachableError:
                 if attempt == _ATTEMPTS - 1:
                     raise
-                tell(part.stat().st_size if part.exists() else 0, release.size)
+                progress(part.stat().st_size if part.exists() else 0, release.size)
                 continue
             if sha256_of(part) == release.sha256:
                 os.rename(part, whole)
@@ -215,19 +212,19 @@ def download_rootfs(release: Release, folder: Path, tell: Tell, largest: int = L
         raise cannot_write(folder, error) from error
     raise RootfsError(
         N_(
-            "{address} is not the file that the mirror's list names: its checksum differs. "
-            "It was not unpacked."
+            "{address} is not the file in the mirror's list: the checksum differs. It was not "
+            "unpacked."
         ),
-        N_("Try again; if it stays so, set another mirror and do not use this one."),
+        N_("Try again. If that does not help, use another mirror."),
         address=without_password(release.url),
     )
 
 
-def _fetch(release: Release, part: Path, tell: Tell, largest: int) -> None:
+def _fetch(release: Release, part: Path, progress: ReportProgress, largest: int) -> None:
     have = part.stat().st_size if part.exists() else 0
     with get(release.url, {"Range": f"bytes={have}-"} if have else None) as answer:
         if answer.status_code == 416:
-            return  # all of it is there, or it is another file's: the checksum tells
+            return  # already complete, or wrong: the checksum decides
         begins = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if answer.status_code != 206 or not begins:
             have = 0
@@ -235,8 +232,8 @@ def _fetch(release: Release, part: Path, tell: Tell, largest: int) -> None:
         total = have + int(length) if re.fullmatch("[0-9]{1,15}", length) else None
         if (total or release.size or 0) > largest:
             raise _too_large(release, largest)
-        # Whoever is not waited for any more ends here, and has changed nothing.
-        tell(have, total or release.size)
+        # After a cancellation this raises, before anything is written.
+        progress(have, total or release.size)
         with open(part, "r+b" if have else "wb", buffering=0) as file:
             if have:
                 file.truncate(file.seek(have))
@@ -244,7 +241,7 @@ def _fetch(release: Release, part: Path, tell: Tell, largest: int) -> None:
                 have += len(piece)
                 if have > largest:
                     raise _too_large(release, largest)
-                tell(have, total or release.size)
+                progress(have, total or release.size)
                 left = memoryview(piece)
                 while left:
                     left = left[file.write(left) :]
@@ -255,19 +252,19 @@ def _fetch(release: Release, part: Path, tell: Tell, largest: int) -> None:
 def cannot_write(folder: Path, error: OSError) -> RootfsError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RootfsError(
-            N_("There is no room left on the disk that {folder} is on."),
-            N_("Make room, and try again."),
+            N_("No space left on the disk of {folder}."),
+            N_("Free up some space and try again."),
             folder=folder,
         )
     return RootfsError(
-        N_("{folder} cannot be written: {why}."), folder=folder, why=error.strerror or str(error)
+        N_("Cannot write to {folder}: {why}."), folder=folder, why=error.strerror or str(error)
     )
 
 
 def _too_large(release: Release, largest: int) -> RootfsError:
     return RootfsError(
-        N_("{address} is larger than {size} MiB, as no such system is."),
-        N_("Set another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
+        N_("{address} is larger than {size} MiB, too large for an Alpine root file system."),
+        N_("Use another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
         address=without_password(release.url),
         size=largest >> 20,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Alpine system, for who shows it and for who wants it installed, upgraded or removed."""
+"""Install, upgrade, remove and describe the Alpine root file system, for all front ends."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from ... import N_
 from ...errors import RootfsError, Sentence
 from ...files import trees
 from ...paths import Paths
-from . import settings as rootfs_settings
-from .extract import Room
-from .install import InstallProgress, Preparation, Prepared, Workshop
+from .extract import ArchiveLimits
+from .install import Installation, InstallContext, InstallProgress, InstallResult
 from .packages import TIERS, programs_in
 from .release import LARGEST
-from .settings import RootfsSettings
-from .store import Installed, RootfsStore, find
+from .settings import RootfsSettings, load_rootfs_settings
+from .store import Installed, RootfsStore, find_rootfs
 
 
 @dataclass(frozen=True)
 class Status:
     installed: Installed | None
-    # On disk, with what is kept of a download that broke off.
+    # On disk, with unfinished downloads.
     size: int
     files: int
-    # Older ones that commands still run in.
+    # Older versions that commands still run in.
     others: tuple[Installed, ...]
     settings: RootfsSettings
 
 
 class Rootfs:
-    """`settings`: those of the person, if none are given."""
+    """The root file system, with the user's settings unless others are given."""
 
     tiers = TIERS
 
@@ -43,25 +42,26 @@ class Rootfs:
         environ: Mapping[str, str],
         settings: RootfsSettings | None = None,
         *,
-        room: Room | None = None,
+        limits: ArchiveLimits | None = None,
         largest: int = LARGEST,
     ) -> None:
         self._paths = paths
         self._environ = environ
-        self.settings = settings if settings is not None else rootfs_settings.load(paths.config)
+        self.settings = settings if settings is not None else load_rootfs_settings(paths.config)
         self.store = RootfsStore(paths.rootfs)
-        self._shop = Workshop(paths, environ, self.settings, self.store, room or Room(), largest)
+        limits = limits or ArchiveLimits()
+        self._context = InstallContext(paths, environ, self.settings, self.store, limits, largest)
 
     def installed(self) -> Installed | None:
-        return find(self._paths, self._environ)
+        return find_rootfs(self._paths, self._environ)
 
     def programs(self) -> list[str]:
-        """What it offers, with versions."""
+        """Return the programs it offers, with versions."""
         found = self.installed()
         return programs_in(found) if found else []
 
     def status(self) -> Status:
-        """Walks through all of it: call it in a thread."""
+        """Return its state. Reads the whole folder: call it in a thread."""
         installed = self.installed()
         folder = Path(installed.folder) if installed and installed.is_given else self.store.folder
         files, size = trees.measure(folder)
@@ -75,26 +75,25 @@ class Rootfs:
         *,
         tier: int | None = None,
         tarball: Path | None = None,
-    ) -> Prepared:
-        """Install it, or a newer version of it; nothing is done if there is nothing to do.
+    ) -> InstallResult:
+        """Install or upgrade it; do nothing if it is up to date.
 
-        Whoever is in it goes on in what it was. Cancelled, nothing is left but what was fetched.
+        Running commands stay in the version they started in. A cancellation leaves only the
+        download.
         """
         if self._environ.get("ROOTFS_DIR"):
             given = self.installed()
             assert given is not None
-            notice = Sentence(N_("ROOTFS_DIR names a prepared system."))
-            return Prepared(given, is_new=False, notices=(notice,))
+            notice = Sentence(N_("ROOTFS_DIR is set: that root file system is used."))
+            return InstallResult(given, is_new=False, notices=(notice,))
         wanted = self.settings.tier if tier is None else tier
-        return await Preparation(self._shop, progress, wanted, tarball).run()
+        return await Installation(self._context, progress, wanted, tarball).run()
 
     async def remove(self) -> bool:
-        """False if a command still runs in it; then it is left as it is."""
+        """Remove all versions. Return False, and change nothing, if a command runs in one."""
         if self._environ.get("ROOTFS_DIR"):
             raise RootfsError(
-                N_(
-                    "ROOTFS_DIR names a system that somebody else prepared; it is not removed here."
-                ),
+                N_("The root file system in ROOTFS_DIR is not managed by this program."),
                 N_("Unset ROOTFS_DIR, or remove the folder yourself."),
             )
 
@@ -102,11 +101,11 @@ class Rootfs:
             if not self.store.folder.exists():
                 return True
             try:
-                with self.store.building(_nobody_waits):
+                with self.store.building(_fail_if_locked):
                     return self.store.remove()
             except OSError as error:
                 raise RootfsError(
-                    N_("{folder} cannot be removed: {why}."),
+                    N_("Cannot remove {folder}: {why}."),
                     folder=self.store.folder,
                     why=error.strerror or str(error),
                 ) from error
@@ -114,5 +113,5 @@ class Rootfs:
         return await asyncio.to_thread(remove)
 
 
-def _nobody_waits() -> None:
-    raise RootfsError(N_("Somebody is installing it."), N_("Wait until that is done."))
+def _fail_if_locked() -> None:
+    raise RootfsError(N_("An installation is running."), N_("Wait until it is finished."))

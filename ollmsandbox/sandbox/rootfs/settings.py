@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the Alpine system comes from, and how much of it is wanted: `rootfs.yaml`."""
+"""The settings in `rootfs.yaml`: the mirror and version of Alpine, and what to install."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from ... import N_
+from ...config.yaml_reader import Source, read_yaml
 from ...errors import RootfsError
 from ...files.atomic import write_atomically
 
@@ -19,24 +20,23 @@ _MIRROR = re.compile(r"https?://[^\s?#]+")
 _BRANCH = re.compile(r"latest-stable|edge|v[0-9]+\.[0-9]+")
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6}")
 _TIER = re.compile("[012]")
-_MEND = N_("Mend it or remove it.")
 
 
 @dataclass(frozen=True)
 class RootfsSettings:
     mirror: str = "https://dl-cdn.alpinelinux.org/alpine"
     branch: str = "latest-stable"
-    # "": the newest one of the branch.
+    # "" for the newest of the branch.
     version: str = ""
     tier: int = 2
 
     def with_value(self, name: str, text: str) -> RootfsSettings:
-        """As the person gives it; what cannot be is refused with a sentence."""
+        """Return the settings with one changed, or raise if the text is not valid for it."""
         setting = _find(name)
         if not setting.is_good(text):
             raise RootfsError(
                 # Translators: {name} is a setting: mirror, branch, version or tier.
-                N_("{value} cannot be the {name} of the Alpine system."),
+                N_("{value} is not a valid {name}."),
                 setting.what,
                 value=repr(text),
                 name=name,
@@ -55,76 +55,55 @@ class _Setting:
     is_good: Callable[[str], object]
 
 
-ALL = (
-    _Setting("mirror", N_("The address of a mirror, as https://host/alpine."), _MIRROR.fullmatch),
-    _Setting("branch", N_("latest-stable, edge, or a branch as v3.22."), _BRANCH.fullmatch),
+SETTINGS = (
+    _Setting(
+        "mirror", N_("The address of a mirror, such as https://host/alpine."), _MIRROR.fullmatch
+    ),
+    _Setting("branch", N_("latest-stable, edge, or a branch such as v3.22."), _BRANCH.fullmatch),
     _Setting(
         "version",
-        N_('A version as 3.22.1, or "" for the newest.'),
+        N_('A version such as 3.22.1, or "" for the newest.'),
         lambda text: not text or _VERSION.fullmatch(text),
     ),
     _Setting(
         "tier",
-        N_("0: nothing but the base, 1: what is needed, 2: what is useful."),
+        N_("0: base only, 1: required packages, 2: recommended packages."),
         _TIER.fullmatch,
     ),
 )
 
 
 def _find(name: str) -> _Setting:
-    for setting in ALL:
+    for setting in SETTINGS:
         if setting.name == name:
             return setting
     raise RootfsError(
-        N_("{name} is not known in {file}."),
-        N_("Known: {names}."),
+        N_("There is no setting {name} in {file}."),
+        N_("Use one of {names}."),
         name=repr(name),
         file=FILE,
-        names=", ".join(names()),
+        names=", ".join(setting_names()),
     )
 
 
-def names() -> list[str]:
-    return [setting.name for setting in ALL]
+def setting_names() -> list[str]:
+    return [setting.name for setting in SETTINGS]
 
 
-def load(config: Path) -> RootfsSettings:
-    file = config / FILE
+def load_rootfs_settings(config: Path) -> RootfsSettings:
+    source = Source(RootfsError, config / FILE, N_("Correct the file or remove it."))
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        root = read_yaml(source)
     except FileNotFoundError:
         return RootfsSettings()
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RootfsError(
-            N_("{file}, line {line}: {problem}."),
-            _MEND,
-            file=file,
-            line=line,
-            problem=error.problem,
-        ) from error
-    except OSError as error:
-        raise RootfsError(
-            N_("{file} cannot be read: {why}."), _MEND, file=file, why=error.strerror
-        ) from error
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise RootfsError(
-            N_("{file} cannot be read: {why}"), _MEND, file=file, why=str(error)
-        ) from error
-    if found is None:
-        return RootfsSettings()
-    if not isinstance(found, dict):
-        raise RootfsError(N_("{file} holds no list of names and values."), _MEND, file=file)
     settings = RootfsSettings()
-    try:
-        for name, value in found.items():
-            settings = settings.with_value(str(name), "" if value is None else str(value))
-    except RootfsError as error:
-        raise RootfsError(
-            N_("{file}: {why}"), error.remedy, file=file, why=error.message
-        ) from error
+    for name, value in root.mapping(setting_names()).items() if root else ():
+        try:
+            settings = settings.with_value(name, "" if value.is_null else value.text())
+        except RootfsError as error:
+            raise RootfsError(value.fail(error.message).message, error.remedy) from error
     return settings
 
 
-def save(config: Path, settings: RootfsSettings) -> None:
+def save_rootfs_settings(config: Path, settings: RootfsSettings) -> None:
     write_atomically(config / FILE, yaml.safe_dump(asdict(settings), sort_keys=False))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The systems on disk: which one is used, who uses it, and how one goes when nobody does.
+"""The installed root file systems: which one is current, and removing the others when unused.
 
-Imports little: a command looks here before it starts.
+Imports little, because every command that starts uses it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Installed:
-    """A system that commands can run in."""
+    """A root file system that commands can run in."""
 
     folder: str
     version: str
     tier: int
-    # By somebody else, who named it in ROOTFS_DIR; it is never changed.
+    # From ROOTFS_DIR; it is never changed.
     is_given: bool = False
 
     @property
@@ -53,12 +53,10 @@ class Installed:
         return "/bin/bash" if os.path.lexists(f"{self.folder}/bin/bash") else "/bin/sh"
 
     def hold(self) -> FileLock:
-        """As long as a command runs in it, it is not removed; to be released."""
-        gone = RootfsError(
-            N_("{system} was removed meanwhile."), N_("Try again."), system=self.title
-        )
+        """Lock it so that it is not removed while a command runs in it."""
+        gone = RootfsError(N_("{system} was just removed."), N_("Try again."), system=self.title)
         try:
-            # Another program that checks whether a command runs here holds it for a moment.
+            # Another program may hold the lock for a moment, to see whether it is in use.
             lock = FileLock(self.folder, is_folder=True, shared=True, timeout=_PATIENCE)
         except OSError as error:
             raise gone from error
@@ -68,15 +66,14 @@ class Installed:
         return lock
 
     def release(self, lock: FileLock) -> None:
-        """One that was replaced meanwhile goes with the last command."""
+        """Unlock it, and remove it if a newer version has replaced it."""
         lock.release()
         if not self.is_given:
             RootfsStore(Path(self.folder).parent).remove_if_replaced(self)
 
 
 def is_rootfs_ready(folder: Path, version: str = "", tier: int = 0) -> bool:
-    """Whether all of it is there: of this version, if one is named, and with this tier at least.
-    Links are not followed: they lead elsewhere inside."""
+    """Return whether it is complete, of this version (if given), and of this tier at least."""
     wanted = ["bin/sh", VERSION_FILE, *(["usr/bin/python3"] if tier else [])]
     if not all(os.path.lexists(folder / name) for name in wanted):
         return False
@@ -84,22 +81,22 @@ def is_rootfs_ready(folder: Path, version: str = "", tier: int = 0) -> bool:
     return found is not None and version in ("", found.version) and found.tier >= tier
 
 
-def find(paths: Paths, environ: Mapping[str, str]) -> Installed | None:
-    """The system that commands would run in."""
+def find_rootfs(paths: Paths, environ: Mapping[str, str]) -> Installed | None:
+    """Return the root file system that commands would use, or None."""
     given = environ.get("ROOTFS_DIR", "")
     if given:
         return _given(given)
     return RootfsStore(paths.rootfs).current()
 
 
-def need(paths: Paths, environ: Mapping[str, str]) -> Installed:
-    found = find(paths, environ)
+def need_rootfs(paths: Paths, environ: Mapping[str, str]) -> Installed:
+    found = find_rootfs(paths, environ)
     if found is None:
         raise RootfsError(
-            N_("Alpine is not installed, so the command cannot run in it."),
+            N_("The Alpine root file system is not installed."),
             N_(
-                "Install it with `ollmsandbox rootfs install`, or use this machine's own "
-                "system: `ollmsandbox run --no-rootfs`, `ollmsandbox rootfs use host`."
+                "Install it with `ollmsandbox rootfs install`, or use this computer's own system "
+                "with `ollmsandbox run --no-rootfs` or `ollmsandbox rootfs use host`."
             ),
         )
     return found
@@ -109,10 +106,10 @@ def _given(given: str) -> Installed:
     folder = os.path.realpath(given)
     if not given.startswith("/") or not is_rootfs_ready(Path(folder)):
         raise RootfsError(
-            N_("ROOTFS_DIR is no prepared system: {given}."),
+            N_("ROOTFS_DIR is not a root file system: {given}."),
             N_(
-                "It has to be the full path of a folder with bin/sh and {version_file}. Name "
-                "another, or unset ROOTFS_DIR."
+                "Set it to the absolute path of a folder that contains bin/sh and "
+                "{version_file}, or unset it."
             ),
             given=given,
             version_file=VERSION_FILE,
@@ -134,7 +131,7 @@ class RootfsStore:
             name = ""
         if name.startswith(_NAME) and "/" not in name and is_rootfs_ready(self.folder / name):
             return _read(self.folder / name)
-        # Killed after it was put into place, before that was noted.
+        # A crash after it was put in place, before it became the current one.
         return max(self.all(), key=lambda one: version_order(one.version), default=None)
 
     def all(self) -> list[Installed]:
@@ -149,7 +146,7 @@ class RootfsStore:
 
     @contextlib.contextmanager
     def building(self, wait: Callable[[], None]) -> Iterator[None]:
-        """One builder at a time. `wait` is called while there is another, and may raise."""
+        """Allow one installation at a time. `wait` is called while another runs, and may raise."""
         make_folder(self.folder)
         try:
             lock = FileLock(self.folder / _LOCK, on_wait=wait)
@@ -160,14 +157,14 @@ class RootfsStore:
 
     def _closed(self, error: OSError) -> RootfsError:
         return RootfsError(
-            N_("{folder} cannot be used: {why}."),
-            N_("See whether it is yours; it may have been made by root."),
+            N_("Cannot use {folder}: {why}."),
+            N_("Check its owner: root may have created it."),
             folder=self.folder,
             why=error.strerror or str(error),
         )
 
     def new_folder(self) -> Path:
-        """To build in. What an earlier builder left is of no use."""
+        """Return a new folder to build in, and remove what earlier installations left."""
         import tempfile
 
         self.sweep()
@@ -176,7 +173,7 @@ class RootfsStore:
         return made
 
     def put_in_place(self, built: Path, version: str, tier: int) -> Installed:
-        """From here on commands run in it; those that run go on in what they began in."""
+        """Make it the current one. Running commands stay in theirs."""
         write_inside(built, TIER_FILE, f"{tier}\n")
         write_inside(built, VERSION_FILE, f"{version}\n")
         number, name = 1, f"{_NAME}{version}"
@@ -191,11 +188,11 @@ class RootfsStore:
         write_atomically(self.folder / _CURRENT, f"{name}\n")
 
     def sweep(self) -> None:
-        """Who builds calls this: whatever is not used any more goes."""
+        """Remove everything that is not used any more. Needs the lock of `building`."""
         current = self.current()
         for name in os.listdir(self.folder):
             if name.startswith((_NEW, _GONE)):
-                # A program that a killed builder had started may still be dying. Next time, then.
+                # A killed installation's program may still be dying: then remove it next time.
                 with contextlib.suppress(OSError):
                     _remove(self.folder, name)
             elif name.startswith(_NAME) and (
@@ -204,7 +201,7 @@ class RootfsStore:
                 self._remove_if_free(name)
 
     def remove(self) -> bool:
-        """All of it, or nothing and False if a command runs in any of it."""
+        """Remove all of them. Return False, and remove none, if a command runs in one."""
         with contextlib.ExitStack() as closing:
             held = []
             for one in self.all():
@@ -230,16 +227,16 @@ class RootfsStore:
             self._remove_if_free(os.path.basename(used.folder))
 
     def _remove_if_free(self, name: str) -> None:
-        # If not, it goes with the last command that runs in it.
+        # If it is in use, the last command removes it.
         lock = _lock_alone(self.folder / name)
         if lock is not None:
             with lock:
                 self._throw_away(name)
 
     def _throw_away(self, name: str) -> None:
-        # Who looked for it meanwhile finds that it is another, or gone.
+        # After the rename, `hold` fails instead of using half of it.
         gone = f"{_GONE}{os.urandom(4).hex()}"
-        # Somebody else may have been quicker.
+        # Another process may have removed it.
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.folder / name, self.folder / gone)
             _remove(self.folder, gone)
@@ -272,7 +269,7 @@ def _text(file: Path) -> str:
 
 
 def version_order(version: str) -> list[int]:
-    """To compare by."""
+    """Return a sort key."""
     return [int(number) for number in re.findall("[0-9]+", version)]
 
 
@@ -286,7 +283,7 @@ def _is_at(lock: FileLock, folder: str) -> bool:
 def _remove(folder: Path, name: str) -> None:
     around = os.open(folder, _FOLDER)
     try:
-        # Somebody else may be removing it, too.
+        # Another process may be removing it, too.
         with contextlib.suppress(FileNotFoundError):
             trees.remove(name, around)
     finally:

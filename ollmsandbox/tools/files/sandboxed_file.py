@@ -22,7 +22,7 @@ from ...project.changes.change import Mode, Report
 from ...sandbox.launch import SHELL
 from ...sandbox.plain.runner import PlainRunner
 from ...sandbox.process import Result, Sinks
-from ...sandbox.rootfs.paths import PLAYGROUND, Places
+from ...sandbox.rootfs.paths import PLAYGROUND, PathMap
 from ...text.ansi import harmless
 from ..base import ToolError
 from ..context import ToolContext
@@ -82,7 +82,7 @@ class SandboxedFile:
         self._command = command
         self._call_id = call_id
         self._rootfs = context.rootfs() if sandboxed else None
-        self._places = Places.of(context.paths, project, linked_roots(context.paths, project))
+        self._places = PathMap.of(context.paths, project, linked_roots(context.paths, project))
         self._run: PreparedRun | None = None
         self._plain_report: Report | None = None
         self.path = self._find(given)

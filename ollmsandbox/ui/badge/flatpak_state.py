@@ -14,8 +14,8 @@ from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...paths import Paths
 from ...sandbox.flatpak.portal import PortalError
-from ...sandbox.flatpak.runner import InnerRunner, NotHandedOnError
-from ...sandbox.profile import file
+from ...sandbox.flatpak.runner import InnerRunner, ProjectNotSharedError
+from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import Limits, Profile
 from .badge import SandboxState, Section
 from .project_state import ProjectState, broken_state, limits_without_sandbox
@@ -26,7 +26,7 @@ async def find_state(
 ) -> ProjectState:
     """Return the state of a project, with the user's own limits in place of the profile's."""
     try:
-        found = await asyncio.to_thread(file.load, profile, paths.profiles, paths.cache)
+        found = await asyncio.to_thread(read_profile, profile, paths.profiles, paths.cache)
         loaded = found.with_limits(own)
         state = await _try(project, loaded, environ)
         return ProjectState(state.sandbox, (*state.sections, limits_without_sandbox(loaded)))
@@ -40,15 +40,15 @@ async def _try(project: str, loaded: Profile, environ: Mapping[str, str]) -> Pro
         for tight in (True, False)
     )
     try:
-        await tight.try_out()
+        await tight.check()
         return _inner()
-    except NotHandedOnError as error:
+    except ProjectNotSharedError as error:
         why = localized(error.message)
     except PortalError as error:
         return _without(localized(error.message))
     # If this fails, too, it is as without a portal.
     with suppress(PortalError):
-        await loose.try_out()
+        await loose.check()
         return _offline(why)
     return _without(why)
 

@@ -14,7 +14,7 @@ from ...paths import Paths
 from ...permission.request import Answer
 from ...permission.rule_store import RuleStore
 from ...permission.rules import Rule, Target
-from ...sandbox.profile import file
+from ...sandbox.profile.file import profile_names, read_profile
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
 from ..badge.limits_text import LIMITS, LimitSetting, in_words, own_limits
@@ -130,7 +130,7 @@ class SafetyPage(Adw.PreferencesPage):
         group = Adw.PreferencesGroup(
             title=_("Sandbox"), description=_("What commands can see and use")
         )
-        names = file.available(self._paths.profiles)
+        names = profile_names(self._paths.profiles)
         profile = rows.choice(
             self._settings,
             "profile",
@@ -150,7 +150,7 @@ class SafetyPage(Adw.PreferencesPage):
         self._shown = []
         name = self._settings.text("profile")
         try:
-            profile = file.load(name, self._paths.profiles, self._paths.cache)
+            profile = read_profile(name, self._paths.profiles, self._paths.cache)
         except OllmSandboxError as error:
             text = visible_line(localized(error.message))
             self._masks.set_subtitle(GLib.markup_escape_text(text))

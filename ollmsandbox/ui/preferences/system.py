@@ -15,10 +15,10 @@ from ...i18n import _, localized, ngettext
 from ...paths import Paths
 from ...project.manager import ProjectManager
 from ...project.system import System, set_system, system_of
-from ...sandbox.rootfs import settings as rootfs_settings
 from ...sandbox.rootfs.install import InstallProgress, Step
 from ...sandbox.rootfs.packages import Tier
 from ...sandbox.rootfs.rootfs import Rootfs, Status
+from ...sandbox.rootfs.settings import load_rootfs_settings, save_rootfs_settings
 from ...text.ansi import harmless
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_file, confirm
@@ -147,7 +147,7 @@ class SystemPage(Adw.PreferencesPage):
     async def _load_settings(self) -> None:
         await self.refresh()
         try:
-            settings = await asyncio.to_thread(rootfs_settings.load, self._paths.config)
+            settings = await asyncio.to_thread(load_rootfs_settings, self._paths.config)
         except OllmSandboxError:
             return  # refresh() shows the error; it has to be fixed first
         self._tier.set_selected(settings.tier)
@@ -190,9 +190,9 @@ class SystemPage(Adw.PreferencesPage):
     def _on_source(self, entry: Adw.EntryRow, name: str) -> None:
         async def keep() -> None:
             def change() -> None:
-                found = rootfs_settings.load(self._paths.config)
+                found = load_rootfs_settings(self._paths.config)
                 changed = found.with_value(name, entry.get_text().strip())
-                rootfs_settings.save(self._paths.config, changed)
+                save_rootfs_settings(self._paths.config, changed)
 
             try:
                 await asyncio.to_thread(change)

@@ -196,16 +196,19 @@ def test_names_that_cannot_be(person: Person, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("default: [", "line 1"),
+        ("default: [", "line "),
         ("connections:\n  a:\n    kind: olama\n    address: x", "line 3, key connections.a.kind"),
-        ("connections:\n  a:\n    kind: ollama", "line 3, key connections.a: 'address' is missing"),
+        (
+            "connections:\n  a:\n    kind: ollama",
+            "key connections.a: the key address is",
+        ),
         ("connections:\n  a:\n    kind: openai\n    address: ftp://x", "line 4"),
         ("connections:\n  a: {kind: openai, address: x, secret: y}", "connections.a.secret"),
         ("connections:\n  a: {kind: openai, address: x, room: lots}", "connections.a.room"),
         ("connections:\n  a: {kind: openai, address: x, idle: -1}", "connections.a.idle"),
         ("connections:\n  a: {kind: openai, address: x, key: abc}", "connections.a.key"),
         ("connections:\n  a: 1\n  a: 2", "twice"),
-        ("colour: red", "key colour: there is no such key"),
+        ("colour: red", "key colour: unknown key"),
         ("default: gone", "there is no connection 'gone'"),
         ("- a", "line 1"),
         ("\t", "line 1"),

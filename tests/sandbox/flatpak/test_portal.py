@@ -18,7 +18,7 @@ from ollmsandbox.permission.request import Answer
 from ollmsandbox.sandbox.flatpak.child import InnerCheck
 from ollmsandbox.sandbox.flatpak.runner import PROBLEMS
 from ollmsandbox.sandbox.process import Sinks, Stop
-from ollmsandbox.sandbox.profile import file
+from ollmsandbox.sandbox.profile.file import read_profile
 
 pytestmark = pytest.mark.anybody
 
@@ -155,7 +155,7 @@ def test_processes_are_counted_in_there(flatpak: Flatpak) -> None:
     profiles = flatpak.person.paths.profiles
     profiles.mkdir(parents=True)
     (profiles / "mine.yaml").write_text("limits: {processes: 20}")
-    profile = file.load("mine", profiles)
+    profile = read_profile("mine", profiles)
     command = f"for i in $(seq 40); do sleep {flatpak.mark} & done; wait"
     assert flatpak.run(command, profile=profile).stop is Stop.PROCESSES
     assert not flatpak.sleeping()
@@ -228,7 +228,7 @@ def test_where_the_project_cannot_be_handed_on_the_network_is_cut_off_all_the_sa
     assert (offline.sandboxed, offline.network, offline.one_time_only) == (False, False, True)
     assert ("Network", "Off") in [(fact.label, fact.value) for fact in offline.facts]
     assert "except use the network" in offline.sees[0]
-    assert "cannot be written in it" in offline.sees[-1]
+    assert "is read-only in it" in offline.sees[-1]
     assert open_.question == "Run command without a sandbox?"
     assert open_.network
 
@@ -254,4 +254,4 @@ def test_where_the_portal_refuses_the_card_says_that_nothing_holds_the_command_b
     assert ("Network", "On: it cannot be turned off here") in [
         (fact.label, fact.value) for fact in request.facts
     ]
-    assert request.sees[-1] == "The Flatpak portal refuses: Not for you."
+    assert request.sees[-1] == "The Flatpak portal refused: Not for you."

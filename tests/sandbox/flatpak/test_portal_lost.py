@@ -21,13 +21,13 @@ from ollmsandbox.sandbox.process import Sinks
 pytestmark = pytest.mark.anybody
 
 FAULTS = {
-    "refuse": "refuses: Not for you.",
+    "refuse": "refused: Not for you.",
     "old": "too old",
-    "blind": "cannot let the processes",
-    "broken": "did not begin: cannot make a sandbox",
-    "forget-folders": "The project cannot be written in it.",
-    "leave-network": "The network would be open in it.",
-    "show-home": "The program's own files would be open in it.",
+    "blind": "does not show the processes",
+    "broken": "did not start: cannot make a sandbox",
+    "forget-folders": "The project is read-only in it.",
+    "leave-network": "The network is on in it.",
+    "show-home": "The program's own files are visible in it.",
 }
 
 
@@ -50,9 +50,9 @@ def test_without_a_portal_or_a_bus_it_is_said(person: Person) -> None:
     agent.tool_context.environ = {**agent.tool_context.environ, "DBUS_SESSION_BUS_ADDRESS": ""}
     agent.run("touch ran")
     told = [request.sees[-1] for request in agent.asked]
-    assert "The Flatpak portal refuses: " in told[0]
-    assert "The session bus cannot be reached: " in told[1]
-    assert told[2] == "There is no session bus, and so no Flatpak portal."
+    assert "The Flatpak portal refused: " in told[0]
+    assert "Cannot connect to the session bus: " in told[1]
+    assert told[2] == "There is no session bus, so there is no Flatpak portal."
     assert os.listdir(person.project) == []
 
 
@@ -77,7 +77,7 @@ def test_nothing_runs_if_the_sandbox_is_gone_by_the_time_of_the_answer(
         assert sandbox is not None
         if what == "sandbox":
             # Its last process may need a moment to go, and would still be sent the command.
-            await readable(sandbox._line.fileno())
+            await readable(sandbox._channel.fileno())
         else:
             assert await sandbox._portal.exit_status() is None
         return True

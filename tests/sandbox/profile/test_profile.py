@@ -12,7 +12,7 @@ from support.profile import load, write
 
 from ollmsandbox.errors import ProfileError, SandboxError
 from ollmsandbox.sandbox import seccomp
-from ollmsandbox.sandbox.profile import file as profile_file
+from ollmsandbox.sandbox.profile.file import _load, profile_names, read_profile
 from ollmsandbox.sandbox.profile.profile import Profile
 from ollmsandbox.sandbox.seccomp import FilterRules
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_built_in_profiles_can_be_loaded_without_any_file_of_the_person(
     name: str, tmp_path: Path
 ) -> None:
-    found = profile_file.load(name, tmp_path / "nowhere")
+    found = read_profile(name, tmp_path / "nowhere")
     assert found.name == name
     assert found.description
     assert {"~/.ssh", "~/.gnupg", "~/.aws", "/etc/shadow"} <= set(found.hidden)
@@ -44,8 +44,8 @@ def test_the_built_in_profiles_can_be_loaded_without_any_file_of_the_person(
 
 
 def test_strict_hides_all_that_standard_hides_and_allows_less(folder: Path) -> None:
-    standard = profile_file.load("standard", folder)
-    strict = profile_file.load("strict", folder)
+    standard = read_profile("standard", folder)
+    strict = read_profile("strict", folder)
     assert set(standard.hidden) <= set(strict.hidden)
     assert set(standard.environment_drop) <= set(strict.environment_drop)
     assert standard.unix_sockets
@@ -59,15 +59,15 @@ def test_strict_hides_all_that_standard_hides_and_allows_less(folder: Path) -> N
 def test_the_choice_is_what_is_built_in_and_what_the_person_wrote(folder: Path) -> None:
     write(folder, "zebra", "")
     (folder / "notes.txt").write_text("not a profile")
-    assert profile_file.available(folder) == ["standard", "strict", "zebra"]
-    assert profile_file.available(folder / "missing") == ["standard", "strict"]
+    assert profile_names(folder) == ["standard", "strict", "zebra"]
+    assert profile_names(folder / "missing") == ["standard", "strict"]
 
 
 # --- the person's own files --------------------------------------------------------------------
 
 
 def test_a_file_of_the_same_name_adds_to_the_built_in_one(folder: Path) -> None:
-    before = profile_file.load("standard", folder)
+    before = read_profile("standard", folder)
     after = load(
         folder,
         """
@@ -102,11 +102,11 @@ def test_a_file_named_strict_adds_to_strict(folder: Path) -> None:
 
 def test_a_change_of_standard_is_in_strict_too(folder: Path) -> None:
     write(folder, "standard", "masks: [~/letters]")
-    assert "~/letters" in profile_file.load("strict", folder).hidden
+    assert "~/letters" in read_profile("strict", folder).hidden
 
 
 def test_a_profile_of_the_persons_own_stands_on_standard(folder: Path) -> None:
-    standard = profile_file.load("standard", folder)
+    standard = read_profile("standard", folder)
     found = load(folder, "limits: {time: 1 h}")
     assert found.name == "mine"
     assert found.hidden == standard.hidden
@@ -118,7 +118,7 @@ def test_a_profile_of_the_persons_own_stands_on_standard(folder: Path) -> None:
 def test_an_empty_file_is_standard_under_another_name(folder: Path, text: str) -> None:
     found = load(folder, text)
     assert found.name == "mine"
-    assert found.hidden == profile_file.load("standard", folder).hidden
+    assert found.hidden == read_profile("standard", folder).hidden
 
 
 def test_a_profile_can_extend_strict(folder: Path) -> None:
@@ -136,7 +136,7 @@ def test_extends_counts_wherever_it_stands(folder: Path) -> None:
 
 
 def test_what_is_named_under_show_is_seen_again_and_nothing_else(folder: Path) -> None:
-    standard = profile_file.load("standard", folder)
+    standard = read_profile("standard", folder)
     found = load(folder, "show: [~/.npmrc]")
     assert set(standard.hidden) - set(found.hidden) == {"~/.npmrc"}
 
@@ -173,7 +173,7 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 
 def time_of(name: str, folder: Path, cache: Path | None) -> float | None:
-    return profile_file.load(name, folder, cache).limits.time
+    return read_profile(name, folder, cache).limits.time
 
 
 def test_a_change_of_the_file_is_seen_by_the_next_load(folder: Path, cache: Path | None) -> None:
@@ -197,11 +197,11 @@ def test_a_change_of_the_profile_it_stands_on_is_seen_by_the_next_load(
     folder: Path, cache: Path | None, name: str
 ) -> None:
     write(folder, "mine", "description: Mine.")
-    assert "~/letters" not in profile_file.load(name, folder, cache).hidden
+    assert "~/letters" not in read_profile(name, folder, cache).hidden
     write(folder, "standard", "masks: [~/letters]")
-    assert "~/letters" in profile_file.load(name, folder, cache).hidden
+    assert "~/letters" in read_profile(name, folder, cache).hidden
     write(folder, "standard", "masks: [~/diaries]")
-    assert "~/diaries" in profile_file.load(name, folder, cache).hidden
+    assert "~/diaries" in read_profile(name, folder, cache).hidden
 
 
 def test_a_new_mistake_is_seen_by_the_next_load(folder: Path, cache: Path | None) -> None:
@@ -209,7 +209,7 @@ def test_a_new_mistake_is_seen_by_the_next_load(folder: Path, cache: Path | None
     assert time_of("mine", folder, cache) == 1
     write(folder, "mine", "limits: {time: soon}")
     with pytest.raises(ProfileError):
-        profile_file.load("mine", folder, cache)
+        read_profile("mine", folder, cache)
     write(folder, "mine", "limits: {time: 2}")
     assert time_of("mine", folder, cache) == 2
 
@@ -221,11 +221,11 @@ def test_what_was_kept_is_what_was_read(folder: Path, tmp_path: Path) -> None:
         "masks: [~/ü]\nenvironment: {set: {A: b, C: d}}\nlimits: {time: none, memory: 1 GiB}",
     )
     for name in ("standard", "strict", "mine"):
-        read = profile_file.load(name, folder)
-        assert profile_file.load(name, folder, tmp_path / "cache") == read
+        read = read_profile(name, folder)
+        assert read_profile(name, folder, tmp_path / "cache") == read
         # As another start of the program would find it.
-        profile_file._load.cache_clear()
-        assert profile_file.load(name, folder, tmp_path / "cache") == read
+        _load.cache_clear()
+        assert read_profile(name, folder, tmp_path / "cache") == read
 
 
 def test_what_was_kept_on_another_kind_of_machine_is_read_anew(
@@ -233,13 +233,13 @@ def test_what_was_kept_on_another_kind_of_machine_is_read_anew(
 ) -> None:
     # A home folder that several machines share.
     write(folder, "mine", "deny_syscalls: [ptrace]")
-    profile_file.load("mine", folder, tmp_path / "cache")
+    read_profile("mine", folder, tmp_path / "cache")
     monkeypatch.setattr(seccomp, "find_call", lambda _name: None)
     here = os.uname()
     there = os.uname_result((*here[:4], f"not {here.machine}"))
     monkeypatch.setattr(os, "uname", lambda: there)
     with pytest.raises(ProfileError, match="no system call 'ptrace'"):
-        profile_file.load("mine", folder, tmp_path / "cache")
+        read_profile("mine", folder, tmp_path / "cache")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"versions": []}', "null", "\0"], ids=repr)
@@ -247,11 +247,11 @@ def test_what_was_kept_and_is_damaged_is_read_anew(
     folder: Path, tmp_path: Path, content: str
 ) -> None:
     cache = tmp_path / "cache"
-    before = profile_file.load("strict", folder, cache)
+    before = read_profile("strict", folder, cache)
     for file in cache.iterdir():
         file.write_text(content)
-    profile_file._load.cache_clear()
-    assert profile_file.load("strict", folder, cache) == before
+    _load.cache_clear()
+    assert read_profile("strict", folder, cache) == before
 
 
 # --- units -------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ def test_variables_that_carry_secrets_are_dropped_whatever_their_case(folder: Pa
         "TMPDIR": "x",
     }
     plain = {"PATH": "/bin", "HOME": "/h", "LANG": "C", "EDITOR": "vi", "KEYBOARD": "de"}
-    found = profile_file.load("standard", folder).environment({**secret, **plain})
+    found = read_profile("standard", folder).environment({**secret, **plain})
     assert found == plain
 
 
@@ -357,5 +357,5 @@ def test_names_are_matched_as_a_whole(folder: Path) -> None:
 
 
 def test_a_name_with_a_line_break_is_matched_too(folder: Path) -> None:
-    found = profile_file.load("standard", folder)
+    found = read_profile("standard", folder)
     assert found.environment({"A\nB_TOKEN": "x", "B_TOKEN\nX_KEY": "x"}) == {}

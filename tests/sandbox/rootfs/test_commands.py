@@ -18,12 +18,12 @@ from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
+from ollmsandbox.sandbox.plan import plan
 from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.plan.mounts import ReadOnlyBind
 from ollmsandbox.sandbox.process import Result
 from ollmsandbox.sandbox.rootfs import paths as rootfs_places
-from ollmsandbox.sandbox.rootfs import plan as rootfs_plan
-from ollmsandbox.sandbox.rootfs.paths import Places, find_working_dir_inside, folder_in
+from ollmsandbox.sandbox.rootfs.paths import PathMap, find_working_dir_inside, folder_in
 from ollmsandbox.sandbox.rootfs.store import Installed
 
 
@@ -252,7 +252,7 @@ def test_the_program_itself_cannot_be_changed_in_an_agreed_folder_either(
     other = person.home / "checkout"
     (other / "program").mkdir(parents=True)
     (other / "program/code").write_text("ours")
-    monkeypatch.setattr(rootfs_plan, "own_code", lambda: [str(other / "program")])
+    monkeypatch.setattr(plan, "own_code", lambda: [str(other / "program")])
     manager = ProjectManager(person.paths)
     try:
         manager.agree(manager.project_for(str(person.project)), str(other))
@@ -281,13 +281,13 @@ def test_a_system_that_goes_before_the_command_starts_is_told(
     os.rename(mine.folder, f"{mine.folder}-gone")
     from ollmsandbox import loop
 
-    with pytest.raises(RootfsError, match="removed meanwhile"):
+    with pytest.raises(RootfsError, match="was just removed"):
         loop.run(bubble.exec("true"))
 
 
 @pytest.mark.anybody
 def test_paths_are_mapped_both_ways(person: Person) -> None:
-    places = Places.of(person.paths, str(person.project), ["/srv/other"])
+    places = PathMap.of(person.paths, str(person.project), ["/srv/other"])
     for here, there in {
         str(person.project): "/workspace",
         f"{person.project}/a b/c": "/workspace/a b/c",
@@ -306,7 +306,7 @@ def test_a_project_in_a_folder_of_the_same_name_keeps_its_own_path(
 ) -> None:
     """As where people work in /workspace/project anyway: a command line starts where they are."""
     monkeypatch.setattr(rootfs_places, "WORKSPACE", str(person.home))
-    places = Places.of(person.paths, str(person.project))
+    places = PathMap.of(person.paths, str(person.project))
     (person.project / "src").mkdir()
     assert places.to_host(f"{person.project}/src") == f"{person.project}/src"
     assert places.to_host(f"{person.home}/src") == f"{person.project}/src"

@@ -12,7 +12,7 @@ from support.rootfs import ARCH, Mirror, mirror
 
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.sandbox.rootfs.http import UnreachableError
-from ollmsandbox.sandbox.rootfs.release import Release, download_rootfs, get_latest_version
+from ollmsandbox.sandbox.rootfs.release import Release, download_rootfs, find_release
 
 pytestmark = pytest.mark.anybody
 CONTENT = random.Random(1).randbytes(300_000)
@@ -31,7 +31,7 @@ def path(served: Mirror) -> str:
 
 @pytest.fixture
 def release(served: Mirror, path: str) -> Release:
-    return get_latest_version(served.settings, ARCH)
+    return find_release(served.settings, ARCH)
 
 
 def nobody(_done: int, _total: int | None) -> None:
@@ -69,7 +69,7 @@ def test_what_breaks_off_too_often_is_taken_up_the_next_time(
     served.breaks[path] = [1000, 1000, 1000]
     with pytest.raises(UnreachableError) as caught:
         download_rootfs(release, tmp_path, nobody)
-    assert "what was fetched is kept" in caught.value.remedy
+    assert "continues where it stopped" in caught.value.remedy
     assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
     assert served.fetched(path)[-1] == "bytes=3000-"
 
@@ -140,7 +140,7 @@ def test_a_full_disk_is_told_as_that_and_not_as_a_line_that_broke(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:
     (tmp_path / f"{release.sha256}.part").symlink_to("/dev/full")
-    with pytest.raises(RootfsError, match="no room left") as caught:
+    with pytest.raises(RootfsError, match="No space left") as caught:
         download_rootfs(release, tmp_path, nobody)
     assert not isinstance(caught.value, UnreachableError)
     assert served.fetched(path) == [""]

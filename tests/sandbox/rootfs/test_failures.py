@@ -31,7 +31,7 @@ from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError, RootfsError
 from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, need
+from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, need_rootfs
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_mirror_that_is_behind_does_not_bring_back_an_older_version(
     served.has("3.99.0", system("3.99.0"))
     again = prepare(person, served, tier=0)
     assert (again.is_new, again.installed.version) == (False, VERSION)
-    assert "3.99.0 only, which is older" in again.notices[0]
+    assert "only has 3.99.0, which is older" in again.notices[0]
     # Who names it gets it.
     served.files |= {
         path.replace("/latest-stable/", "/v3.99/"): content
@@ -198,7 +198,7 @@ def test_nothing_is_removed_while_a_command_runs_in_an_older_one(
     newer = prepare(person, served, tier=0).installed
     rootfs = Rootfs(person.paths, person.environ)
     assert not loop.run(rootfs.remove())
-    assert need(person.paths, person.environ) == newer
+    assert need_rootfs(person.paths, person.environ) == newer
     older.release(lock)
     assert not os.path.exists(older.folder)
     assert loop.run(rootfs.remove())
@@ -222,7 +222,7 @@ def test_a_store_that_belongs_to_somebody_else_is_told_in_words(
             if action == "status":
                 rootfs.status()
             elif action == "need":
-                need(person.paths, person.environ)
+                need_rootfs(person.paths, person.environ)
             else:
                 loop.run(rootfs.remove() if action == "remove" else rootfs.prepare())
     finally:
@@ -241,7 +241,7 @@ def test_a_store_that_belongs_to_somebody_else_is_told_in_words(
 def test_a_checksum_beside_a_file_has_to_be_right(
     person: Person, tmp_path: Path, checksum: str, right: bool
 ) -> None:
-    from ollmsandbox.sandbox.rootfs.install import check_given
+    from ollmsandbox.sandbox.rootfs.install import check_tarball
     from ollmsandbox.sandbox.rootfs.release import sha256_of
 
     file = tmp_path / "alpine.tar.gz"
@@ -250,10 +250,10 @@ def test_a_checksum_beside_a_file_has_to_be_right(
     text = found.upper() if checksum == "upper" else checksum.format(found)
     (tmp_path / "alpine.tar.gz.sha256").write_text(text, encoding="latin-1")
     if right:
-        check_given(file)
+        check_tarball(file)
     else:
         with pytest.raises(RootfsError, match="checksum"):
-            check_given(file)
+            check_tarball(file)
 
 
 @pytest.mark.parametrize("kind", ["folder", "closed", "behind-a-closed-folder", "pipe"])

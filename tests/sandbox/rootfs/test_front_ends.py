@@ -17,8 +17,8 @@ from ollmsandbox import loop
 from ollmsandbox.chat.prompt import system_prompt
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.project.system import System, set_system, system_of
-from ollmsandbox.sandbox.rootfs.paths import Renamed
-from ollmsandbox.sandbox.rootfs.store import Installed, find
+from ollmsandbox.sandbox.rootfs.paths import PathRewriter
+from ollmsandbox.sandbox.rootfs.store import Installed, find_rootfs
 from ollmsandbox.tools.base import Stream
 from ollmsandbox.tools.run_command import RunCommand
 
@@ -49,7 +49,7 @@ def test_install_use_run_status_and_remove(person: Person, served: Mirror) -> No
 
     done = person.cli("rootfs", "install", "--tier", "0")
     assert done.stdout == f"Alpine {VERSION} is installed.\n", done.stderr
-    assert "Fetching." in done.stderr
+    assert "Downloading." in done.stderr
     assert "is already installed" in person.cli("rootfs", "install", "--tier", "0").stdout
 
     assert person.cli("rootfs", "use", "alpine").returncode == 0
@@ -67,7 +67,7 @@ def test_install_use_run_status_and_remove(person: Person, served: Mirror) -> No
     assert "Alpine" in person.cli("doctor").stdout
 
     assert person.cli("rootfs", "remove").returncode == 0
-    assert find(person.paths, person.environ) is None
+    assert find_rootfs(person.paths, person.environ) is None
     assert "not installed" in person.cli("run", "--", "true").stderr
     assert person.cli("rootfs", "use", "host").returncode == 0
     assert person.cli("run", "--", "true").returncode == 0
@@ -118,7 +118,7 @@ def test_a_name_that_comes_in_pieces_is_found(size: int) -> None:
         passed.append(data)
 
     async def feed() -> None:
-        renamed = Renamed(sink, "/p")
+        renamed = PathRewriter(sink, "/p")
         for start in range(0, len(given), size):
             await renamed(given[start : start + size])
         await renamed.end()
@@ -243,10 +243,10 @@ def test_the_model_is_told_of_the_system_and_its_programs(agent: Agent) -> None:
 
 
 def test_a_system_that_is_gone_is_told_and_nothing_runs(agent: Agent) -> None:
-    found = find(agent.person.paths, agent.person.environ)
+    found = find_rootfs(agent.person.paths, agent.person.environ)
     assert found is not None
     os.rename(found.folder, f"{agent.person.home}/elsewhere")
     outcome = agent.run("echo x >new")
     assert not outcome.ok
-    assert "Alpine is not installed" in outcome.text
+    assert "Alpine root file system is not installed" in outcome.text
     assert not (agent.person.project / "new").exists()

@@ -35,13 +35,18 @@ from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.rootfs import install as rootfs_prepare
-from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
 from ollmsandbox.sandbox.rootfs.http import UnreachableError
 from ollmsandbox.sandbox.rootfs.install import InstallProgress, Step
 from ollmsandbox.sandbox.rootfs.packages import TIERS, programs_in
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
-from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
-from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, find, is_rootfs_ready, need
+from ollmsandbox.sandbox.rootfs.settings import RootfsSettings, save_rootfs_settings
+from ollmsandbox.sandbox.rootfs.store import (
+    Installed,
+    RootfsStore,
+    find_rootfs,
+    is_rootfs_ready,
+    need_rootfs,
+)
 
 
 @pytest.fixture
@@ -91,7 +96,7 @@ def test_the_steps_are_told_in_order(person: Person, served: Mirror) -> None:
         Step.FINISH,
         Step.DONE,
     ]
-    assert any("Installing python3" in progress.text for progress in told)
+    assert any(progress.text.startswith("Installing ") for progress in told)
 
 
 def test_a_second_time_nothing_is_fetched(person: Person, served: Mirror) -> None:
@@ -108,7 +113,7 @@ def test_a_higher_tier_is_built_anew_and_a_lower_one_is_there_already(
     assert prepare(person, served, tier=0).installed.tier == 0
     assert prepare(person, served, tier=2).is_new
     assert not prepare(person, served, tier=1).is_new
-    found = need(person.paths, person.environ)
+    found = need_rootfs(person.paths, person.environ)
     assert found.tier == 2
     assert len([name for name in names(person) if name.startswith("alpine-")]) == 1
     assert Rootfs(person.paths, person.environ, served.settings).status().files > 20
@@ -120,16 +125,16 @@ def test_packages_come_from_the_mirror_and_a_missing_one_is_told(
     del served.files["/v3.99/community/grep.tar.gz"]
     with pytest.raises(RootfsError, match=r"grep \(no such package\)"):
         prepare(person, served)
-    assert find(person.paths, person.environ) is None
+    assert find_rootfs(person.paths, person.environ) is None
     assert [name for name in names(person) if name.startswith((".new", "alpine"))] == []
 
 
 @pytest.mark.anybody
 def test_a_system_without_python_is_not_put_into_place(person: Person, served: Mirror) -> None:
     served.files["/v3.99/community/python3.tar.gz"] = tarball([folder("./usr")])
-    with pytest.raises(RootfsError, match="not whole"):
+    with pytest.raises(RootfsError, match="incomplete"):
         prepare(person, served)
-    assert find(person.paths, person.environ) is None
+    assert find_rootfs(person.paths, person.environ) is None
 
 
 def test_a_package_cannot_write_outside_the_system(person: Person, served: Mirror) -> None:
@@ -145,7 +150,7 @@ def test_a_package_cannot_write_outside_the_system(person: Person, served: Mirro
     served.has(VERSION, system(VERSION, *evil))
     assert prepare(person, served).is_new
     assert outside.read_text() == "untouched"
-    assert need(person.paths, person.environ).version == VERSION
+    assert need_rootfs(person.paths, person.environ).version == VERSION
 
 
 @pytest.mark.anybody
@@ -154,7 +159,7 @@ def test_too_little_room_is_said_before_anything_is_fetched(
 ) -> None:
     huge = [replace(tier, size=1 << 60) for tier in TIERS]
     monkeypatch.setattr(rootfs_prepare, "TIERS", huge)
-    with pytest.raises(RootfsError, match="not enough room"):
+    with pytest.raises(RootfsError, match="Not enough disk space"):
         prepare(person, served)
     assert [path for path, _ in served.asked if "minirootfs" in path] == []
 
@@ -166,7 +171,7 @@ def test_without_a_network_what_is_there_stays_in_use(person: Person, served: Mi
         away = RootfsSettings(mirror=f"http://127.0.0.1:{taken.getsockname()[1]}", tier=0)
         prepared = prepare(person, served, settings=away)
         assert not prepared.is_new
-        assert "not known whether there is a newer" in prepared.notices[0]
+        assert "newer version may exist" in prepared.notices[0]
         with pytest.raises(UnreachableError):
             prepare(person, served, settings=replace(away, tier=1))
 
@@ -193,9 +198,9 @@ def test_a_file_that_cannot_be_right_is_refused(person: Person, tmp_path: Path, 
         file.write_bytes(system("../../x" if wrong == "version" else VERSION))
     if wrong == "checksum":
         (tmp_path / "alpine.tar.gz.sha256").write_text("0" * 64 + "  alpine.tar.gz\n")
-    with pytest.raises(RootfsError, match=r"checksum|no Alpine|no file"):
+    with pytest.raises(RootfsError, match=r"checksum|not an Alpine|does not exist"):
         loop.run(Rootfs(person.paths, person.environ).prepare(tarball=file, tier=0))
-    assert find(person.paths, person.environ) is None
+    assert find_rootfs(person.paths, person.environ) is None
 
 
 @pytest.mark.anybody
@@ -215,7 +220,7 @@ def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> N
         if progress.step is Step.WAIT:
             waits.set()
 
-    async def both() -> list[rootfs_prepare.Prepared]:
+    async def both() -> list[rootfs_prepare.InstallResult]:
         makers = [Rootfs(person.paths, person.environ, served.settings) for _ in range(2)]
         return await asyncio.gather(*(maker.prepare(noticed, tier=0) for maker in makers))
 
@@ -293,21 +298,20 @@ def test_a_builder_that_is_killed_at_any_step_leaves_nothing_half_done(
     steps = [
         ("LOOK", 1),
         ("FETCH", 4),
-        # gzip reads 128 KiB at a time since Python 3.12, so it tells no more than nine times.
-        ("UNPACK", 4),
+        ("UNPACK", 2),
         ("PACKAGES", 2),
         ("FINISH", 1),
         ("sweep", 0),
     ]
     for step, number in steps:
         _kill_at(person, served, step, number)
-        assert find(person.paths, person.environ) is None
+        assert find_rootfs(person.paths, person.environ) is None
     # What was fetched before it was killed is not fetched again.
     assert served.fetched(path)[0] == ""
     assert all(begin.startswith("bytes=") for begin in served.fetched(path)[1:])
     # It is in place by then, and only its name is not noted.
     _kill_at(person, served, "use", 0)
-    assert need(person.paths, person.environ).version == VERSION
+    assert need_rootfs(person.paths, person.environ).version == VERSION
     assert not prepare(person, served).is_new
     left = [name for name in names(person) if name.startswith(".") and name != ".rootfs.lock"]
     assert left == []
@@ -353,9 +357,9 @@ def test_an_upgrade_leaves_running_commands_where_they_are(
 
     assert loop.run(upgrade()) == f"ready\n{VERSION}\n"
     assert not os.path.exists(old.folder)
-    new = need(person.paths, person.environ)
+    new = need_rootfs(person.paths, person.environ)
     assert person.run("cat /etc/alpine-release", rootfs=new).stdout.text == "3.99.2\n"
-    with pytest.raises(RootfsError, match="removed meanwhile"):
+    with pytest.raises(RootfsError, match="was just removed"):
         person.run("true", rootfs=old)
 
 
@@ -364,10 +368,10 @@ def test_it_is_not_removed_while_a_command_runs_in_it(person: Person, alpine: In
     rootfs = Rootfs(person.paths, person.environ)
     lock = used.hold()
     assert not loop.run(rootfs.remove())
-    assert find(person.paths, person.environ) == used
+    assert find_rootfs(person.paths, person.environ) == used
     used.release(lock)
     assert loop.run(rootfs.remove())
-    assert find(person.paths, person.environ) is None
+    assert find_rootfs(person.paths, person.environ) is None
     assert names(person) == [".rootfs.lock"]
     assert os.path.exists(f"{alpine.folder}/bin/sh")
 
@@ -384,7 +388,7 @@ def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:
 
 @pytest.mark.anybody
 def test_the_settings_of_the_person_are_used(person: Person, served: Mirror) -> None:
-    rootfs_settings.save(person.paths.config, replace(served.settings, tier=0))
+    save_rootfs_settings(person.paths.config, replace(served.settings, tier=0))
     person._tell_machine()
     prepared = loop.run(Rootfs(person.paths, person.environ).prepare())
     assert (prepared.installed.version, prepared.installed.tier) == (VERSION, 0)

@@ -78,13 +78,13 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
         (
             "forget-folders",
             "Commands can do everything this Flatpak can, except use the network.",
-            "The project cannot be written in it.",
+            "The project is read-only in it.",
             CUT_OFF,
         ),
         (
             "refuse",
             "Commands can do everything this Flatpak can.",
-            "The Flatpak portal refuses",
+            "The Flatpak portal refused",
             "On. It cannot be turned off here.",
         ),
     ],

@@ -16,7 +16,7 @@ from support.window import press, running_loop, says, wait_until
 
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.system import System, system_of
-from ollmsandbox.sandbox.rootfs import settings
+from ollmsandbox.sandbox.rootfs.settings import load_rootfs_settings, save_rootfs_settings
 from ollmsandbox.ui.preferences.system import SystemPage
 from ollmsandbox.ui.widgets.tasks import Tasks
 
@@ -25,7 +25,7 @@ from ollmsandbox.ui.widgets.tasks import Tasks
 def served(person: Person) -> Iterator[Mirror]:
     with mirror() as made:
         made.has(VERSION, system())
-        settings.save(person.paths.config, made.settings)
+        save_rootfs_settings(person.paths.config, made.settings)
         yield made
 
 
@@ -137,11 +137,11 @@ def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
         mirror_row = entry_of(page, "Mirror")
         mirror_row.set_text("nonsense")
         mirror_row.emit("apply")
-        wait_until(lambda: says(page, "'nonsense' cannot be the mirror"))
+        wait_until(lambda: says(page, "'nonsense' is not a valid mirror"))
         mirror_row.set_text("http://127.0.0.1:9")
         mirror_row.emit("apply")
-        wait_until(lambda: not says(page, "nonsense' cannot be"))
-        assert settings.load(person.paths.config).mirror == "http://127.0.0.1:9"
+        wait_until(lambda: not says(page, "nonsense' is not"))
+        assert load_rootfs_settings(person.paths.config).mirror == "http://127.0.0.1:9"
 
         press(page, "Install")
         wait_until(lambda: says(page, "No server is running at http://127.0.0.1"))
@@ -158,7 +158,9 @@ def test_a_page_that_cannot_tell_says_why(screen: Screen, person: Person, wrong:
     else:
         person.environ["ROOTFS_DIR"] = "/nowhere"
     with shown(person, []) as (page, _manager):
-        assert says(page, "rootfs.yaml" if wrong == "settings" else "ROOTFS_DIR is no prepared")
+        assert says(
+            page, "rootfs.yaml" if wrong == "settings" else "ROOTFS_DIR is not a root file system"
+        )
         assert says(page, "Unknown")
 
 

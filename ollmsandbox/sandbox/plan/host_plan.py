@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Build the plan of a run that uses the host's system, with secrets and sockets hidden."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ... import N_
+from ...errors import ProjectError
+from ...paths import FolderSet, is_inside, real_path
+from .folders import EMPTY_FOLDERS, find_working_dir
+from .mask_layer import spec_for
+from .mounts import (
+    PLAYGROUND,
+    BoundFolder,
+    DevicesAndProcesses,
+    EmptyFolder,
+    HiddenPath,
+    HostSystem,
+    MaskedFolder,
+    Mount,
+    ReadOnlyBind,
+    SealedFolder,
+    WritableFolder,
+)
+from .plan import Plan, PlanBuilder, PlanInputs
+
+
+def make_host_plan(inputs: PlanInputs) -> Plan:
+    paths, profile = inputs.paths, inputs.profile
+    home = paths.real_home
+    if home == "/" or not os.path.isdir(home):
+        remedy = N_("Set HOME to your home folder.")
+        raise ProjectError(N_("{home} cannot be a home folder."), remedy, home=home)
+    builder = _HostBuilder(inputs)
+    playground = f"{home}/playground"
+    mounts: list[Mount] = [HostSystem(), DevicesAndProcesses(is_root=os.getuid() == 0)]
+    mounts += builder.outside()
+    mounts += [
+        EmptyFolder(folder, profile.limits.tmp) for folder in builder.empty if folder != "/run"
+    ]
+    mounts += builder.run_folder(profile.run, inputs.host.resolver if inputs.network else None)
+    mounts += builder.home()
+    mounts += [WritableFolder(playground, builder.playground, PLAYGROUND)]
+    mounts += builder.roots()
+    mounts += builder.own_code()
+    mounts += builder.hidden_in_roots()
+    mounts += builder.sockets_in_home()
+    mounts += builder.sockets_in_playground(playground)
+    mounts += builder.seals()
+    environment = profile.environment(inputs.environ)
+    if inputs.environ.get("HOME"):
+        # A link to it may be in a folder that is empty inside.
+        environment["HOME"] = home
+    folder = find_working_dir(inputs.working_dir, builder.project, paths, builder.hidden)
+    return builder.plan(mounts, environment, folder)
+
+
+class _HostBuilder(PlanBuilder):
+    def __init__(self, inputs: PlanInputs) -> None:
+        super().__init__(inputs)
+        self._home = inputs.paths.real_home
+        self._in_hidden = FolderSet(self.hidden)
+        elsewhere = f"{self._home}/"
+        self._hidden_elsewhere = [name for name in self.hidden if not name.startswith(elsewhere)]
+        self._cache = real_path(inputs.paths.cache)
+        # Writes to /dev would go to memory, without limit.
+        self._sealed: list[str] = ["/dev"]
+        self.empty = [f for f in EMPTY_FOLDERS if os.path.isdir(f) and real_path(f) == f]
+
+    def run_folder(self, keep: Sequence[str], resolver: str | None) -> list[Mount]:
+        mounts: list[Mount] = [EmptyFolder("/run", 1 << 20, writable=False)]
+        wanted = [*keep, *([resolver] if resolver and is_inside(resolver, "/run") else [])]
+        mounts += [ReadOnlyBind(path) for path in wanted if os.path.exists(path)]
+        return mounts
+
+    def home(self) -> list[Mount]:
+        """Return mounts for the home folder, which hide secrets and allow for the playground."""
+        inside = self._relative(self._home)
+        if self.can_overlay(self._home):
+            return self._masked_with_mounts(self._home, inside, ("playground",))
+        return [self._bound(self._home, inside, ("playground",))]
+
+    def outside(self) -> list[Mount]:
+        """Return mounts that hide masked names and sockets outside the home folder."""
+        elsewhere = FolderSet((*self.empty, self._home, self.project, "/dev"))
+        names = {n for n in self._hidden_elsewhere if _can_see(n)}
+        names |= {alias for name in names for alias in self.host.aliases(name)}
+        listening = {s for s in self.host.sockets if s not in self._in_hidden}
+        folders: dict[str, set[str]] = {}
+        # The home folder may be mounted a second time.
+        for home in self.host.aliases(self._home):
+            if self.can_overlay(home):
+                folders[home] = {f"{home}/{name}" for name in self._relative(self._home)}
+            else:
+                names |= {f"{home}/{name}" for name in self._relative(self._home)}
+        mounts: list[Mount] = []
+        for path in sorted(names | listening):
+            folder = os.path.dirname(path)
+            if path in elsewhere or is_inside(path, *folders) or not os.path.lexists(path):
+                continue
+            if self.can_overlay(folder):
+                folders.setdefault(folder, set())
+            else:
+                mounts.append(HiddenPath(path, os.path.isdir(path)))
+        for folder in sorted(f for f in folders if not is_inside(f, *folders.keys() - {f})):
+            hidden = {n for n in names.union(*folders.values()) if is_inside(n, folder)}
+            mounts += self._masked_with_mounts(folder, tuple(n[len(folder) + 1 :] for n in hidden))
+        return mounts
+
+    def sockets_in_home(self) -> list[Mount]:
+        listening = [s for s in self.host.sockets if self._listens_in_home(s)]
+        if self.can_overlay(self._home):
+            # A mask layer covers the home folder, but not what is mounted in it.
+            points = self.host.mounted_below(self._home)
+            listening = [s for s in listening if is_inside(s, *points)]
+        return self.hide(listening)
+
+    def _listens_in_home(self, socket: str) -> bool:
+        if not is_inside(socket, self._home) or is_inside(socket, self.project):
+            return False
+        return socket not in self._in_hidden
+
+    def seals(self) -> list[Mount]:
+        return [SealedFolder(folder) for folder in self._sealed]
+
+    def _masked_with_mounts(
+        self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
+    ) -> list[Mount]:
+        mounts: list[Mount] = [self._masked(folder, hidden, added)]
+        # The folder itself may be in one of the empty folders.
+        empty = [f for f in self.empty if not is_inside(folder, f)]
+        skipped = (*empty, "/proc", "/sys", "/dev")
+        for point in self.host.mounted_below(folder):
+            if point in self._in_hidden or is_inside(point, *skipped):
+                continue
+            # An overlay does not show what is mounted below its folder.
+            if os.access(point, os.R_OK, effective_ids=True):
+                names = self._relative(point)
+                mounts.append(self._masked(point, names) if names else ReadOnlyBind(point))
+        return mounts
+
+    def _relative(self, folder: str) -> tuple[str, ...]:
+        start = f"{folder}/"
+        return tuple(name[len(start) :] for name in self.hidden if name.startswith(start))
+
+    def _masked(
+        self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...] = ()
+    ) -> MaskedFolder:
+        number = self.next_number()
+        # The overlays' own folders are in the cache, and bwrap finds them by their path, too.
+        used = (self.project, self.playground, self._home, self._cache)
+        bound = (*used, *self.host.mounted_below(folder))
+        return MaskedFolder(
+            spec_for(folder, hidden, added),
+            self.inputs.method,
+            self.runtime,
+            number,
+            in_place=not any(is_inside(path, folder) for path in bound),
+        )
+
+    def _bound(self, folder: str, hidden: tuple[str, ...], added: tuple[str, ...]) -> BoundFolder:
+        spec = spec_for(folder, hidden, added)
+        parents = {item.name for item in spec.folders}
+        shown, links = [], []
+        for parent in parents:
+            for name in _names(f"{folder}/{parent}"):
+                path = f"{parent}/{name}" if parent else name
+                if path in parents or path in spec.hidden:
+                    continue
+                if os.path.islink(f"{folder}/{path}"):
+                    # A bind would show the link's target, with all that is hidden there.
+                    links.append((path, os.readlink(f"{folder}/{path}")))
+                else:
+                    shown.append(path)
+        self._sealed.append(folder)
+        return BoundFolder(
+            folder=folder,
+            mode=spec.folders[0].mode,
+            shown=tuple(sorted(shown)),
+            links=tuple(sorted(links)),
+            parents=tuple((f.name, f.mode) for f in spec.folders[1:]),
+            hidden=spec.hidden,
+        )
+
+
+def _can_see(path: str) -> bool:
+    """Return whether the user can read or enter a path; if not, it need not be hidden."""
+    return any(os.access(path, way, effective_ids=True) for way in (os.R_OK, os.X_OK))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run programs on a root file system that is being prepared, sandboxed but without a project."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ... import N_
+from ...errors import SandboxError, Sentence, in_lines
+from ...paths import Paths
+from ..launch import LaunchPrograms, make_order, open_descriptors
+from ..limits import watch_limits
+from ..output import Sink, readable
+from ..plan.host import Host
+from ..plan.mounts import (
+    DevicesAndProcesses,
+    EmptyFolder,
+    Mount,
+    ReadOnlyBind,
+    RootfsSystem,
+    SealedFolder,
+    WritableFolder,
+)
+from ..plan.plan import Plan
+from ..probe.probe import Capabilities
+from ..process import Result, Running, Sinks
+from ..profile.file import DEFAULT_PROFILE, read_profile
+from ..profile.profile import Limits
+from ..seccomp import FilterRules
+from ..starter.client import shared_starter
+from .files import RESOLVER
+from .paths import PATH, proxy_variables
+
+_CAPTURE = 1 << 16
+_MiB = 1 << 20
+_TIME = 1800.0
+_DISK = 4 << 30
+# Where the host's programs and their libraries are.
+_PROGRAMS = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store")
+_TARGET = "/target"
+
+
+@dataclass(frozen=True)
+class RootfsSandbox:
+    folder: Path
+    title: str
+    paths: Paths
+    environ: Mapping[str, str]
+    found: Capabilities
+
+    async def run_own(
+        self,
+        argv: Sequence[str],
+        *,
+        writable: bool,
+        network: bool,
+        sink: Sink | None = None,
+    ) -> Result:
+        """Run a program of the root file system, which is `/` for it."""
+        plan = self._own_plan(writable=writable, network=network)
+        return await self._run(plan, argv, sink=sink, watched=writable)
+
+    def _own_plan(self, *, writable: bool, network: bool) -> Plan:
+        profile = read_profile(DEFAULT_PROFILE, self.paths.profiles, self.paths.cache)
+        whole = str(self.folder)
+        system: Mount = RootfsSystem(whole, self.title)
+        if writable:
+            system = WritableFolder("/", whole, self.title)
+        mounts = [system, DevicesAndProcesses(is_root=os.getuid() == 0)]
+        mounts += [
+            EmptyFolder(name, profile.limits.tmp) for name in ("/tmp", "/var/tmp", "/dev/shm")
+        ]
+        mounts += [EmptyFolder("/run", _MiB, writable=False), SealedFolder("/dev")]
+        resolver = Host.read().resolver
+        if network and os.path.isfile(resolver):
+            mounts.append(ReadOnlyBind(resolver, f"/{RESOLVER}"))
+        environment = {"HOME": "/root", "PATH": PATH, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
+        if network:
+            environment |= proxy_variables(self.environ)
+        return Plan(
+            project="",
+            working_dir="/",
+            network=network,
+            mounts=tuple(mounts),
+            environment=environment,
+            limits=replace(profile.limits, time=_TIME, disk=_DISK),
+            rules=FilterRules(unix_sockets=profile.unix_sockets and not network, netlink=True),
+            # A package manager works only for root. Outside, that is the user.
+            ids=(0, 0) if writable else None,
+        )
+
+    async def run_host(
+        self,
+        argv: Sequence[str],
+        *,
+        disk: int = _DISK,
+        stdin: int | None = None,
+        sink: Sink | None = None,
+    ) -> Result:
+        """Run a program of the host in the folder. It can read and write nothing else."""
+        return await self._run(self._host_plan(disk), argv, stdin=stdin, sink=sink, watched=True)
+
+    def _host_plan(self, disk: int) -> Plan:
+        mounts: list[Mount] = [ReadOnlyBind(name) for name in _PROGRAMS if os.path.exists(name)]
+        mounts += [DevicesAndProcesses(is_root=os.getuid() == 0), SealedFolder("/dev")]
+        mounts += [WritableFolder(_TARGET, str(self.folder), self.title), SealedFolder("/")]
+        return Plan(
+            project="",
+            working_dir=_TARGET,
+            network=False,
+            mounts=tuple(mounts),
+            environment={"PATH": self.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+            limits=Limits(time=_TIME, disk=disk, memory=1 << 30, processes=64),
+            rules=FilterRules(unix_sockets=False, netlink=False),
+            # Programs rely on root's privileges, which root does not have here.
+            ids=(1, 1),
+        )
+
+    async def _run(
+        self,
+        plan: Plan,
+        argv: Sequence[str],
+        *,
+        stdin: int | None = None,
+        sink: Sink | None = None,
+        watched: bool = False,
+    ) -> Result:
+        """Start a program and wait for it; kill it when this is cancelled.
+
+        `watched`: the folder must not outgrow the disk limit.
+        """
+        programs = LaunchPrograms(self.found.bwrap, self.found.namespaces)
+        order, arguments = make_order(plan, argv, programs, self.paths.runtime, first_descriptor=3)
+        async with contextlib.AsyncExitStack() as closing:
+            ours, theirs = [], []
+            with contextlib.ExitStack() as handed_over:
+                for _ in range(3):
+                    reader, writer = os.pipe()
+                    closing.callback(os.close, reader)
+                    handed_over.callback(os.close, writer)
+                    ours.append(reader)
+                    theirs.append(writer)
+                nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                handed_over.callback(os.close, nothing)
+                options, filter_ = open_descriptors(plan, arguments, self.paths.cache)
+                handed_over.callback(os.close, options)
+                handed_over.callback(os.close, filter_)
+                input_ = nothing if stdin is None else stdin
+                given = [input_, theirs[0], theirs[1], options, filter_, theirs[2]]
+                started = shared_starter().start(order, given)
+                closing.callback(os.close, started.pidfd)
+
+            def kill() -> None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(started.pidfd, signal.SIGKILL)
+
+            running = Running(
+                stdout=ours[0],
+                stderr=ours[1],
+                ended=readable(started.pidfd),
+                kill=kill,
+                capture=_CAPTURE,
+                sinks=Sinks(sink, sink),
+            )
+            closing.push_async_callback(running.close)
+            folders = [str(self.folder)] if watched else []
+            limits = watch_limits(plan.limits, started.pid, folders)
+            await running.wait(asyncio.ensure_future(limits))
+            await running.drain(seconds=5.0)
+            os.set_blocking(ours[2], False)
+            with contextlib.suppress(BlockingIOError):
+                status = os.read(ours[2], 1 << 16)
+        return _result(running, status)
+
+
+def _result(running: Running, status: bytes) -> Result:
+    code, problem = None, ""
+    for line in status.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            code = found.get("exit-code", code)
+            problem = found.get("error", problem)
+    result = running.result(125 if code is None else code)
+    if code is None and result.stop is None:
+        why = problem or result.stderr.text.strip()
+        raise SandboxError(
+            in_lines(Sentence(N_("The sandbox could not start.")), why),
+            N_("See `ollmsandbox doctor`."),
+        )
+    return result

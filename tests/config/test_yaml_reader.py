@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""YAML files of the user: values are text, and every error names the line and the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ollmsandbox.config.yaml_reader import Source, Value, parse_yaml, read_yaml
+from ollmsandbox.errors import OllmSandboxError
+
+pytestmark = pytest.mark.anybody
+
+
+class MistakeError(OllmSandboxError):
+    pass
+
+
+def parsed(text: str) -> Value:
+    found = parse_yaml(text, Source(MistakeError))
+    assert found is not None
+    return found
+
+
+def value(text: str) -> Value:
+    return parsed(f"key: {text}").mapping()["key"]
+
+
+@pytest.mark.parametrize("text", ["", "---", "~", "# a comment\n"])
+def test_an_empty_file_has_no_value(text: str) -> None:
+    assert parse_yaml(text, Source(MistakeError)) is None
+
+
+@pytest.mark.parametrize("text", ["true", "3.20", "no", "2001-01-01", "0x10"])
+def test_a_value_is_text_whatever_yaml_takes_it_for(text: str) -> None:
+    assert value(text).text() == text
+
+
+def test_an_error_names_the_line_and_the_keys_that_lead_to_it() -> None:
+    inner = parsed("outer:\n  other: 1\n  inner: [a]\n").mapping()["outer"].mapping()["inner"]
+    with pytest.raises(MistakeError, match=r"^line 3, key outer\.inner: expected text"):
+        inner.text()
+
+
+def test_an_error_names_the_file_and_has_the_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("[")
+    with pytest.raises(MistakeError) as caught:
+        read_yaml(Source(MistakeError, file, "Do it again."))
+    assert caught.value.message.startswith(f"{file}, line ")
+    assert caught.value.remedy == "Do it again."
+
+
+def test_braces_of_the_user_are_not_taken_for_fields() -> None:
+    with pytest.raises(MistakeError, match=r"\{why\}\.\{0\}"):
+        parsed("'{why}': {'{0}': []}").mapping()["{why}"].mapping()["{0}"].text()
+
+
+def test_a_misspelt_key_is_an_error_with_a_suggestion() -> None:
+    with pytest.raises(MistakeError, match=r"line 2, key coluor: .*did you mean 'colour'"):
+        parsed("size: 1\ncoluor: red").mapping(("size", "colour"))
+
+
+@pytest.mark.parametrize("text", ["0", "1e3", "11", "-1", "none", "nan", "1 s", "1_0", "[]"])
+def test_what_is_not_a_number_in_the_range_is_an_error(text: str) -> None:
+    with pytest.raises(MistakeError, match="line 1, key key"):
+        value(text).number(1, 10)
+
+
+def test_a_quantity_has_a_unit_or_is_none() -> None:
+    units = {"s": 1, "min": 60}
+    assert value("1.5 min").quantity(units) == 90
+    assert value("2S").quantity(units) == 2
+    assert value("none").quantity(units) is None
+    for wrong in ("5", "5 h", "0 s", "min", "-1 s", "9" * 400 + " s"):
+        with pytest.raises(MistakeError, match="s, min"):
+            value(wrong).quantity(units)
+
+
+@pytest.mark.parametrize("form", ["[", "{a: ", "- ", "? "])
+def test_endless_nesting_is_an_error_and_does_not_crash(form: str) -> None:
+    with pytest.raises(MistakeError, match="line 1"):
+        parse_yaml(form * 200_000, Source(MistakeError))
+
+
+@pytest.mark.parametrize("text", ["a: \0", "a: \ud800", "&a [*a]: b", "a: *b", "a: b\n---\nc: d"])
+def test_text_that_is_not_yaml_is_an_error(text: str) -> None:
+    with pytest.raises(MistakeError, match="line "):
+        parsed(text).mapping()
