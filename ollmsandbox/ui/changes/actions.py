@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from gettext import gettext as _
 
@@ -12,17 +12,16 @@ from ...project.database import runs
 from ...project.manager import ProjectManager
 from ...project.review.hunks import (
     apply_hunks,
+    current_hunk_states,
     discard_hunks,
-    parts_since,
     redo_hunks,
-    texts,
+    text_versions,
     undo_hunks,
 )
 from ...project.review.review import Review
 from ...project.review.versions import Version, Versions
-from ...text.diff import Hunk as Part
-from ...text.diff import Standing
-from ..diff.model import DiffHunk, decode
+from ...text.diff import Hunk, HunkGroup, HunkState
+from ..diff.model import decode
 from .list_model import RunData
 from .note_words import note
 
@@ -53,18 +52,18 @@ class Shown:
     # None where there is no file.
     old_data: bytes | None
     new_data: bytes | None
-    # Of an applied change whose file was changed since.
-    parts: dict[Part, Standing] = field(default_factory=dict)
+    # Of an applied change to a file that has changed since.
+    states: dict[Hunk, HunkState] = field(default_factory=dict)
 
-    def standings(self, hunk: DiffHunk) -> set[Standing]:
-        """What became of the parts that are shown as one; nothing where all is as it was left."""
-        return {self.parts[part] for part in _inside(hunk, self.parts)}
+    def hunk_states(self, group: HunkGroup) -> set[HunkState]:
+        """Return what became of the hunks; nothing if the file is as the run left it."""
+        return {self.states[hunk] for hunk in group.hunks if hunk in self.states}
 
     @property
     def content(self) -> tuple[object, ...]:
         """All that there is to be seen of it."""
         notes = self.before.note, self.after.note
-        return self.recorded, notes, self.old_data, self.new_data, self.parts
+        return self.recorded, notes, self.old_data, self.new_data, self.states
 
     @property
     def texts(self) -> tuple[str, str] | None:
@@ -105,10 +104,10 @@ def act_on_all(review: Review, verb: str, path: str) -> Done:
     return Done(len(items) - len(problems), tuple(problems))
 
 
-def act_on_part(
-    manager: ProjectManager, verb: str, shown: Shown, run: RunData, hunk: DiffHunk
+def act_on_hunks(
+    manager: ProjectManager, verb: str, shown: Shown, run: RunData, group: HunkGroup
 ) -> Done:
-    """On changes that stand close together and are shown as one."""
+    """Do something with hunks that are shown together."""
     row = manager.run(run.id)
     does = {
         "undo": undo_hunks,
@@ -116,24 +115,12 @@ def act_on_part(
         "apply": apply_hunks,
         "discard": discard_hunks,
     }[verb]
-    found = texts(manager, row, shown.recorded)
-    chosen = _inside(hunk, found.hunks if found else ())
-    if not chosen:
-        text = _("{path} was changed in the meantime.").format(path=shown.recorded.change.path)
+    found = text_versions(manager, row, shown.recorded)
+    if found is None or not set(group.hunks) <= set(found.hunks):
+        text = _("{path} has changed in the meantime.").format(path=shown.recorded.change.path)
         return Done(0, (text,))
-    report = does(manager, row, shown.recorded, chosen)
+    report = does(manager, row, shown.recorded, group.hunks)
     return Done(1, tuple(note(item.note) for item in report.changes if item.note))
-
-
-def _inside(hunk: DiffHunk, parts: Iterable[Part]) -> list[Part]:
-    return [
-        part
-        for part in parts
-        if hunk.old_start <= part.old_start
-        and part.old_end <= hunk.old_end
-        and hunk.new_start <= part.new_start
-        and part.new_end <= hunk.new_end
-    ]
 
 
 def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
@@ -148,4 +135,4 @@ def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
     before, after = versions.before(row, recorded), versions.after(row, recorded)
     old = before.read(_LARGEST) if before.seen else None
     new = after.read(_LARGEST) if after.seen else None
-    return Shown(recorded, before, after, old, new, parts_since(manager, row, recorded))
+    return Shown(recorded, before, after, old, new, current_hunk_states(manager, row, recorded))

@@ -12,10 +12,10 @@ from gi.repository import Adw, Gtk
 
 from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
-from ...text.diff import Standing
+from ...text.diff import HunkState
 from ...text.visible import visible_line
 from ..diff.image_pair import ImagePair
-from ..diff.model import DiffHunk
+from ..diff.model import DiffSection
 from ..diff.view import DiffView
 from ..preferences.settings import Settings
 from ..resources import template
@@ -25,7 +25,7 @@ from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from . import text as words
-from .actions import Shown, act_on_part, look
+from .actions import Shown, act_on_hunks, look
 from .earlier_versions import EarlierVersions
 from .list_model import RunData
 from .note_words import note
@@ -174,7 +174,7 @@ class ChangePage(Gtk.Box):
             return
         self.diff = diff = DiffView()
         diff.hold(self._progress.is_working)
-        diff.set_hunk_actions(weakly(self._part_verbs))
+        diff.set_hunk_actions(weakly(self._section_verbs))
         diff.connect("hunk-action", weakly(self._on_part))
         diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
         if self._part is not None:
@@ -182,14 +182,14 @@ class ChangePage(Gtk.Box):
         self.place.set_child(diff)
         diff.show_texts(*texts, self.recorded.change.path)
 
-    def _part_verbs(self, hunk: DiffHunk) -> list[tuple[str, str]]:
+    def _section_verbs(self, section: DiffSection) -> list[tuple[str, str]]:
         item = self.recorded
         if item.change.kind is not Kind.MODIFIED or item.state is State.CONFLICT:
             return []
-        became = self._shown.standings(hunk) if self._shown else set()
-        if became == {Standing.TAKEN_BACK}:
+        states = self._shown.hunk_states(section.group) if self._shown else set()
+        if states == {HunkState.UNDONE}:
             return [("redo", _("Redo"))]
-        if became - {Standing.THERE}:
+        if states - {HunkState.PRESENT}:
             return [("", _("Changed since"))]
         return [(v, label) for v, label in words.verbs({item.state}) if v != "redo"]
 
@@ -198,13 +198,13 @@ class ChangePage(Gtk.Box):
         # One after the other: where the second part stands depends on the first.
         if shown is None or diff.diff is None or self._progress.is_working:
             return
-        hunk = diff.diff.hunks[index]
+        group = diff.diff.sections[index].group
         at_work = self._progress.working()
 
         async def work() -> None:
             with at_work:
                 done = await asyncio.to_thread(
-                    partial(act_on_part, self._manager, verb, shown, self.run, hunk)
+                    partial(act_on_hunks, self._manager, verb, shown, self.run, group)
                 )
             self._tasks.tell(words.done(verb, done.count, list(done.problems)))
             self._part = index

@@ -18,7 +18,7 @@ from ...errors import OllmSandboxError
 from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
 from ...project.review.versions import Version, Versions
-from ...text.diff import matching_blocks
+from ...text.diff import matching_blocks, split_lines
 from ...text.visible import visible_line
 from ..diff.model import decode
 from ..permission.visibility import scrolled_around
@@ -288,4 +288,4 @@ def _lines(version: Version) -> list[str] | None:
     if version.note or version.size > _LARGEST or version.type not in (None, Type.FILE):
         return None
     text = decode(version.read(_LARGEST))
-    return None if text is None else text.splitlines(keepends=True)
+    return None if text is None else split_lines(text)

@@ -22,7 +22,7 @@ from ..resources import template
 from ..widgets.labels import set_accessible_name
 from ..widgets.weak import weakly
 from ..widgets.work_bar import disable_unless_focused
-from .model import Diff, DiffHunk, Fold, Line, compare, pairs
+from .model import Diff, DiffSection, Fold, Line, compare, pairs
 from .pane import DiffPane, Tied, side, unified
 from .syntax import Syntax
 
@@ -56,7 +56,7 @@ class Verbs:
     """What can be done with one change. Only the last column has the buttons, first in the row:
     they are to be seen however narrow it is. The others are as high as that."""
 
-    def __init__(self, hunk: DiffHunk, act: Callable[..., object], *, is_held: bool) -> None:
+    def __init__(self, hunk: DiffSection, act: Callable[..., object], *, is_held: bool) -> None:
         self.hunk = hunk
         self._act = act
         self._boxes: list[Gtk.Box] = []
@@ -105,8 +105,8 @@ class Verbs:
         return button
 
 
-def add_line(row: Gtk.Box, hunk: DiffHunk, *, is_last: bool) -> None:
-    start = hunk.new_start if is_last else hunk.old_start
+def add_line(row: Gtk.Box, hunk: DiffSection, *, is_last: bool) -> None:
+    start = hunk.group.new_start if is_last else hunk.group.old_start
     words = _("Line {number}").format(number=start + 1)
     row.append(_quiet(words))
 
@@ -152,7 +152,7 @@ class DiffView(Gtk.Box):
         self._most_hunks = most_hunks
         self.diff: Diff | None = None
         self._path = ""
-        self._actions_of: Callable[[DiffHunk], Sequence[Action] | None] = lambda _hunk: ()
+        self._actions_of: Callable[[DiffSection], Sequence[Action] | None] = lambda _hunk: ()
         self._verbs: list[Verbs] = []
         self._is_held = False
         self._ticket = 0
@@ -162,7 +162,7 @@ class DiffView(Gtk.Box):
         self._check = 0
         self._columns: list[DiffPane] = []
         self._syntax: Syntax | None = None
-        self._waiting: deque[DiffHunk | Fold | tuple[Line, ...]] = deque()
+        self._waiting: deque[DiffSection | Fold | tuple[Line, ...]] = deque()
         # Where each change begins: marks move with the text.
         self._hunk_marks: list[Gtk.TextMark] = []
         self._folded: list[Folded] = []
@@ -187,7 +187,7 @@ class DiffView(Gtk.Box):
 
     # --- for the owner -------------------------------------------------------------------------
 
-    def set_hunk_actions(self, find: Callable[[DiffHunk], Sequence[Action] | None]) -> None:
+    def set_hunk_actions(self, find: Callable[[DiffSection], Sequence[Action] | None]) -> None:
         """Finds the names and labels of the buttons that a change has."""
         self._actions_of = find
         self.refresh_actions()
@@ -279,8 +279,8 @@ class DiffView(Gtk.Box):
         self._left = self._most_hunks
         self._show_summary()
         # Where nothing differs there is nothing to go to.
-        self.bar.set_visible(bool(diff.hunks))
-        if not diff.hunks:
+        self.bar.set_visible(bool(diff.sections))
+        if not diff.sections:
             empty = _("The file is empty.") if not diff.new else _("The text is the same.")
             self.same_label.set_label(empty)
             self.stack.set_visible_child_name("same")
@@ -297,10 +297,10 @@ class DiffView(Gtk.Box):
         self._folds_before = {
             after.index: fold
             for fold, after in pairwise(parts)
-            if isinstance(fold, Fold) and isinstance(after, DiffHunk)
+            if isinstance(fold, Fold) and isinstance(after, DiffSection)
         }
         last = parts[-1]
-        self._waiting.extend(diff.hunks)
+        self._waiting.extend(diff.sections)
         if isinstance(last, Fold):
             self._waiting.append(last)
 
@@ -358,7 +358,7 @@ class DiffView(Gtk.Box):
         self._columns[0].insert(at, [side(old, self._digits, is_new=False) for old, _n in both])
         self._columns[1].insert(at, [side(new, self._digits, is_new=True) for _o, new in both])
 
-    def _put_header(self, at: int, hunk: DiffHunk | None, fold: Fold | None) -> None:
+    def _put_header(self, at: int, hunk: DiffSection | None, fold: Fold | None) -> None:
         """A row above a change, with what is folded before it; or only that, at the end."""
         folded = Folded(fold) if fold else None
         verbs = Verbs(hunk, weakly(self._act), is_held=self._is_held) if hunk else None
@@ -445,10 +445,10 @@ class DiffView(Gtk.Box):
         counts = f"+{diff.added:,} \N{MINUS SIGN}{diff.removed:,}"
         if self._current >= 0:
             place = _("Change {number} of {count}").format(
-                number=self._current + 1, count=len(diff.hunks)
+                number=self._current + 1, count=len(diff.sections)
             )
         else:
-            count = len(diff.hunks)
+            count = len(diff.sections)
             place = ngettext("{count} change", "{count} changes", count).format(count=count)
         parts = [place, counts]
         if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
