@@ -65,7 +65,7 @@ class State(Enum):
 
 
 # Somebody has to decide what becomes of it.
-WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+PENDING_STATES = (State.PENDING, State.CONFLICT, State.FAILED)
 
 # The note of a change that cannot be applied any more.
 LOST = "This version is no longer kept."

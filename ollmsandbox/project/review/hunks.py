@@ -23,7 +23,7 @@ from ...text.diff import (
     split_lines,
     with_hunks,
 )
-from ..changes.change import Kind, Mode, Recorded, Report, State, Type
+from ..changes.change import PENDING_STATES, Kind, Mode, Recorded, Report, State, Type
 from ..changes.view import find_in_layers, layers_of, read_seen
 from ..database import runs
 from ..database.models import Run
@@ -31,8 +31,6 @@ from ..manager import ProjectManager
 from .review import Review
 from .versions import Versions
 from .write_file import write_file
-
-_PENDING = (State.PENDING, State.CONFLICT, State.FAILED)
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ def apply_hunks(
     manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
 ) -> Report:
     """Apply hunks of a pending change; the rest of it stays pending."""
-    found = _versions_with(manager, run, item, chosen, _PENDING)
+    found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     return write_file(
         manager.paths,
         run.project.path,
@@ -170,7 +168,7 @@ def discard_hunks(
 ) -> Report:
     """Discard hunks of a pending change; the rest of it stays pending. With all of its hunks, the
     change itself is discarded."""
-    found = _versions_with(manager, run, item, chosen, _PENDING)
+    found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     if set(chosen) == set(found.hunks) and item.change.mode == item.change.old_mode:
         review = Review(manager.paths)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is done with changes, off the main thread: verbs on runs, files and parts of files."""
+"""Acts on changes, off the main thread: on runs, files, and hunks."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _WANTED = {
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionResult:
     count: int
-    # Why something was not done, in sentences.
+    # Why something was not done, one sentence for each change.
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownChange:
     """Both versions of a file, as far as they can be shown."""
 
     recorded: Recorded
     before: Version
     after: Version
-    # None where there is no file.
+    # None if the file does not exist.
     old_data: bytes | None
     new_data: bytes | None
     # Of an applied change to a file that has changed since.
@@ -61,13 +61,13 @@ class Shown:
 
     @property
     def content(self) -> tuple[object, ...]:
-        """All that there is to be seen of it."""
+        """Return everything that the page shows, to compare it."""
         notes = self.before.note, self.after.note
         return self.recorded, notes, self.old_data, self.new_data, self.states
 
     @property
     def texts(self) -> tuple[str, str] | None:
-        """Both as text, if both are."""
+        """Return both versions as text, if both are."""
         old, new = decode(self.old_data or b""), decode(self.new_data or b"")
         return None if old is None or new is None else (old, new)
 
@@ -75,8 +75,8 @@ class Shown:
 _LARGEST = 8 << 20
 
 
-def act(review: Review, verb: str, run: RunData, paths: Sequence[str] = ()) -> Done:
-    """`paths` in full; without any, all of the run."""
+def act(review: Review, verb: str, run: RunData, paths: Sequence[str] = ()) -> ActionResult:
+    """Act on a run, or only on some of its files (absolute paths)."""
     row = review.manager.run(run.id)
     does: dict[str, Callable[[], Report]] = {
         "apply": lambda: review.apply(row, paths, only_waiting=True),
@@ -90,23 +90,23 @@ def act(review: Review, verb: str, run: RunData, paths: Sequence[str] = ()) -> D
     done = [item for item in report.changes if item.state is _WANTED[verb]]
     missed = [item for item in report.changes if item.state is not _WANTED[verb]]
     problems = [f"{item.change.path}: {note(item.note)}" for item in missed if item.note]
-    return Done(len(done), tuple(problems))
+    return ActionResult(len(done), tuple(problems))
 
 
-def act_on_all(review: Review, verb: str, path: str) -> Done:
-    """On all that waits in a project."""
+def act_on_all(review: Review, verb: str, path: str) -> ActionResult:
+    """Act on everything pending in a project."""
     project = review.manager.find_project(path)
     if project is None:
-        return Done(0)
+        return ActionResult(0)
     does = review.apply_all if verb == "apply" else review.discard_all
     items = [item for report in does(project) for item in report.changes]
     problems = [f"{item.change.path}: {note(item.note)}" for item in items if item.note]
-    return Done(len(items) - len(problems), tuple(problems))
+    return ActionResult(len(items) - len(problems), tuple(problems))
 
 
 def act_on_hunks(
-    manager: ProjectManager, verb: str, shown: Shown, run: RunData, group: HunkGroup
-) -> Done:
+    manager: ProjectManager, verb: str, shown: ShownChange, run: RunData, group: HunkGroup
+) -> ActionResult:
     """Do something with hunks that are shown together."""
     row = manager.run(run.id)
     does = {
@@ -118,16 +118,16 @@ def act_on_hunks(
     found = text_versions(manager, row, shown.recorded)
     if found is None or not set(group.hunks) <= set(found.hunks):
         text = _("{path} has changed in the meantime.").format(path=shown.recorded.change.path)
-        return Done(0, (text,))
+        return ActionResult(0, (text,))
     report = does(manager, row, shown.recorded, group.hunks)
-    return Done(1, tuple(note(item.note) for item in report.changes if item.note))
+    return ActionResult(1, tuple(note(item.note) for item in report.changes if item.note))
 
 
-def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
-    """The change as it stands now; None if it is not known any more."""
+def look(manager: ProjectManager, run: RunData, number: int) -> ShownChange | None:
+    """Return the current state of the change; None if it is no longer recorded."""
     row = next(iter(manager.known_runs([run.id])), None)
     if row is None:
-        return None  # removed since, as it was old
+        return None  # removed because of its age
     recorded = next((i for i in runs.read_changes(manager, row) if i.number == number), None)
     if recorded is None:
         return None
@@ -135,4 +135,6 @@ def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
     before, after = versions.before(row, recorded), versions.after(row, recorded)
     old = before.read(_LARGEST) if before.seen else None
     new = after.read(_LARGEST) if after.seen else None
-    return Shown(recorded, before, after, old, new, current_hunk_states(manager, row, recorded))
+    return ShownChange(
+        recorded, before, after, old, new, current_hunk_states(manager, row, recorded)
+    )

@@ -59,7 +59,7 @@ def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
         open_session(window, person.project)
         wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
         window.activate_action("win.toggle-changes", None)
-        wait_until(lambda: says(window.changes, "1 change waits"))
+        wait_until(lambda: says(window.changes, "1 pending change"))
         wait_until(window.changes.apply_all.get_mapped)
         press(window.changes, "Apply All")
         wait_until((person.project / "made").exists)

@@ -273,10 +273,10 @@ def test_all_is_discarded_where_it_was_asked_for(
     view.discard_all.emit("clicked")
     wait_until(lambda: answers)
     view.show_project(str(other))
-    wait_until(lambda: view._project == str(other) and view._found.waiting == 1)
+    wait_until(lambda: view._project == str(other) and view._found.pending == 1)
     answers[0].set_result("discard")
     wait_until(lambda: view._tasks.is_idle)
-    assert view._found.waiting == 1
+    assert view._found.pending == 1
     view.show_project(str(person.project))
     wait_until(lambda: view._tasks.is_idle)
-    assert view._found.waiting == 0
+    assert view._found.pending == 0

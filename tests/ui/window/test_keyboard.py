@@ -228,7 +228,7 @@ def test_code_is_read_from_left_to_right_everywhere(screen: Screen) -> None:
     Gtk.Widget.set_default_direction(Gtk.TextDirection.RTL)
     try:
         view = DiffView()
-        view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
+        view.set_section_actions(lambda _hunk: [("undo", "Undo")])
         screen.show(view)
         view.show_texts("a\nb\n", "a\nc\n", "x.py")
         spin_until(lambda: view.is_loaded)

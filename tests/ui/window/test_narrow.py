@@ -50,7 +50,7 @@ def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
     below = all_of(row, Gtk.Label)[1]
     spin_until(lambda: below.get_height() > 0 and below.get_layout().get_line_count() > 1)
     text = below.get_label()
-    assert text.startswith("Added · Waits · Acts later, outside the sandbox · New program")
+    assert text.startswith("Added · Pending · Can run code outside the sandbox · New executable")
     assert text.endswith(f" · {_FOLDER}/")
     # The path is what is left out.
     last = below.get_layout().get_lines_readonly()[-1]
