@@ -26,7 +26,7 @@ _MOST_DETAIL = 40_000
 _MOST_STEPS = 20_000_000
 
 
-class Block(NamedTuple):
+class MatchingBlock(NamedTuple):
     """Lines that are the same in both versions; indices from 0."""
 
     old: int
@@ -67,14 +67,14 @@ class HunkGroup:
     new_start: int
     new_end: int
 
-    def pieces(self) -> Iterator[Block | Hunk]:
+    def pieces(self) -> Iterator[MatchingBlock | Hunk]:
         """Yield the unchanged lines and the hunks in order."""
         old, new = self.old_start, self.new_start
         for hunk in self.hunks:
-            yield Block(old, new, hunk.old_start - old)
+            yield MatchingBlock(old, new, hunk.old_start - old)
             yield hunk
             old, new = hunk.old_end, hunk.new_end
-        yield Block(old, new, self.old_end - old)
+        yield MatchingBlock(old, new, self.old_end - old)
 
 
 class HunkState(Enum):
@@ -93,13 +93,13 @@ def split_lines(text: str) -> list[str]:
     return [f"{line}\n" for line in whole] + ([last] if last else [])
 
 
-def matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[Block]:
+def matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[MatchingBlock]:
     """Return what both versions have in common, in order.
 
     Lines that occur once in each version are matched first, in the longest order that both have
     in common. Only what is between them is compared in detail.
     """
-    found: list[Block] = []
+    found: list[MatchingBlock] = []
     steps = _MOST_STEPS
     gaps = [(0, len(old), 0, len(new))]
     while gaps:
@@ -107,8 +107,8 @@ def matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[Block]:
         before, after = old[old_start:old_end], new[new_start:new_end]
         head = _count_equal(before, after)
         tail = _count_equal(reversed(before[head:]), reversed(after[head:]))
-        found.append(Block(old_start, new_start, head))
-        found.append(Block(old_end - tail, new_end - tail, tail))
+        found.append(MatchingBlock(old_start, new_start, head))
+        found.append(MatchingBlock(old_end - tail, new_end - tail, tail))
         before, after = before[head : len(before) - tail], after[head : len(after) - tail]
         old_start, new_start = old_start + head, new_start + head
         in_detail = len(before) * len(after) <= _MOST_DETAIL
@@ -118,7 +118,7 @@ def matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[Block]:
             continue
         if in_detail:
             pairs = _longest_common(before, after)
-            found += (Block(old_start + a, new_start + b, 1) for a, b in pairs)
+            found += (MatchingBlock(old_start + a, new_start + b, 1) for a, b in pairs)
         elif anchors := _anchors(before, after):
             # Each anchor begins a gap, and is found as the head of it.
             edges = [(0, 0), *anchors, (len(before), len(after))]
@@ -187,9 +187,9 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     return chosen[::-1]
 
 
-def _joined(blocks: Iterable[Block]) -> list[Block]:
+def _joined(blocks: Iterable[MatchingBlock]) -> list[MatchingBlock]:
     """Return the blocks in order, without empty ones, and adjacent ones as one."""
-    result: list[Block] = []
+    result: list[MatchingBlock] = []
     for block in sorted(block for block in blocks if block.size):
         last = result[-1] if result else None
         if last and (last.old + last.size, last.new + last.size) == (block.old, block.new):
@@ -203,7 +203,7 @@ def find_hunks(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
     """Return the changes that turn the old version into the new one, in order."""
     found: list[Hunk] = []
     a = c = 0
-    for b, d, size in (*matching_blocks(old, new), Block(len(old), len(new), 0)):
+    for b, d, size in (*matching_blocks(old, new), MatchingBlock(len(old), len(new), 0)):
         if a < b or c < d:
             found.append(Hunk(a, tuple(old[a:b]), c, tuple(new[c:d])))
         a, c = b + size, d + size
@@ -300,7 +300,7 @@ def hunk_states(
 
 
 def _find_later(
-    blocks: Iterable[Block], later: Sequence[str], old: Sequence[str], hunk: Hunk
+    blocks: Iterable[MatchingBlock], later: Sequence[str], old: Sequence[str], hunk: Hunk
 ) -> int | None:
     """Return where the hunk's old lines begin in the later version, if they and a line on either
     side are unchanged."""

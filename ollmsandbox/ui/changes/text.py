@@ -112,7 +112,7 @@ def empty(*, is_filtered: bool) -> tuple[str, str, str]:
     """Return the icon, title and description of the empty list."""
     if is_filtered:
         sentence = _("No command or changed path matches.")
-        return "edit-find-symbolic", _("No Results"), sentence
+        return "edit-find-symbolic", _("No Results Found"), sentence
     sentence = _("Changes that commands make appear here.")
     return "document-edit-symbolic", _("No Changes Yet"), sentence
 

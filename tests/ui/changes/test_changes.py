@@ -286,7 +286,7 @@ def test_runs_are_found_by_command_and_by_path(pane: Pane) -> None:
     pane.view.filter.set_text("pear")
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
     pane.view.filter.set_text("nothing like it")
-    wait_until(lambda: says(pane.view, "No Results"))
+    wait_until(lambda: says(pane.view, "No Results Found"))
 
 
 def test_a_file_tells_how_many_lines_came_and_went(pane: Pane) -> None:
@@ -441,7 +441,7 @@ def test_what_waits_is_counted_whatever_is_looked_for(pane: Pane) -> None:
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
     assert says(pane.view, "2 pending changes")
     pane.view.filter.set_text("nothing like it")
-    wait_until(lambda: says(pane.view, "No Results"))
+    wait_until(lambda: says(pane.view, "No Results Found"))
     assert pane.counts[-1] == 2
     press(pane.view, "Apply All")
     wait_until(lambda: pane.counts[-1] == 0)
