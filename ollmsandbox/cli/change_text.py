@@ -18,7 +18,7 @@ from ..project.database.models import Run
 from ..project.review.review import Review
 from ..project.review.versions import Version, Versions
 from ..text.ansi import escape_line
-from ..text.diff import LARGEST, split_lines, unified_diff
+from ..text.diff import LARGEST, decode_text, split_lines, unified_diff
 
 # Of these everything is listed, whatever the number.
 _IN_FULL = (Kind.DELETED, Kind.REPLACED)
@@ -235,14 +235,10 @@ def _read(version: Version) -> _Version:
         return _Version(version.size, there=True)
     try:
         data = version.read()
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _Version(len(data), there=True)
     except OSError as error:
         return _Version(error=error.strerror or str(error))
-    if "\0" in text:
-        return _Version(len(data), there=True)
-    return _Version(len(data), split_lines(text), there=True)
+    text = decode_text(data)
+    return _Version(len(data), None if text is None else split_lines(text), there=True)
 
 
 def _escaped(line: str) -> str:

@@ -86,6 +86,14 @@ class HunkState(Enum):
     CHANGED = "changed"
 
 
+def decode_text(data: bytes) -> str | None:
+    """Return the text; None if it is not UTF-8, or contains NUL characters as binary files do."""
+    try:
+        return None if b"\0" in data else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
 def split_lines(text: str) -> list[str]:
     """Return the lines with their ends. Only a newline ends a line: other characters that some
     programs treat as line ends are content."""

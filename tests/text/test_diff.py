@@ -17,6 +17,7 @@ from ollmsandbox.text import diff
 from ollmsandbox.text.diff import (
     HunkState,
     apply_to_later,
+    decode_text,
     find_hunks,
     hunk_states,
     matching_blocks,
@@ -70,6 +71,12 @@ def test_three_lines_are_shown_around_and_close_changes_stand_together() -> None
     old = [f"{number}\n" for number in range(40)]
     new = [*old[:5], "five\n", *old[6:11], "new\n", *old[11:30], *old[31:]]
     assert list(unified_diff(old, new)) == list(difflib.unified_diff(old, new))[2:]
+
+
+def test_binary_files_are_not_text() -> None:
+    assert decode_text("grün\n".encode()) == "grün\n"
+    assert decode_text(b"a\0b") is None
+    assert decode_text(b"\xff\xfe") is None
 
 
 @given(TEXTS, TEXTS)

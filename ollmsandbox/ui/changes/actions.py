@@ -20,8 +20,7 @@ from ...project.review.hunks import (
 )
 from ...project.review.review import Review
 from ...project.review.versions import Version, Versions
-from ...text.diff import Hunk, HunkGroup, HunkState
-from ..diff.model import decode
+from ...text.diff import Hunk, HunkGroup, HunkState, decode_text
 from .list_model import RunData
 from .note_words import note
 
@@ -68,7 +67,7 @@ class ShownChange:
     @property
     def texts(self) -> tuple[str, str] | None:
         """Return both versions as text, if both are."""
-        old, new = decode(self.old_data or b""), decode(self.new_data or b"")
+        old, new = decode_text(self.old_data or b""), decode_text(self.new_data or b"")
         return None if old is None or new is None else (old, new)
 
 

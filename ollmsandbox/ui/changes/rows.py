@@ -13,9 +13,8 @@ from ...errors import OllmSandboxError
 from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
 from ...project.review.versions import Version, Versions
-from ...text.diff import matching_blocks, split_lines
+from ...text.diff import decode_text, matching_blocks, split_lines
 from ...text.visible import visible_line
-from ..diff.model import decode
 from ..permission.visibility import scrolled_around
 from ..widgets.labels import set_accessible_name, without_hyphens
 from ..widgets.tasks import Tasks
@@ -282,5 +281,5 @@ def count(manager: ProjectManager, run_id: str, item: Recorded) -> LineCount | N
 def _lines(version: Version) -> list[str] | None:
     if version.note or version.size > _LARGEST or version.type not in (None, Type.FILE):
         return None
-    text = decode(version.read(_LARGEST))
+    text = decode_text(version.read(_LARGEST))
     return None if text is None else split_lines(text)

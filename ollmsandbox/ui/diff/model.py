@@ -140,16 +140,6 @@ class Diff:
         return tuple(_same(self.old, fold.old_start, fold.new_start, fold.size, self.has_crlf))
 
 
-def decode(data: bytes) -> str | None:
-    """Return the text; None if it is not text."""
-    if b"\0" in data:
-        return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
 def compare(old_text: str, new_text: str) -> Diff:
     old, new = split_lines(old_text), split_lines(new_text)
     has_crlf = _is_crlf(old) and _is_crlf(new)

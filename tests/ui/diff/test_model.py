@@ -15,7 +15,6 @@ from ollmsandbox.ui.diff.model import (
     Fold,
     LineKind,
     compare,
-    decode,
     pairs,
     word_changes,
 )
@@ -156,12 +155,6 @@ def test_a_large_file_is_compared_in_bounded_steps(old: list[str], new: list[str
     (hunk, *_rest) = diff.sections
     assert without(diff, hunk) != "".join(new)
     assert len(diff.new) == 50_000
-
-
-def test_binary_files_are_no_text() -> None:
-    assert decode("grün\n".encode()) == "grün\n"
-    assert decode(b"a\0b") is None
-    assert decode(b"\xff\xfe") is None
 
 
 _LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "\n", "{\n", "}\n", "x"]), max_size=60)
