@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from ..paths import is_inside
 from ..project.changes.change import Flag, Kind, Recorded, Report, State, Type
@@ -20,7 +19,7 @@ from ..project.database.models import Run
 from ..project.review.review import Review
 from ..project.review.versions import Version, Versions
 from ..text.ansi import escape_line
-from ..text.diff import Block, matching_blocks
+from ..text.diff import LARGEST, decode_text, split_lines, unified_diff
 
 # Of these everything is listed, whatever the number.
 _IN_FULL = (Kind.DELETED, Kind.REPLACED)
@@ -160,10 +159,6 @@ def full_paths(given: Sequence[str], project: str) -> list[str]:
 _BOLD, _END = "\x1b[1m", "\x1b[0m"
 # By the first character of a line in a unified diff: red, green, cyan.
 _COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "@": "\x1b[36m"}
-# Unchanged lines around each change.
-_CONTEXT = 3
-# Bytes. Comparing larger files takes long, and nobody reads the result.
-_LARGEST = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -207,58 +202,17 @@ def _diff(item: Recorded, versions: Versions, run: Run, *, colour: bool) -> Iter
             yield f"Cannot read the version {which} the command: {one.error}.\n"
             return
     if old.text is None or new.text is None:
-        why = "Too large to compare" if max(old.size, new.size) > _LARGEST else "Not text"
+        why = "Too large to compare" if max(old.size, new.size) > LARGEST else "Not text"
         yield f"{why}: {old.size:,} bytes before, {new.size:,} bytes after\n"
         return
     if old.text != new.text:
-        yield _paint(f"--- {f'a/{name}' if old.there else '/dev/null'}\n", bold)
-        yield _paint(f"+++ {f'b/{name}' if new.there else '/dev/null'}\n", bold)
-        for line in unified(old.text, new.text):
-            yield _paint(line, _COLOURS.get(line[0], "") if colour else "")
-
-
-def unified(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    for part in _parts(old, new) if old != new else ():
-        yield from _in_words(part, old, new)
-
-
-def _parts(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Block]]:
-    """Yield the common blocks around each group of close changes, the first and the last of them
-    cut to the lines that are shown."""
-    blocks = matching_blocks(old, new)
-    if not blocks or (blocks[0].old, blocks[0].new) != (0, 0):
-        blocks.insert(0, Block(0, 0, 0))
-    last = blocks[-1]
-    if (last.old + last.size, last.new + last.size) != (len(old), len(new)):
-        blocks.append(last := Block(len(old), len(new), 0))
-    part = [_end(blocks[0])]
-    for block in blocks[1:]:
-        if block is last or block.size > 2 * _CONTEXT:
-            yield [*part, block._replace(size=min(block.size, _CONTEXT))]
-            part = []
-        part.append(_end(block) if not part else block)
-
-
-def _end(block: Block) -> Block:
-    left = max(0, block.size - _CONTEXT)
-    return Block(block.old + left, block.new + left, block.size - left)
-
-
-def _in_words(part: Sequence[Block], old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    first, last = part[0], part[-1]
-    was = _range(first.old, last.old + last.size)
-    now = _range(first.new, last.new + last.size)
-    yield f"@@ -{was} +{now} @@\n"
-    for before, block in pairwise((first._replace(size=0), *part)):
-        yield from (f"-{line}" for line in old[before.old + before.size : block.old])
-        yield from (f"+{line}" for line in new[before.new + before.size : block.new])
-        yield from (f" {line}" for line in old[block.old : block.old + block.size])
-
-
-def _range(start: int, end: int) -> str:
-    # An empty range names the line before it.
-    size = end - start
-    return f"{start + 1}" if size == 1 else f"{start + 1 if size else start},{size}"
+        # Without a tab at its end, `patch` takes a name only up to the first space.
+        end = "\t" if " " in name else ""
+        yield _paint(f"--- {f'a/{name}{end}' if old.there else '/dev/null'}\n", bold)
+        yield _paint(f"+++ {f'b/{name}{end}' if new.there else '/dev/null'}\n", bold)
+        for line in unified_diff(old.text, new.text):
+            # Only now, so that a change of what is escaped is shown, too.
+            yield _paint(_escaped(line), _COLOURS.get(line[0], "") if colour else "")
 
 
 def _what(item: Recorded, before: Version) -> str:
@@ -288,30 +242,20 @@ def _state(item: Recorded) -> str:
 def _read(version: Version) -> _Version:
     if version.type is not Type.FILE:
         return _Version(text=[])
-    if version.size > _LARGEST:
+    if version.size > LARGEST:
         return _Version(version.size, there=True)
     try:
         data = version.read()
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _Version(len(data), there=True)
     except OSError as error:
         return _Version(error=error.strerror or str(error))
-    if "\0" in text:
-        return _Version(len(data), there=True)
-    return _Version(len(data), _lines(text), there=True)
+    text = decode_text(data)
+    return _Version(len(data), None if text is None else split_lines(text), there=True)
 
 
-def _lines(text: str) -> list[str]:
-    """Return the lines without anything that a terminal would act on. A carriage return at the end
-    of a line is shown, because it may be all that changed."""
-    *whole, last = text.split("\n")
-    shown = ["\t".join(map(escape_line, line.split("\t"))) + "\n" for line in whole]
-    if last:
-        shown.append(
-            "\t".join(map(escape_line, last.split("\t"))) + "\n\\ No newline at end of file\n"
-        )
-    return shown
+def _escaped(line: str) -> str:
+    """Return the line without anything that a terminal would act on. A carriage return at its end
+    is shown, because it may be all that changed."""
+    return "\t".join(map(escape_line, line.removesuffix("\n").split("\t"))) + "\n"
 
 
 def _paint(line: str, colour: str) -> str:

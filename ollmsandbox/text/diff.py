@@ -1,93 +1,184 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parts of a change to a text: which lines became which, and a text with one part more or less.
-Pure: texts in, texts out.
+"""Compares two versions of a text, given as sequences of lines.
 
-Which lines two texts have in common, in a time that grows with their length and not its square.
-
-Lines that each text has once are matched first, in the longest order both agree on; only what lies
-between them is compared in detail.
-
-The parts of a change to a text: which lines became which, and a text with one part more or less.
-Pure: texts in, texts out.
+The same two versions always give the same hunks. The work is bounded: where two versions are too
+long and too different to compare in detail, the lines between two matches count as replaced.
 """
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
-# Lines of one side times lines of the other, for a comparison in detail: some milliseconds.
+# Bytes. Comparing larger files takes long, and nobody reads the result.
+LARGEST = 2 << 20
+# Unchanged lines that are shown around a change.
+CONTEXT = 3
+
+# Lines of one side times lines of the other, for one comparison in detail: some milliseconds.
 _MOST_DETAIL = 40_000
-# And for all of them together, some seconds.
-_MOST_IN_ALL = 20_000_000
+# Steps of a whole comparison: some seconds, also for texts that are made to take long.
+_MOST_STEPS = 20_000_000
 
 
-class Block(NamedTuple):
-    """The same lines in both."""
+class MatchingBlock(NamedTuple):
+    """Lines that are the same in both versions; indices from 0."""
 
     old: int
     new: int
     size: int
 
 
-def matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[Block]:
-    found: list[Block] = []
-    detail = _MOST_IN_ALL
-    waiting = [(0, len(old), 0, len(new))]
-    while waiting:
-        old_start, old_end, new_start, new_end = waiting.pop()
-        size = _same(old, new, old_start, old_end, new_start, new_end)
-        if size:
-            found.append(Block(old_start, new_start, size))
-            old_start, new_start = old_start + size, new_start + size
-        size = _same_at_end(old, new, old_start, old_end, new_start, new_end)
-        if size:
-            old_end, new_end = old_end - size, new_end - size
-            found.append(Block(old_end, new_end, size))
-        if old_start == old_end or new_start == new_end:
+@dataclass(frozen=True)
+class Hunk:
+    """Lines of one version that take the place of lines of the other; indices from 0."""
+
+    old_start: int
+    old: tuple[str, ...]
+    new_start: int
+    new: tuple[str, ...]
+
+    @property
+    def old_end(self) -> int:
+        return self.old_start + len(self.old)
+
+    @property
+    def new_end(self) -> int:
+        return self.new_start + len(self.new)
+
+    @property
+    def inverse(self) -> Hunk:
+        """Return the hunk that undoes this one."""
+        return Hunk(self.new_start, self.new, self.old_start, self.old)
+
+
+@dataclass(frozen=True)
+class HunkGroup:
+    """Hunks that are shown together; the indices include the unchanged lines around them."""
+
+    hunks: tuple[Hunk, ...]
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
+
+    def pieces(self) -> Iterator[MatchingBlock | Hunk]:
+        """Yield the unchanged lines and the hunks in order."""
+        old, new = self.old_start, self.new_start
+        for hunk in self.hunks:
+            yield MatchingBlock(old, new, hunk.old_start - old)
+            yield hunk
+            old, new = hunk.old_end, hunk.new_end
+        yield MatchingBlock(old, new, self.old_end - old)
+
+
+class HunkState(Enum):
+    """What became of a hunk in a later version."""
+
+    PRESENT = "present"
+    UNDONE = "undone"
+    # The same lines, or those next to them, were changed again.
+    CHANGED = "changed"
+
+
+def decode_text(data: bytes) -> str | None:
+    """Return the text; None if it is not UTF-8, or contains NUL characters as binary files do."""
+    try:
+        return None if b"\0" in data else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines with their ends. Only a newline ends a line: other characters that some
+    programs treat as line ends are content."""
+    *whole, last = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([last] if last else [])
+
+
+def matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[MatchingBlock]:
+    """Return what both versions have in common, in order.
+
+    Lines that occur once in each version are matched first, in the longest order that both have
+    in common. Only what is between them is compared in detail.
+    """
+    found: list[MatchingBlock] = []
+    steps = _MOST_STEPS
+    gaps = [(0, len(old), 0, len(new))]
+    while gaps:
+        old_start, old_end, new_start, new_end = gaps.pop()
+        before, after = old[old_start:old_end], new[new_start:new_end]
+        head = _count_equal(before, after)
+        tail = _count_equal(reversed(before[head:]), reversed(after[head:]))
+        found.append(MatchingBlock(old_start, new_start, head))
+        found.append(MatchingBlock(old_end - tail, new_end - tail, tail))
+        before, after = before[head : len(before) - tail], after[head : len(after) - tail]
+        old_start, new_start = old_start + head, new_start + head
+        in_detail = len(before) * len(after) <= _MOST_DETAIL
+        # Finding anchors takes about four steps a line.
+        steps -= len(before) * len(after) if in_detail else 4 * (len(before) + len(after))
+        if steps < 0 or not before or not after:
             continue
-        cost = (old_end - old_start) * (new_end - new_start)
-        if cost <= min(_MOST_DETAIL, detail):
-            detail -= cost
-            found += _in_detail(old, new, old_start, old_end, new_start, new_end)
-            continue
-        anchors = _anchors(old, new, old_start, old_end, new_start, new_end)
-        if not anchors:
-            # Too much to compare, and nothing to hold on to: it counts as replaced.
-            continue
-        # An anchor opens the next gap, so that it is found as the same beginning there.
-        edges = [(old_start, new_start), *anchors, (old_end, new_end)]
-        for (o, n), (next_o, next_n) in pairwise(edges):
-            waiting.append((o, next_o, n, next_n))
+        if in_detail:
+            pairs = _longest_common(before, after)
+            found += (MatchingBlock(old_start + a, new_start + b, 1) for a, b in pairs)
+        elif anchors := _anchors(before, after):
+            # Each anchor begins a gap, and is found as the head of it.
+            edges = [(0, 0), *anchors, (len(before), len(after))]
+            gaps += (
+                (old_start + a, old_start + next_a, new_start + b, new_start + next_b)
+                for (a, b), (next_a, next_b) in pairwise(edges)
+            )
     return _joined(found)
 
 
-def _anchors(
-    old: Sequence[str],
-    new: Sequence[str],
-    old_start: int,
-    old_end: int,
-    new_start: int,
-    new_end: int,
-) -> list[tuple[int, int]]:
-    """Lines that are unique on both sides, in an order that is the same on both."""
-    old_counts = Counter(old[old_start:old_end])
-    new_counts = Counter(new[new_start:new_end])
-    places = {
-        new[number]: number for number in range(new_start, new_end) if new_counts[new[number]] == 1
-    }
+def _count_equal(old: Iterable[str], new: Iterable[str]) -> int:
+    size = 0
+    for one, other in zip(old, new, strict=False):
+        if one != other:
+            break
+        size += 1
+    return size
+
+
+def _longest_common(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the indices of the longest common subsequence. Always takes as many steps as both have
+    lines, multiplied; `difflib` may take 100 times as long, with lines that repeat."""
+    # How many lines the rest of both has in common, from each pair of indices on.
+    lengths = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for a in reversed(range(len(old))):
+        row, below, line = lengths[a], lengths[a + 1], old[a]
+        for b in reversed(range(len(new))):
+            if line == new[b]:
+                row[b] = below[b + 1] + 1
+            else:
+                row[b] = below[b] if below[b] > row[b + 1] else row[b + 1]
+    a = b = 0
+    while a < len(old) and b < len(new):
+        if old[a] == new[b]:
+            yield a, b
+            a, b = a + 1, b + 1
+        elif lengths[a + 1][b] >= lengths[a][b + 1]:
+            a += 1
+        else:
+            b += 1
+
+
+def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the indices of lines that occur once on each side, in rising order on both."""
+    old_counts, new_counts = Counter(old), Counter(new)
+    places = {line: index for index, line in enumerate(new) if new_counts[line] == 1}
     pairs = [
-        (number, places[old[number]])
-        for number in range(old_start, old_end)
-        if old_counts[old[number]] == 1 and old[number] in places
+        (index, places[line])
+        for index, line in enumerate(old)
+        if old_counts[line] == 1 and line in places
     ]
-    # The longest run of pairs whose second numbers rise as well.
+    # The longest rising subsequence of the places, by patience sorting.
     ends: list[int] = []
     tops: list[int] = []
     before: list[int] = []
@@ -104,188 +195,130 @@ def _anchors(
     return chosen[::-1]
 
 
-def _in_detail(
-    old: Sequence[str],
-    new: Sequence[str],
-    old_start: int,
-    old_end: int,
-    new_start: int,
-    new_end: int,
-) -> list[Block]:
-    matcher = difflib.SequenceMatcher(
-        None, old[old_start:old_end], new[new_start:new_end], autojunk=False
-    )
-    return [
-        Block(old_start + block.a, new_start + block.b, block.size)
-        for block in matcher.get_matching_blocks()
-        if block.size
-    ]
-
-
-def _same(
-    old: Sequence[str],
-    new: Sequence[str],
-    old_start: int,
-    old_end: int,
-    new_start: int,
-    new_end: int,
-) -> int:
-    most = min(old_end - old_start, new_end - new_start)
-    size = 0
-    while size < most and old[old_start + size] == new[new_start + size]:
-        size += 1
-    return size
-
-
-def _same_at_end(
-    old: Sequence[str],
-    new: Sequence[str],
-    old_start: int,
-    old_end: int,
-    new_start: int,
-    new_end: int,
-) -> int:
-    most = min(old_end - old_start, new_end - new_start)
-    size = 0
-    while size < most and old[old_end - size - 1] == new[new_end - size - 1]:
-        size += 1
-    return size
-
-
-def _joined(blocks: list[Block]) -> list[Block]:
-    result: list[Block] = []
-    for block in sorted(blocks):
+def _joined(blocks: Iterable[MatchingBlock]) -> list[MatchingBlock]:
+    """Return the blocks in order, without empty ones, and adjacent ones as one."""
+    result: list[MatchingBlock] = []
+    for block in sorted(block for block in blocks if block.size):
         last = result[-1] if result else None
         if last and (last.old + last.size, last.new + last.size) == (block.old, block.new):
-            result[-1] = Block(last.old, last.new, last.size + block.size)
+            result[-1] = last._replace(size=last.size + block.size)
         else:
             result.append(block)
     return result
 
 
-# Comparing takes long then, and nobody reads it.
-LARGEST = 2 << 20
-
-
-@dataclass(frozen=True)
-class Hunk:
-    """Lines that took the place of others; both with their line ends, numbered from 0."""
-
-    number: int
-    old_start: int
-    old: tuple[str, ...]
-    new_start: int
-    new: tuple[str, ...]
-
-    @property
-    def old_end(self) -> int:
-        return self.old_start + len(self.old)
-
-    @property
-    def new_end(self) -> int:
-        return self.new_start + len(self.new)
-
-
-class Standing(Enum):
-    """What became of a part of a change that was made."""
-
-    THERE = "there"
-    TAKEN_BACK = "taken back"
-    # The same lines, or those next to them, were changed again.
-    CHANGED = "changed"
-
-
-def text_of(data: bytes) -> str | None:
-    """Any bytes come back from it as they were; None if it is no text, or too large to compare."""
-    if len(data) > LARGEST or b"\0" in data:
-        return None
-    return data.decode("utf-8", "surrogateescape")
-
-
-def data_of(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def lines_of(text: str) -> list[str]:
-    """At newlines alone: other characters that end a line belong to it."""
-    *whole, last = text.split("\n")
-    return [f"{line}\n" for line in whole] + ([last] if last else [])
-
-
-def hunks(old: str, new: str) -> tuple[Hunk, ...]:
-    before, after = lines_of(old), lines_of(new)
+def find_hunks(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
+    """Return the changes that turn the old version into the new one, in order."""
     found: list[Hunk] = []
     a = c = 0
-    for b, d, size in (*matching_blocks(before, after), Block(len(before), len(after), 0)):
+    for b, d, size in (*matching_blocks(old, new), MatchingBlock(len(old), len(new), 0)):
         if a < b or c < d:
-            found.append(Hunk(len(found), a, tuple(before[a:b]), c, tuple(after[c:d])))
+            found.append(Hunk(a, tuple(old[a:b]), c, tuple(new[c:d])))
         a, c = b + size, d + size
     return tuple(found)
 
 
-def with_hunks(old: str, chosen: Sequence[Hunk]) -> str:
-    """The old text with these parts of the change."""
-    lines = lines_of(old)
-    # From the end: what comes before keeps its place.
+def group_hunks(
+    hunks: Iterable[Hunk], old_size: int, context: int = CONTEXT
+) -> Iterator[HunkGroup]:
+    """Yield groups of hunks whose surrounding lines touch or overlap. `old_size` is the number of
+    lines of the old version."""
+    group: list[Hunk] = []
+    for hunk in hunks:
+        if group and hunk.old_start - group[-1].old_end > 2 * context:
+            yield _group(group, old_size, context)
+            group = []
+        group.append(hunk)
+    if group:
+        yield _group(group, old_size, context)
+
+
+def _group(hunks: Sequence[Hunk], old_size: int, context: int) -> HunkGroup:
+    first, last = hunks[0], hunks[-1]
+    before, after = min(context, first.old_start), min(context, old_size - last.old_end)
+    return HunkGroup(
+        tuple(hunks),
+        first.old_start - before,
+        last.old_end + after,
+        first.new_start - before,
+        last.new_end + after,
+    )
+
+
+def unified_diff(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a unified diff, each with a newline, without the names of the files."""
+    for group in group_hunks(find_hunks(old, new), len(old)):
+        was = _range(group.old_start, group.old_end)
+        now = _range(group.new_start, group.new_end)
+        yield f"@@ -{was} +{now} @@\n"
+        for piece in group.pieces():
+            if isinstance(piece, Hunk):
+                yield from _marked("-", piece.old)
+                yield from _marked("+", piece.new)
+            else:
+                yield from _marked(" ", old[piece.old : piece.old + piece.size])
+
+
+def _range(start: int, end: int) -> str:
+    # An empty range names the line before it.
+    size = end - start
+    return f"{start + 1}" if size == 1 else f"{start + 1 if size else start},{size}"
+
+
+def _marked(mark: str, lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if line.endswith("\n"):
+            yield f"{mark}{line}"
+        else:
+            yield f"{mark}{line}\n"
+            yield "\\ No newline at end of file\n"
+
+
+def with_hunks(old: Sequence[str], chosen: Iterable[Hunk]) -> list[str]:
+    """Return the old version with only these of its changes."""
+    lines = list(old)
+    # From the end, so that the lines before keep their places.
     for hunk in sorted(chosen, key=lambda hunk: -hunk.old_start):
         lines[hunk.old_start : hunk.old_end] = hunk.new
-    return "".join(lines)
+    return lines
 
 
-def without_hunks(new: str, chosen: Sequence[Hunk]) -> str:
-    """The new text without these parts of the change."""
-    lines = lines_of(new)
-    for hunk in sorted(chosen, key=lambda hunk: -hunk.new_start):
-        lines[hunk.new_start : hunk.new_end] = hunk.old
-    return "".join(lines)
-
-
-def taken_back(present: str, new: str, hunk: Hunk) -> str | None:
-    """The present text without this part of an earlier change that made `new`; None if the same
-    lines, or those next to them, were changed again since."""
-    now, then = lines_of(present), lines_of(new)
-    start = _find(matching_blocks(then, now), now, then, hunk.new_start, hunk.new_end)
+def apply_to_later(later: Sequence[str], old: Sequence[str], hunk: Hunk) -> list[str] | None:
+    """Return a later version with a hunk that was made for the old one; None if the later version
+    changed the same lines, or those next to them."""
+    start = _find_later(matching_blocks(old, later), later, old, hunk)
     if start is None:
         return None
-    now[start : start + len(hunk.new)] = hunk.old
-    return "".join(now)
+    return [*later[:start], *hunk.new, *later[start + len(hunk.old) :]]
 
 
-def put_back(present: str, old: str, hunk: Hunk) -> str | None:
-    """The present text with this part of an earlier change to `old` once more; None if those lines
-    are not as they were before it."""
-    now, then = lines_of(present), lines_of(old)
-    start = _find(matching_blocks(then, now), now, then, hunk.old_start, hunk.old_end)
-    if start is None:
-        return None
-    now[start : start + len(hunk.old)] = hunk.new
-    return "".join(now)
+def hunk_states(
+    later: Sequence[str], old: Sequence[str], new: Sequence[str], hunks: Sequence[Hunk]
+) -> tuple[HunkState, ...]:
+    """Return what became of each change from the old to the new version in a later version."""
+    from_new, from_old = matching_blocks(new, later), matching_blocks(old, later)
+
+    def state(hunk: Hunk) -> HunkState:
+        if _find_later(from_new, later, new, hunk.inverse) is not None:
+            return HunkState.PRESENT
+        is_undone = _find_later(from_old, later, old, hunk) is not None
+        return HunkState.UNDONE if is_undone else HunkState.CHANGED
+
+    return tuple(state(hunk) for hunk in hunks)
 
 
-def standings(present: str, old: str, new: str, parts: Sequence[Hunk]) -> tuple[Standing, ...]:
-    """Of each part of the change from `old` to `new`."""
-    now, before, after = lines_of(present), lines_of(old), lines_of(new)
-    kept, lost = matching_blocks(after, now), matching_blocks(before, now)
-
-    def of(hunk: Hunk) -> Standing:
-        if _find(kept, now, after, hunk.new_start, hunk.new_end) is not None:
-            return Standing.THERE
-        is_back = _find(lost, now, before, hunk.old_start, hunk.old_end) is not None
-        return Standing.TAKEN_BACK if is_back else Standing.CHANGED
-
-    return tuple(of(hunk) for hunk in parts)
-
-
-def _find(
-    blocks: Sequence[Block], now: Sequence[str], then: Sequence[str], start: int, end: int
+def _find_later(
+    blocks: Iterable[MatchingBlock], later: Sequence[str], old: Sequence[str], hunk: Hunk
 ) -> int | None:
-    """Where a stretch is now, together with a line on either side."""
-    first, last = max(start - 1, 0), min(end + 1, len(then))
+    """Return where the hunk's old lines begin in the later version, if they and a line on either
+    side are unchanged."""
+    start, end = hunk.old_start, hunk.old_end
+    first, last = max(start - 1, 0), min(end + 1, len(old))
     for block in blocks:
         if block.old <= first and last <= block.old + block.size:
             found = block.new + start - block.old
             # What was at an edge of the text must still be there.
             keeps_start = start > 0 or found == 0
-            keeps_end = end < len(then) or found + end - start == len(now)
+            keeps_end = end < len(old) or found + end - start == len(later)
             return found if keeps_start and keeps_end else None
     return None

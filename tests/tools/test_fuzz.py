@@ -15,6 +15,7 @@ from support.person import make_person
 from support.tools import FUZZED, Agent, Looking
 
 from ollmsandbox import loop
+from ollmsandbox.text.diff import split_lines
 from ollmsandbox.tools import all_tools
 from ollmsandbox.tools.base import RequestBase, Tool, ToolError
 from ollmsandbox.tools.files.edits import Document, difference, replace_text
@@ -134,13 +135,18 @@ def test_a_document_is_written_as_it_was_read(text: str) -> None:
 @FUZZED
 @given(TEXT, TEXT)
 def test_a_difference_tells_all_that_is_different(old: str, new: str) -> None:
-    told = difference(old, new)
-    gone = [line[1:] for line in told.split("\n") if line.startswith("-")]
-    come = [line[1:] for line in told.split("\n") if line.startswith("+")]
-    rest_of_old, rest_of_new = old.split("\n"), new.split("\n")
-    for line in gone:
+    shown = difference(old, new)
+    # As one line, as its end is a part of it.
+    lines = shown.replace("\n\\ No newline at end of file", "$").split("\n")
+    removed = [line[1:] for line in lines if line.startswith("-")]
+    added = [line[1:] for line in lines if line.startswith("+")]
+    rest_of_old, rest_of_new = (
+        [line[:-1] if line.endswith("\n") else f"{line}$" for line in split_lines(text)]
+        for text in (old, new)
+    )
+    for line in removed:
         rest_of_old.remove(line)
-    for line in come:
+    for line in added:
         rest_of_new.remove(line)
     assert sorted(rest_of_old) == sorted(rest_of_new)
-    assert (told == "") == (old == new)
+    assert (shown == "") == (old == new)

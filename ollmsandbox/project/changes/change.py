@@ -67,7 +67,7 @@ class State(Enum):
 
 
 # Somebody has to decide what becomes of it.
-WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
+PENDING_STATES = (State.PENDING, State.CONFLICT, State.FAILED)
 
 # Instead of a signature: of a conflict whose version is in no layer, but kept by the run itself.
 ASIDE = "aside"

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts of a change to a text: taken back, applied by itself, or discarded. Each is a run of its
-own with one change, and can be undone as such."""
+"""Undoes, redoes, applies or discards single hunks of a change to a text file.
+
+Each of these is a run of its own with one change, and can be undone like any other.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ... import N_
 from ...errors import OllmSandboxError
 from ...paths import make_folder
 from ...text.diff import (
+    LARGEST,
     Hunk,
-    Standing,
-    data_of,
-    hunks,
-    put_back,
-    standings,
-    taken_back,
-    text_of,
+    HunkState,
+    apply_to_later,
+    find_hunks,
+    hunk_states,
+    split_lines,
     with_hunks,
-    without_hunks,
 )
-from ..changes.change import Kind, Mode, Recorded, Report, State, Type
+from ..changes.change import PENDING_STATES, Kind, Mode, Recorded, Report, State, Type
 from ..changes.view import find_in_layers, layers_of, read_seen
 from ..database import runs
 from ..database.models import Run
@@ -32,20 +32,30 @@ from .review import Review
 from .versions import Versions
 from .write_file import write_file
 
-_WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
-
 
 @dataclass(frozen=True)
-class Texts:
-    """Both versions of a file, and what is different."""
+class TextVersions:
+    """The lines of both versions of a file, and the differences."""
 
-    old: str
-    new: str
+    old: list[str]
+    new: list[str]
     hunks: tuple[Hunk, ...]
 
 
-def texts(manager: ProjectManager, run: Run, item: Recorded) -> Texts | None:
-    """None where there are no parts: it is no text, not kept, or not there before or after."""
+def decode_lines(data: bytes) -> list[str] | None:
+    """Return the lines, from which `encode_lines` makes the same bytes again; None if it is not
+    text, or too large to compare."""
+    if len(data) > LARGEST or b"\0" in data:
+        return None
+    return split_lines(data.decode("utf-8", "surrogateescape"))
+
+
+def encode_lines(lines: Sequence[str]) -> bytes:
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def text_versions(manager: ProjectManager, run: Run, item: Recorded) -> TextVersions | None:
+    """Return both versions; None if one is not text, was not kept, or does not exist."""
     change = item.change
     if change.kind is not Kind.MODIFIED or change.type is not Type.FILE:
         return None
@@ -53,77 +63,74 @@ def texts(manager: ProjectManager, run: Run, item: Recorded) -> Texts | None:
     before, after = versions.before(run, item), versions.after(run, item)
     if before.type is not Type.FILE or after.type is not Type.FILE:
         return None
-    old, new = text_of(before.read()), text_of(after.read())
+    old, new = decode_lines(before.read()), decode_lines(after.read())
     if old is None or new is None:
         return None
-    return Texts(old, new, hunks(old, new))
+    return TextVersions(old, new, find_hunks(old, new))
 
 
-def parts_since(manager: ProjectManager, run: Run, item: Recorded) -> dict[Hunk, Standing]:
-    """What became of each part of a change that is applied; nothing if the file is as it was left,
-    or has no parts."""
+def current_hunk_states(manager: ProjectManager, run: Run, item: Recorded) -> dict[Hunk, HunkState]:
+    """Return what became of each hunk of an applied change; nothing if the file is as the run left
+    it, or has no hunks."""
     change = item.change
     if item.state is not State.APPLIED or (change.kind, change.type) != (Kind.MODIFIED, Type.FILE):
         return {}
     try:
         present = _present(item)
     except OSError:
-        return {}  # nothing can be done with it, and whoever tries is told why
+        return {}  # an attempt to undo it reports the error
     after = Versions(manager).after(run, item)
-    text = None if present is None or after.read() == present else text_of(present)
-    found = None if text is None else texts(manager, run, item)
-    if text is None or found is None:
+    lines = None if present is None or after.read() == present else decode_lines(present)
+    found = None if lines is None else text_versions(manager, run, item)
+    if lines is None or found is None:
         return {}
-    stand = standings(text, found.old, found.new, found.hunks)
-    return dict(zip(found.hunks, stand, strict=True))
+    states = hunk_states(lines, found.old, found.new, found.hunks)
+    return dict(zip(found.hunks, states, strict=True))
 
 
 def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Of a change that is applied. Later changes to other lines stay."""
-    found = _texts_with(manager, run, item, chosen, (State.APPLIED,))
-    command = f"Undo of a part of {_shown(run, item)}"
-    return _rewrite(
-        manager, run, item, chosen, lambda text, hunk: taken_back(text, found.new, hunk), command
-    )
+    """Take hunks of an applied change back. Later changes to other lines stay."""
+    found = _versions_with(manager, run, item, chosen, (State.APPLIED,))
+    command = f"Undid {_count(chosen, found)} in {_shown(run, item)}"
+    inverse = [hunk.inverse for hunk in chosen]
+    return _rewrite(manager, run, item, found.new, inverse, command)
 
 
 def redo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Of a change that is applied, and of which these parts were taken back."""
-    found = _texts_with(manager, run, item, chosen, (State.APPLIED,))
-    command = f"Part of a change to {_shown(run, item)}"
-    return _rewrite(
-        manager, run, item, chosen, lambda text, hunk: put_back(text, found.old, hunk), command
-    )
+    """Make hunks of an applied change again that were undone."""
+    found = _versions_with(manager, run, item, chosen, (State.APPLIED,))
+    command = f"Redid {_count(chosen, found)} in {_shown(run, item)}"
+    return _rewrite(manager, run, item, found.old, chosen, command)
 
 
 def _rewrite(
     manager: ProjectManager,
     run: Run,
     item: Recorded,
-    chosen: Sequence[Hunk],
-    change: Callable[[str, Hunk], str | None],
+    base: Sequence[str],
+    hunks: Sequence[Hunk],
     command: str,
 ) -> Report:
-    """Of the file as it is now."""
+    """Apply hunks that were made for `base` to the file as it is now."""
     full = _full(item)
     if item.change.path in runs.waiting(manager, run.project, item.change.root):
         raise OllmSandboxError(
-            N_("Changes to {file} are waiting."),
+            N_("{file} has pending changes."),
             N_("Apply or discard them first, then try again."),
             file=full,
         )
     present = _present(item)
-    result = None if present is None else text_of(present)
-    # From the end: what comes before keeps its place.
-    for hunk in sorted(chosen, key=lambda hunk: -hunk.new_start):
-        result = None if result is None else change(result, hunk)
+    result = None if present is None else decode_lines(present)
+    # From the end, so that the lines before keep their places.
+    for hunk in sorted(hunks, key=lambda hunk: -hunk.old_start):
+        result = None if result is None else apply_to_later(result, base, hunk)
     if result is None:
         raise _changed(full)
     return write_file(
         manager.paths,
         run.project.path,
         full,
-        data_of(result),
+        encode_lines(result),
         command=command,
         based_on=present,
         session_id=run.session_id,
@@ -140,15 +147,15 @@ def _present(item: Recorded) -> bytes | None:
 def apply_hunks(
     manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
 ) -> Report:
-    """Of a change that waits; the rest of it waits on."""
-    found = _texts_with(manager, run, item, chosen, _WAITS)
+    """Apply hunks of a pending change; the rest of it stays pending."""
+    found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     return write_file(
         manager.paths,
         run.project.path,
         _full(item),
-        data_of(with_hunks(found.old, chosen)),
-        command=f"Part of a change to {_shown(run, item)}",
-        based_on=data_of(found.old),
+        encode_lines(with_hunks(found.old, chosen)),
+        command=f"Applied {_count(chosen, found)} in {_shown(run, item)}",
+        based_on=encode_lines(found.old),
         session_id=run.session_id,
         call_id=run.call_id,
         agreed=True,
@@ -159,8 +166,9 @@ def apply_hunks(
 def discard_hunks(
     manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]
 ) -> Report:
-    """Of a change that waits; the rest of it waits on. With the last part all is discarded."""
-    found = _texts_with(manager, run, item, chosen, _WAITS)
+    """Discard hunks of a pending change; the rest of it stays pending. With all of its hunks, the
+    change itself is discarded."""
+    found = _versions_with(manager, run, item, chosen, PENDING_STATES)
     if set(chosen) == set(found.hunks) and item.change.mode == item.change.old_mode:
         review = Review(manager.paths)
         try:
@@ -171,21 +179,21 @@ def discard_hunks(
         manager.paths,
         run.project.path,
         _full(item),
-        data_of(without_hunks(found.new, chosen)),
-        command=f"A part of a change to {_shown(run, item)} was discarded",
+        encode_lines(with_hunks(found.new, [hunk.inverse for hunk in chosen])),
+        command=f"Discarded {_count(chosen, found)} in {_shown(run, item)}",
         how=Mode.REVIEW,
-        based_on=data_of(found.new),
+        based_on=encode_lines(found.new),
         session_id=run.session_id,
         call_id=run.call_id,
     )
-    return _leave_rest(manager, run, item.number, report, data_of(found.new))
+    return _leave_rest(manager, run, item.number, report, encode_lines(found.new))
 
 
 def _leave_rest(
     manager: ProjectManager, run: Run, number: int, report: Report, whole: bytes
 ) -> Report:
-    """What waits now is the rest of that run's change, and not another one. The new run is what was
-    discarded: the file as it was with that part, which can still be applied."""
+    """Record the rest as that run's pending change, and the new run as discarded: it keeps the file
+    with those hunks, which can still be applied."""
     folder = make_folder(manager.paths.versions / report.run_id)
     left = []
     for item in report.changes:
@@ -203,7 +211,7 @@ def _leave_rest(
         with manager.store.transaction() as connection:
             done = connection.execute(
                 "UPDATE change SET state = ? WHERE run_id = ? AND number = ? AND state = ?"
-                # Unless somebody settled it in the meantime.
+                # Unless it was settled in the meantime.
                 " AND EXISTS (SELECT 1 FROM change AS its WHERE its.run_id = ? AND its.root ="
                 " change.root AND its.path = change.path"
                 " AND its.state IN ('pending', 'conflict', 'failed'))",
@@ -213,22 +221,23 @@ def _leave_rest(
                 ),
             ).rowcount
         if done:
-            # The rest is on top of the whole, which was kept as what is covered is.
+            # The rest lies on top of the whole, which was kept because the rest covers it.
             covered = manager.paths.versions / run.id / f"new-{number}"
             covered.unlink(missing_ok=True)
         left.append(item._replace(state=State.DISCARDED) if done else item)
     return replace(report, changes=tuple(left))
 
 
-def _texts_with(
+def _versions_with(
     manager: ProjectManager,
     run: Run,
     item: Recorded,
     chosen: Sequence[Hunk],
     states: tuple[State, ...],
-) -> Texts:
-    """As they are now, and as they were when the person saw them."""
-    found = texts(manager, run, item) if item.state in states else None
+) -> TextVersions:
+    """Return both versions, or raise OllmSandboxError if they no longer have the hunks that the
+    user saw."""
+    found = text_versions(manager, run, item) if item.state in states else None
     if found is None or not chosen or not set(chosen) <= set(found.hunks):
         raise _changed(_full(item))
     return found
@@ -236,10 +245,15 @@ def _texts_with(
 
 def _changed(full: str) -> OllmSandboxError:
     return OllmSandboxError(
-        N_("This part of {file} was changed in the meantime."),
+        N_("This part of {file} has changed in the meantime."),
         N_("Look at it again, then try again."),
         file=full,
     )
+
+
+def _count(chosen: Sequence[Hunk], found: TextVersions) -> str:
+    total = len(found.hunks)
+    return f"{len(chosen)} of {total} {'hunk' if total == 1 else 'hunks'}"
 
 
 def _full(item: Recorded) -> str:

@@ -13,7 +13,7 @@ from ..apply.applier import Applier, only_ours, still_own
 from ..apply.journal import Job, Journal, Task, asked, parts, project_lock
 from ..apply.parents import closed_folders, numbered_parents
 from ..apply.swap import Step
-from ..changes.change import WAITS, ChangeSet, Recorded, Report, State, nothing
+from ..changes.change import PENDING_STATES, ChangeSet, Recorded, Report, State, nothing
 from ..changes.reasons import Note, Reason
 from ..changes.scan import scan
 from ..database import backups
@@ -77,7 +77,7 @@ class Review:
             return items
         with project_lock(self._paths, run.project.path):
             rows = records.read_changes(self.manager, run)
-            still = [row for row in rows if row.number in left and row.state in WAITS]
+            still = [row for row in rows if row.number in left and row.state in PENDING_STATES]
             waiting, _ = self._own(run, still)
             job, _ = self._job_to_take(run, waiting, (), rows, forced=False)
             again = {item.number: item for item in self._start([job] if job.items else [])}
@@ -132,7 +132,7 @@ class Review:
     def _drop(self, run: Run, chosen: Sequence[str]) -> tuple[list[Recorded], list[Recorded]]:
         with project_lock(self._paths, run.project.path):
             items = choose(records.read_changes(self.manager, run), chosen)
-            waiting = [item for item in items if item.state in WAITS]
+            waiting = [item for item in items if item.state in PENDING_STATES]
             aside = [item for item in waiting if item.is_aside]
             own, later = self._own(run, [item for item in waiting if not item.is_aside])
             own += aside

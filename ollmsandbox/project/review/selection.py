@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from ... import N_
 from ...errors import OllmSandboxError
 from ...paths import is_inside
-from ..changes.change import WAITS, Change, Kind, Recorded, State, Type
+from ..changes.change import PENDING_STATES, Change, Kind, Recorded, State, Type
 from ..changes.reasons import Note, Reason
 from ..database import runs
 from ..database.models import Run
@@ -94,7 +94,7 @@ def to_give_way(
         items = [
             item
             for item in runs.read_changes(manager, other)
-            if (item.change.root, item.change.path) in places and item.state in WAITS
+            if (item.change.root, item.change.path) in places and item.state in PENDING_STATES
         ]
         gone.append((other, items))
     return gone

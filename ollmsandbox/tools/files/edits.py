@@ -8,13 +8,11 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...text.diff import split_lines, unified_diff
 from ..base import ToolError
 
-_CONTEXT = 3
 _MOST_LINES = 80
 _LONGEST_LINE = 300
-# Lines of one text times lines of the other. A finer comparison of more would take too long.
-_COMPARABLE = 1_000_000
 _LOOKED_AT = 20_000
 
 
@@ -104,40 +102,11 @@ def _not_found(text: str, old: str) -> str:
 
 def difference(old: str, new: str) -> str:
     """Return a short unified diff."""
-    before, after = old.split("\n"), new.split("\n")
-    start = 0
-    while start < min(len(before), len(after)) and before[start] == after[start]:
-        start += 1
-    end = 0
-    most = min(len(before), len(after)) - start
-    while end < most and before[-1 - end] == after[-1 - end]:
-        end += 1
-    first = max(0, start - _CONTEXT)
-    last = max(0, end - _CONTEXT)
-    cut_old, cut_new = before[first : len(before) - last], after[first : len(after) - last]
-    if len(cut_old) * len(cut_new) <= _COMPARABLE:
-        lines = list(difflib.unified_diff(cut_old, cut_new, lineterm="", n=_CONTEXT))[2:]
-        lines = [_moved(line, first) for line in lines]
-    else:
-        head = f"@@ -{first + 1},{len(cut_old)} +{first + 1},{len(cut_new)} @@"
-        lines = [head, *(f"-{line}" for line in cut_old), *(f"+{line}" for line in cut_new)]
+    lines = [line.removesuffix("\n") for line in unified_diff(split_lines(old), split_lines(new))]
     shown = [_shown(line) for line in lines[:_MOST_LINES]]
     if len(lines) > len(shown):
         shown.append(f"[... {len(lines) - len(shown):,} more lines]")
     return "\n".join(shown)
-
-
-def _moved(line: str, by: int) -> str:
-    """Return a hunk header with line numbers of the whole file."""
-    if not by or not line.startswith("@@ -"):
-        return line
-    _, old, new, _ = line.split(" ", 3)
-    return f"@@ -{_add(old[1:], by)} +{_add(new[1:], by)} @@"
-
-
-def _add(place: str, by: int) -> str:
-    start, comma, count = place.partition(",")
-    return f"{int(start) + by}{comma}{count}"
 
 
 def _shown(line: str) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is done with changes, off the main thread: verbs on runs, files and parts of files."""
+"""Acts on changes, off the main thread: on runs, files, and hunks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...i18n import _
@@ -12,17 +12,15 @@ from ...project.database import runs
 from ...project.manager import ProjectManager
 from ...project.review.hunks import (
     apply_hunks,
+    current_hunk_states,
     discard_hunks,
-    parts_since,
     redo_hunks,
-    texts,
+    text_versions,
     undo_hunks,
 )
 from ...project.review.review import Review
 from ...project.review.versions import Version, Versions
-from ...text.diff import Hunk as Part
-from ...text.diff import Standing
-from ..diff.model import DiffHunk, decode
+from ...text.diff import Hunk, HunkGroup, HunkState, decode_text
 from .list_model import RunData
 from .text import note_text
 
@@ -37,46 +35,46 @@ _WANTED = {
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionResult:
     count: int
-    # Why something was not done, in sentences.
+    # Why something was not done, one sentence for each change.
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownChange:
     """Both versions of a file, as far as they can be shown."""
 
     recorded: Recorded
     before: Version
     after: Version
-    # None where there is no file.
+    # None if the file does not exist.
     old_data: bytes | None
     new_data: bytes | None
-    # Of an applied change whose file was changed since.
-    parts: dict[Part, Standing] = field(default_factory=dict)
+    # Of an applied change to a file that has changed since.
+    states: dict[Hunk, HunkState] = field(default_factory=dict)
 
-    def standings(self, hunk: DiffHunk) -> set[Standing]:
-        """What became of the parts that are shown as one; nothing where all is as it was left."""
-        return {self.parts[part] for part in _inside(hunk, self.parts)}
+    def hunk_states(self, group: HunkGroup) -> set[HunkState]:
+        """Return what became of the hunks; nothing if the file is as the run left it."""
+        return {self.states[hunk] for hunk in group.hunks if hunk in self.states}
 
     @property
     def content(self) -> tuple[object, ...]:
-        """All that there is to be seen of it."""
+        """Return everything that the page shows, to compare it."""
         notes = self.before.note, self.after.note
-        return self.recorded, notes, self.old_data, self.new_data, self.parts
+        return self.recorded, notes, self.old_data, self.new_data, self.states
 
     @property
     def texts(self) -> tuple[str, str] | None:
-        """Both as text, if both are."""
-        old, new = decode(self.old_data or b""), decode(self.new_data or b"")
+        """Return both versions as text, if both are."""
+        old, new = decode_text(self.old_data or b""), decode_text(self.new_data or b"")
         return None if old is None or new is None else (old, new)
 
 
 _LARGEST = 8 << 20
 
 
-def act(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> Done:
+def act(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> ActionResult:
     """Act on the files with these absolute paths, or on all files of the run."""
     row = review.manager.run(run_id)
     does: dict[str, Callable[[], Report]] = {
@@ -91,24 +89,24 @@ def act(review: Review, verb: str, run_id: str, paths: Sequence[str] = ()) -> Do
     done = [item for item in report.changes if item.state is _WANTED[verb]]
     missed = [item for item in report.changes if item.state is not _WANTED[verb]]
     problems = [f"{item.change.path}: {note_text(item.note)}" for item in missed if item.note]
-    return Done(len(done), tuple(problems))
+    return ActionResult(len(done), tuple(problems))
 
 
-def act_on_all(review: Review, verb: str, path: str) -> Done:
-    """On all that waits in a project."""
+def act_on_all(review: Review, verb: str, path: str) -> ActionResult:
+    """Act on everything pending in a project."""
     project = review.manager.find_project(path)
     if project is None:
-        return Done(0)
+        return ActionResult(0)
     does = review.apply_all if verb == "apply" else review.discard_all
     items = [item for report in does(project) for item in report.changes]
     problems = [f"{item.change.path}: {note_text(item.note)}" for item in items if item.note]
-    return Done(len(items) - len(problems), tuple(problems))
+    return ActionResult(len(items) - len(problems), tuple(problems))
 
 
-def act_on_part(
-    manager: ProjectManager, verb: str, shown: Shown, run: RunData, hunk: DiffHunk
-) -> Done:
-    """On changes that stand close together and are shown as one."""
+def act_on_hunks(
+    manager: ProjectManager, verb: str, shown: ShownChange, run: RunData, group: HunkGroup
+) -> ActionResult:
+    """Do something with hunks that are shown together."""
     row = manager.run(run.id)
     does = {
         "undo": undo_hunks,
@@ -116,31 +114,19 @@ def act_on_part(
         "apply": apply_hunks,
         "discard": discard_hunks,
     }[verb]
-    found = texts(manager, row, shown.recorded)
-    chosen = _inside(hunk, found.hunks if found else ())
-    if not chosen:
-        text = _("{path} was changed in the meantime.").format(path=shown.recorded.change.path)
-        return Done(0, (text,))
-    report = does(manager, row, shown.recorded, chosen)
-    return Done(1, tuple(note_text(item.note) for item in report.changes if item.note))
+    found = text_versions(manager, row, shown.recorded)
+    if found is None or not set(group.hunks) <= set(found.hunks):
+        text = _("{path} has changed in the meantime.").format(path=shown.recorded.change.path)
+        return ActionResult(0, (text,))
+    report = does(manager, row, shown.recorded, group.hunks)
+    return ActionResult(1, tuple(note_text(item.note) for item in report.changes if item.note))
 
 
-def _inside(hunk: DiffHunk, parts: Iterable[Part]) -> list[Part]:
-    return [
-        part
-        for part in parts
-        if hunk.old_start <= part.old_start
-        and part.old_end <= hunk.old_end
-        and hunk.new_start <= part.new_start
-        and part.new_end <= hunk.new_end
-    ]
-
-
-def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
-    """The change as it stands now; None if it is not known any more."""
+def look(manager: ProjectManager, run: RunData, number: int) -> ShownChange | None:
+    """Return the current state of the change; None if it is no longer recorded."""
     row = next(iter(manager.known_runs([run.id])), None)
     if row is None:
-        return None  # removed since, as it was old
+        return None  # removed because of its age
     recorded = next((i for i in runs.read_changes(manager, row) if i.number == number), None)
     if recorded is None:
         return None
@@ -148,4 +134,6 @@ def look(manager: ProjectManager, run: RunData, number: int) -> Shown | None:
     before, after = versions.before(row, recorded), versions.after(row, recorded)
     old = before.read(_LARGEST) if before.seen else None
     new = after.read(_LARGEST) if after.seen else None
-    return Shown(recorded, before, after, old, new, parts_since(manager, row, recorded))
+    return ShownChange(
+        recorded, before, after, old, new, current_hunk_states(manager, row, recorded)
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The versions of a file that are kept, to be brought back."""
+"""A popover with a file's earlier versions, to restore one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EarlierVersions(Gtk.Popover):
             propagate_natural_width=True,
             max_content_height=320,
         )
-        # The keyboard goes to either.
+        # Either of them can have the focus.
         for widget in (self._list, scrolled):
             widget.update_property([Gtk.AccessibleProperty.LABEL], [_("Earlier versions")])
         self.set_child(scrolled)
@@ -60,7 +60,7 @@ class EarlierVersions(Gtk.Popover):
         self._tasks.start(self._refresh())
 
     def hold(self, is_held: bool) -> None:
-        """Nothing is to be restored meanwhile."""
+        """Disable the list while something is being changed."""
         self._list.set_sensitive(not is_held)
 
     async def _refresh(self) -> None:
@@ -107,7 +107,7 @@ class EarlierVersions(Gtk.Popover):
         async def do() -> None:
             with at_work:
                 problem = await asyncio.to_thread(work)
-            self._tasks.tell(problem or _("The earlier version is back. This can be undone, too."))
+            self._tasks.tell(problem or _("Restored. You can undo this."))
             self.emit("restored")
             await self._refresh()
 

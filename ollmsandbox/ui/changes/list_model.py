@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs and the files of those that are open, one below the other, for a list view.
+"""The list model of changes: runs, and below each open run its files.
 
-A run may have changed very many files: an item is made only for a row that is. And they come and go
-in pieces, because a list view makes rows of far more than can be seen, at once.
-
-Runs and the files they changed, as items of a list.
-
-Runs and the files of those that are open, one below the other, for a list view.
-
-A run may have changed very many files: an item is made only for a row that is. And they come and go
-in pieces, because a list view makes rows of far more than can be seen, at once.
+A run may have changed very many files, so an item is created only for a row that exists. Rows are
+added and removed in small steps, because a list view creates far more of them at once than can be
+seen.
 """
 
 from __future__ import annotations
@@ -23,13 +17,11 @@ from itertools import accumulate
 
 from gi.repository import Gio, GObject
 
-from ...project.changes.change import Kind, Recorded, State, Type
+from ...project.changes.change import PENDING_STATES, Kind, Recorded, State, Type
 from ...project.database import runs as records
 from ...project.database.models import Project, Run
 from ...project.manager import ProjectManager
 from ..widgets.weak import weak_reference
-
-WAITS = (State.PENDING, State.CONFLICT, State.FAILED)
 
 
 @dataclass(frozen=True)
@@ -41,15 +33,16 @@ class RunData:
 
     @cached_property
     def states(self) -> Counter[State]:
-        """Of how many it is so: once, as there may be very many."""
+        """Return the number of files per state (cached, because there may be very many)."""
         return Counter(item.state for item in self.items)
 
     @cached_property
-    def waiting(self) -> int:
-        return sum(self.states[state] for state in WAITS)
+    def pending(self) -> int:
+        return sum(self.states[state] for state in PENDING_STATES)
 
     def places(self, *states: State) -> set[tuple[str, str, bool]]:
-        """Of what is so: where it is. What lies aside is another version, to be chosen from."""
+        """Return the places of all changes in these states. A version kept aside counts
+        separately."""
         if not any(self.states[state] for state in states):
             return set()
         return {(i.change.root, i.change.path, i.is_aside) for i in self.items if i.state in states}
@@ -58,9 +51,10 @@ class RunData:
 @dataclass(frozen=True)
 class RunSearch:
     runs: tuple[RunData, ...] = ()
-    # How many changes wait, whatever is listed: what several runs changed waits once.
-    waiting: int = 0
-    # And how many of these can be applied together, without a choice for each.
+    # Pending changes of the project, whatever is listed. A file that several runs changed counts
+    # once.
+    pending: int = 0
+    # How many of them can be applied together, without a decision for each.
     ready: int = 0
     has_older: bool = False
 
@@ -68,30 +62,31 @@ class RunSearch:
 def load(
     manager: ProjectManager, project: str, limit: int, text: str = "", asked: Iterable[str] = ()
 ) -> RunSearch:
-    """The newest first, but what waits before all else. That, and the runs that were asked for, are
-    listed however old they are, unless a text is looked for. Not for the main thread."""
+    """Return the runs, newest first, but pending ones before all others. Pending runs and those in
+    `asked` are included however old they are, unless a text is searched for. Slow: call it from a
+    thread."""
     found = manager.find_project(project)
     if found is None:
         return RunSearch()
     newest = manager.runs(found, limit + 1, text=text)
-    waiting = {run.id: run for run in manager.runs(found, -1, only_waiting=True)}
+    pending = {run.id: run for run in manager.runs(found, -1, only_waiting=True)}
     listed = {run.id: run for run in newest[:limit]}
     if not text:
-        listed |= waiting | {run.id: run for run in manager.known_runs(asked)}
-    data = {run.id: _read(manager, run) for run in (waiting | listed).values()}
+        listed |= pending | {run.id: run for run in manager.known_runs(asked)}
+    data = {run.id: _read(manager, run) for run in (pending | listed).values()}
     runs = sorted((data[id_] for id_ in listed), key=lambda run: -run.started_at)
     return RunSearch(
-        # Counted here, where it holds up nobody.
-        tuple(sorted(runs, key=lambda run: not run.waiting)),
-        _count((data[id_] for id_ in waiting), *WAITS),
-        _count((data[id_] for id_ in waiting), State.PENDING, State.FAILED),
+        # Sorted here, off the main thread.
+        tuple(sorted(runs, key=lambda run: not run.pending)),
+        _count((data[id_] for id_ in pending), *PENDING_STATES),
+        _count((data[id_] for id_ in pending), State.PENDING, State.FAILED),
         len(newest) > limit,
     )
 
 
-def count_waiting(manager: ProjectManager, project: Project) -> int:
+def count_pending(manager: ProjectManager, project: Project) -> int:
     runs = manager.runs(project, -1, only_waiting=True)
-    return _count((_read(manager, run) for run in runs), *WAITS)
+    return _count((_read(manager, run) for run in runs), *PENDING_STATES)
 
 
 def _count(runs: Iterable[RunData], *states: State) -> int:
@@ -103,8 +98,8 @@ def _read(manager: ProjectManager, run: Run) -> RunData:
 
 
 def _files_last(manager: ProjectManager, run: Run) -> list[Recorded]:
-    """In the order of a file manager, what is gone before all else; and folders only where nothing
-    in them tells of them."""
+    """Return the changes in the order of a file manager, with held and deleted ones first. Folders
+    are left out if a change inside them is listed."""
     items = records.read_changes(manager, run)
     inner = {item.change.path.rpartition("/")[0] for item in items}
     shown = [i for i in items if i.change.type is not Type.FOLDER or i.change.path not in inner]
@@ -134,17 +129,17 @@ class FileItem(GObject.Object):
         self.recorded = recorded
 
 
-# Of so many a list view makes rows. Of these so many come at first, and with each further piece:
-# a few milliseconds' work, so that a frame is never late for them.
+# The number of rows that a list view creates ahead; then the rows that are added at first, and in
+# each further step. A step takes a few milliseconds, so that no frame is late.
 _ROWS, _FIRST, _FEW = 240, 6, 3
 
 
 @dataclass
 class _Group:
     item: RunItem
-    # How many files of it are in the list; all or none of them shall be.
+    # How many of its files are in the list. In the end it is all or none of them.
     shown: int = 0
-    # What others hold of its files: a list view expects the same item at each question.
+    # The items that still exist: a list view expects the same item for the same position.
     made: dict[int, Callable[[], FileItem | None]] = field(default_factory=dict)
 
     @property
@@ -166,9 +161,9 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
     def __init__(self) -> None:
         super().__init__()
         self._groups: list[_Group] = []
-        # Of which nothing is in the list yet.
+        # Groups that are not in the list yet, last first.
         self._coming: list[_Group] = []
-        # Where each group begins, and where one more would.
+        # The position of each group, and the length of the list.
         self._starts = [0]
 
     def do_get_item_type(self) -> GObject.GType:
@@ -191,7 +186,7 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
         return None
 
     def show(self, runs: Iterable[RunData], open_runs: Collection[str]) -> None:
-        """Instead of what there was: the first of them, and more with each `grow`."""
+        """Replace the content by the first few rows; each `grow` adds more."""
         old = self._starts[-1]
         self._groups = []
         self._coming = [_Group(RunItem(run, is_open=run.id in open_runs)) for run in runs]
@@ -200,15 +195,15 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
         self._changed(0, old, self._count())
 
     def fold(self, place: int) -> None:
-        """Opens the run there, or closes it."""
+        """Open or close the run at this position."""
         number = self._starts.index(place)
         group = self._groups[number]
-        # Another item, so that its row is made anew.
+        # A new item, so that the row is created anew.
         group.item = RunItem(group.item.data, is_open=not group.item.is_open)
         self._changed(place, 1, 1)
 
     def grow(self) -> bool:
-        """One piece more of what shall be there, or less of what shall not; whether there was."""
+        """Add or remove one step's rows. Return whether there was something to do."""
         for group, start in zip(self._groups, self._starts, strict=False):
             if group.shown != group.wanted:
                 self._resize(group, start + 1)
@@ -230,7 +225,7 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
             self._changed(first + group.shown, before - group.shown, 0)
 
     def _take(self, count: int) -> None:
-        """So many more, of those that are coming."""
+        """Move rows from the coming groups into the list."""
         while count > 0 and self._coming:
             group = self._coming.pop()
             group.shown = min(group.wanted, count - 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One changed file: what it was and what it is, and what can be done about it."""
+"""The page of one changed file: its diff, and buttons to apply, undo or discard it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gi.repository import Adw, Gtk
 from ...i18n import _
 from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
-from ...text.diff import Standing
+from ...text.diff import HunkState
 from ...text.visible import visible_line
 from ..diff.image_pair import ImagePair
-from ..diff.model import DiffHunk
+from ..diff.model import DiffSection
 from ..diff.view import DiffView
 from ..preferences.settings import Settings
 from ..resources import template
@@ -25,7 +25,7 @@ from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from . import text as words
-from .actions import Shown, act_on_part, look
+from .actions import ShownChange, act_on_hunks, look
 from .earlier_versions import EarlierVersions
 from .list_model import RunData
 from .text import note_text
@@ -65,11 +65,11 @@ class ChangePage(Gtk.Box):
         self._tasks = tasks
         self._progress = progress
         self._verb_buttons: list[Gtk.Button] = []
-        self._shown: Shown | None = None
+        self._shown: ShownChange | None = None
         self._texts: tuple[str, str] | None = None
-        # With which the person did something just now: they go on there.
+        # The section that the user just acted on. It gets the focus again.
         self._part: int | None = None
-        # How many looks were begun.
+        # The number of started look-ups.
         self._looks = 0
         # Not through the template, which would keep the page alive for ever.
         self.back_button.connect("clicked", weakly(self._on_back))
@@ -83,7 +83,7 @@ class ChangePage(Gtk.Box):
         self._earlier.refresh()
 
     def hold(self, is_held: bool) -> None:
-        """Something is being changed: what stands here may be other when that is over."""
+        """Disable the buttons while something is being changed."""
         for button in self._verb_buttons:
             disable_unless_focused(button, is_held)
         if self.diff is not None:
@@ -94,10 +94,10 @@ class ChangePage(Gtk.Box):
         self.back_button.grab_focus()
 
     async def look(self) -> None:
-        """At how it stands now. The newest look counts: an older one may come back later."""
+        """Read and show the current state. Only the result of the latest call counts."""
         self._looks += 1
         number = self._looks
-        # Large ones take a while; what is there already stays to be seen meanwhile.
+        # Large files take a while. Later, the old content stays visible meanwhile.
         with self._progress.during(patience=_PATIENCE) if self._shown is None else nullcontext():
             shown = await asyncio.to_thread(look, self._manager, self.run, self.recorded.number)
         if number != self._looks:
@@ -107,13 +107,13 @@ class ChangePage(Gtk.Box):
         finally:
             self._part = None
 
-    def _show_found(self, shown: Shown | None) -> None:
+    def _show_found(self, shown: ShownChange | None) -> None:
         if shown is None:
             self.emit("back")
             return
         before, self._shown = self._shown, shown
         if before is not None and before.content == shown.content:
-            # It stays as it is, where the person has scrolled to.
+            # Keep the scroll position.
             return
         self.recorded = shown.recorded
         self._show_about()
@@ -127,8 +127,8 @@ class ChangePage(Gtk.Box):
         if item.is_aside:
             self.conflict.set_label(
                 _(
-                    "Another command changed this file while this one ran, and its version waits. "
-                    "Below, lines with - are on disk, and lines with + are what this one made."
+                    "Another command also changed this file, and its version is pending. "
+                    "Below, lines with - are on disk, and lines with + are from this command."
                 )
             )
         had_focus = self.verbs.get_focus_child() is not None
@@ -145,7 +145,7 @@ class ChangePage(Gtk.Box):
         if had_focus and not self.verbs.child_focus(Gtk.DirectionType.TAB_FORWARD):
             self.focus()
 
-    def _show_versions(self, shown: Shown) -> None:
+    def _show_versions(self, shown: ShownChange) -> None:
         item = shown.recorded
         notes = [note_text(v.note) for v in (shown.before, shown.after) if v.note]
         texts = None
@@ -163,48 +163,48 @@ class ChangePage(Gtk.Box):
         self._texts = texts
         if texts is None:
             self.diff = None
-        # What had the keyboard is gone; from nowhere GTK would send it anywhere.
+        # The focused widget is gone; GTK would move the focus to an arbitrary one.
         if had_focus and self.place.get_focus_child() is None:
             self.focus()
 
     def _show_diff(self, texts: tuple[str, str]) -> None:
         if self.diff is not None and texts == self._texts:
-            # The same, at the place where the person reads.
+            # The same text: keep the scroll position.
             self.diff.refresh_actions()
             return
         self.diff = diff = DiffView()
         diff.hold(self._progress.is_working)
-        diff.set_hunk_actions(weakly(self._part_verbs))
-        diff.connect("hunk-action", weakly(self._on_part))
+        diff.set_section_actions(weakly(self._section_verbs))
+        diff.connect("section-action", weakly(self._on_part))
         diff.side_toggle.set_active(self._settings.boolean("side-by-side"))
         if self._part is not None:
             diff.connect("loaded", _go_to, self._part)
         self.place.set_child(diff)
         diff.show_texts(*texts, self.recorded.change.path)
 
-    def _part_verbs(self, hunk: DiffHunk) -> list[tuple[str, str]]:
+    def _section_verbs(self, section: DiffSection) -> list[tuple[str, str]]:
         item = self.recorded
         if item.change.kind is not Kind.MODIFIED or item.state is State.CONFLICT:
             return []
-        became = self._shown.standings(hunk) if self._shown else set()
-        if became == {Standing.TAKEN_BACK}:
+        states = self._shown.hunk_states(section.group) if self._shown else set()
+        if states == {HunkState.UNDONE}:
             return [("redo", _("Redo"))]
-        if became - {Standing.THERE}:
-            return [("", _("Changed since"))]
+        if states - {HunkState.PRESENT}:
+            return [("", _("Edited since"))]
         return [(v, label) for v, label in words.verbs({item.state}) if v != "redo"]
 
     def _on_part(self, diff: DiffView, index: int, verb: str) -> None:
         shown = self._shown
-        # One after the other: where the second part stands depends on the first.
+        # Not at the same time: the position of the second hunk depends on the first.
         if shown is None or diff.diff is None or self._progress.is_working:
             return
-        hunk = diff.diff.hunks[index]
+        group = diff.diff.sections[index].group
         at_work = self._progress.working()
 
         async def work() -> None:
             with at_work:
                 done = await asyncio.to_thread(
-                    partial(act_on_part, self._manager, verb, shown, self.run, hunk)
+                    partial(act_on_hunks, self._manager, verb, shown, self.run, group)
                 )
             self._tasks.tell(words.done(verb, done.count, list(done.problems)))
             self._part = index
@@ -229,7 +229,7 @@ class ChangePage(Gtk.Box):
 
 
 def _go_to(diff: DiffView, part: int) -> None:
-    """Once; later, more may be loaded."""
+    """Focus the section, once: more sections may be loaded later."""
     diff.disconnect_by_func(_go_to)
     diff.focus_change(part)
 
@@ -245,9 +245,9 @@ def _sentence(text: str) -> Gtk.Widget:
 def _what_it_is(item: Recorded) -> str:
     change = item.change
     if change.type is Type.LINK:
-        return _("A link to {}").format(visible_line(change.target or ""))
+        return _("Link to {}").format(visible_line(change.target or ""))
     if change.mode is not None and change.old_mode is not None:
-        return _("A folder, its mode was {old:04o} and is {new:04o} now.").format(
+        return _("Folder permissions changed from {old:04o} to {new:04o}.").format(
             old=change.old_mode & 0o7777, new=change.mode & 0o7777
         )
-    return _("A folder.")
+    return _("Folder")

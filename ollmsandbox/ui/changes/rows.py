@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many lines a change added and removed, found out for the rows that are in sight.
-
-Rows of the list of changes: a run, and below it the files it changed.
-
-How many lines a change added and removed, found out for the rows that are in sight.
-"""
+"""Rows of the list of changes: a run, and below it its files with the number of changed lines."""
 
 from __future__ import annotations
 
@@ -18,9 +13,8 @@ from ...errors import OllmSandboxError
 from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
 from ...project.review.versions import Version, Versions
-from ...text.diff import matching_blocks
+from ...text.diff import decode_text, matching_blocks, split_lines
 from ...text.visible import visible_line
-from ..diff.model import decode
 from ..permission.visibility import scrolled_around
 from ..widgets.labels import set_accessible_name, without_hyphens
 from ..widgets.tasks import Tasks
@@ -33,7 +27,7 @@ from .list_model import FileItem, RunItem
 Act = Callable[[str, RunItem], None]
 Fold = Callable[[RunItem], None]
 _MOST_READ = 200
-# For what one should look at twice.
+# Lines of a warning.
 _MOST_LINES = 4
 _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warning"}
 
@@ -48,7 +42,7 @@ class RunRow(Gtk.Box):
         run = item.data
         self.run_id = run.id
         top = Gtk.Box(spacing=6)
-        # The keyboard never gets to a row of a list that has buttons in it, only to them.
+        # In a list view, rows that contain buttons do not get the focus, only the buttons do.
         self.arrow = Gtk.Button(
             icon_name="pan-down-symbolic" if item.is_open else "pan-end-symbolic",
             css_classes=["flat", "fold-button"],
@@ -59,14 +53,14 @@ class RunRow(Gtk.Box):
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
         command = _line(visible_line(run.command))
         command.add_css_class("monospace")
-        told = words.run_about(run)
-        # For a screen reader.
-        self.name = f"{visible_line(run.command)[:_MOST_READ]}. {told}"
+        status = words.run_about(run)
+        # For screen readers.
+        self.name = f"{visible_line(run.command)[:_MOST_READ]}. {status}"
         self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [self.name])
         self.arrow.update_state([Gtk.AccessibleState.EXPANDED], [int(item.is_open)])
-        about = _line(told)
+        about = _line(status)
         about.add_css_class("caption")
-        about.add_css_class("warning" if run.waiting else "dim-label")
+        about.add_css_class("warning" if run.pending else "dim-label")
         text.append(command)
         text.append(about)
         top.append(text)
@@ -82,7 +76,7 @@ class RunRow(Gtk.Box):
             set_accessible_name(button, f"{label}: {visible_line(run.command)[:_MOST_READ]}")
             buttons.append(button)
         self.append(top)
-        # Several beside the command would leave nothing of it to read.
+        # Several buttons beside the command would leave no room for it.
         if len(buttons) > 1:
             lines = WrapBox()
             lines.add_group(buttons[:2])
@@ -90,7 +84,7 @@ class RunRow(Gtk.Box):
             self.append(lines)
         elif buttons:
             buttons[0].set_valign(Gtk.Align.CENTER)
-            # A long command is cut off right before it.
+            # Space between a long, cut-off command and the button.
             buttons[0].set_margin_start(6)
             top.append(buttons[0])
         self._buttons = buttons
@@ -108,7 +102,7 @@ class FileRow(Gtk.Box):
     __gtype_name__ = "OllmFileRow"
 
     def __init__(self, item: FileItem) -> None:
-        # Each of them is felt: there are hundreds of rows.
+        # As few calls as possible: there are hundreds of rows.
         super().__init__(
             spacing=9, margin_start=18, margin_top=3, margin_bottom=3, has_tooltip=True
         )
@@ -123,14 +117,14 @@ class FileRow(Gtk.Box):
         folder, _slash, name = path.rpartition("/")
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
         text.append(_line(name or "."))
-        told = words.about(recorded)
-        self.name = f"{path}. {told}"
-        # A path may be as long as it likes: what is told comes before it.
-        below = _line(f"{told} · {folder}/" if folder else told)
+        status = words.about(recorded)
+        self.name = f"{path}. {status}"
+        # The path comes last because it may be very long.
+        below = _line(f"{status} · {folder}/" if folder else status)
         below.add_css_class("caption")
-        waits = recorded.state in (State.CONFLICT, State.FAILED) or words.marks(recorded)
-        below.add_css_class("warning" if waits else "dim-label")
-        if waits:
+        needs_attention = recorded.state in (State.CONFLICT, State.FAILED) or words.marks(recorded)
+        below.add_css_class("warning" if needs_attention else "dim-label")
+        if needs_attention:
             below.set_wrap(True)
             below.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
             below.set_lines(_MOST_LINES)
@@ -139,11 +133,12 @@ class FileRow(Gtk.Box):
         self.append(text)
         self._text = text
         self.append(Gtk.Image.new_from_icon_name("go-next-symbolic"))
-        # Its text would take as long as all else in it.
+        # Setting a tooltip text right away would take as long as everything else here.
         self.connect("query-tooltip", _tell_path)
 
     def show_lines(self, added: int, removed: int) -> None:
-        """Once; most rows are never seen, so there is no room for it before."""
+        """Show the line counts. Call it once; most rows are never seen, so no widgets are created
+        earlier."""
         for sign, number, colour in (("\N{MINUS SIGN}", removed, "error"), ("+", added, "success")):
             if number > 0:
                 self.insert_child_after(_count(f"{sign}{number}", colour), self._text)
@@ -156,7 +151,7 @@ def _tell_path(row: FileRow, _x: int, _y: int, _by_key: bool, tooltip: Gtk.Toolt
 
 def _count(text: str, colour: str) -> Gtk.Label:
     label = Gtk.Label(label=text, css_classes=["caption", "numeric", colour])
-    # The sign stands before the number, whichever way one reads.
+    # The sign is before the number in right-to-left languages, too.
     label.set_direction(Gtk.TextDirection.LTR)
     return label
 
@@ -165,12 +160,11 @@ def _line(text: str) -> Gtk.Label:
     return Gtk.Label(label=text, xalign=0, ellipsize=Pango.EllipsizeMode.END)
 
 
-# What takes longer to compare is compared when it is opened.
+# Bytes. Larger files are only compared when the user opens them.
 _LARGEST = 128 << 10
 _BATCH = 8
 _MOST_KNOWN = 5000
-# Seconds, in which new rows get their places. A list that is scrolled is not looked at all the
-# time.
+# Seconds in which new rows get their positions. Also limits the work while the list is scrolled.
 _PAUSE = 0.1
 
 Key = tuple[str, int, State]
@@ -189,11 +183,11 @@ class LineCounts:
         self._known: dict[Key, LineCount | None] = {}
         self._wanted: dict[Key, Callable[[], FileRow | None]] = {}
         self._is_working = False
-        # Whether there are rows that have no place yet.
+        # Whether some rows have no position yet.
         self._is_early = False
 
     def show(self, row: FileRow) -> None:
-        """At once if they are known, else a moment after it came in sight."""
+        """Show the counts now if they are known, otherwise soon after the row came into view."""
         key = _key(row.item)
         if key in self._known:
             _show(row, self._known[key])
@@ -202,12 +196,12 @@ class LineCounts:
             self.look()
 
     def forget(self, run_id: str, number: int) -> None:
-        """A part of it is done with."""
+        """Drop the counts of a change after some of its hunks were applied or undone."""
         for state in State:
             self._known.pop((run_id, number, state), None)
 
     def look(self) -> None:
-        """Others may be in sight now."""
+        """Count for the rows that are in view now."""
         if self._wanted and not self._is_working:
             self._is_working = True
             self._tasks.start(self._work())
@@ -232,7 +226,7 @@ class LineCounts:
             _show(row, lines)
 
     def _next(self) -> list[FileRow]:
-        """Of those in sight: a list has hundreds more, above and below."""
+        """Return a batch of rows that are in view: the list has hundreds more, above and below."""
         found: list[FileRow] = []
         self._is_early = False
         for key, reference in tuple(self._wanted.items()):
@@ -271,14 +265,14 @@ def _count_all(manager: ProjectManager, items: Sequence[FileItem]) -> list[LineC
 
 
 def count(manager: ProjectManager, run_id: str, item: Recorded) -> LineCount | None:
-    """None where lines say nothing, or where a version is not kept."""
+    """Return the line counts; None if it is not text, or a version was not kept."""
     if item.change.type is not Type.FILE:
         return None
     try:
         row, versions = manager.run(run_id), Versions(manager)
         old, new = (_lines(one(row, item)) for one in (versions.before, versions.after))
     except (OSError, OllmSandboxError):
-        return None  # it goes just now; the row soon does, too
+        return None  # it is being removed, and so is its row
     if old is None or new is None:
         return None
     same = sum(block.size for block in matching_blocks(old, new))
@@ -288,5 +282,5 @@ def count(manager: ProjectManager, run_id: str, item: Recorded) -> LineCount | N
 def _lines(version: Version) -> list[str] | None:
     if version.note or version.size > _LARGEST or version.type not in (None, Type.FILE):
         return None
-    text = decode(version.read(_LARGEST))
-    return None if text is None else text.splitlines(keepends=True)
+    text = decode_text(version.read(_LARGEST))
+    return None if text is None else split_lines(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the list of changes says."""
+"""The texts of the list of changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...project.changes.reasons import Note
 from ...text.visible import visible_line, visible_words
 from .list_model import RunData
 
-# One row of a long list after the other says such words: only those it says are looked up.
+# Translated only when they are shown: a long list has very many rows.
 _KINDS = {
     Kind.ADDED: N_("Added"),
     Kind.MODIFIED: N_("Modified"),
@@ -26,15 +26,15 @@ _ICONS = {
     Kind.REPLACED: "view-refresh-symbolic",
 }
 _MARKS = {
-    Flag.LATER: N_("Acts later, outside the sandbox"),
-    Flag.EXECUTABLE: N_("New program that can be run"),
-    Flag.OUTSIDE: N_("Link that leaves the project"),
-    Flag.STRIPPED: N_("Its setuid bit was removed"),
+    Flag.LATER: N_("Can run code outside the sandbox"),
+    Flag.EXECUTABLE: N_("New executable"),
+    Flag.OUTSIDE: N_("Link that leads out of the project"),
+    Flag.STRIPPED: N_("Setuid bit removed"),
 }
 _STATES = {
     State.APPLIED: N_("Applied"),
-    State.PENDING: N_("Waits"),
-    State.CONFLICT: N_("You changed it, too"),
+    State.PENDING: N_("Pending"),
+    State.CONFLICT: N_("You also edited this file"),
     State.FAILED: N_("Could not be applied"),
     State.DISCARDED: N_("Discarded"),
     State.UNDONE: N_("Undone"),
@@ -50,21 +50,21 @@ def icon(item: Recorded) -> str:
 
 
 def marks(item: Recorded) -> list[str]:
-    """What a person should look at twice."""
+    """Return labels for what the user should look at."""
     found = [_(_MARKS[flag]) for flag in item.change.flags if flag in _MARKS]
     if item.is_held and item.state is State.PENDING:
-        found.append(_("Waits for your yes, since it acts later"))
+        found.append(_("Needs approval"))
     return found
 
 
 def state(item: Recorded) -> str:
     if item.state is State.CONFLICT and item.is_aside:
-        return _("Another command changed it, too")
+        return _("Another command also changed this file")
     return _(_STATES[item.state])
 
 
 def about(item: Recorded) -> str:
-    """One line below the name."""
+    """Return the line below the name."""
     parts = [kind(item), state(item), *marks(item)]
     if item.change.type is Type.LINK and item.change.target:
         parts.append(f"→ {visible_line(item.change.target)}")
@@ -79,16 +79,16 @@ def note_text(note: Note) -> str:
 
 
 def run_about(run: RunData) -> str:
-    """When, and what became of it."""
+    """Return when the run began, and what became of its changes."""
     today = time.strftime("%Y-%m-%d") == time.strftime("%Y-%m-%d", time.localtime(run.started_at))
     at = time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", time.localtime(run.started_at))
     total = len(run.items)
     parts = [at, ngettext("{} file", "{} files", total).format(total)]
-    waiting, conflicts = run.waiting, run.states[State.CONFLICT]
+    conflicts = run.states[State.CONFLICT]
     if conflicts:
         parts.append(ngettext("{} conflict", "{} conflicts", conflicts).format(conflicts))
-    elif waiting:
-        parts.append(ngettext("{} waits", "{} wait", waiting).format(waiting))
+    elif run.pending:
+        parts.append(ngettext("{} pending", "{} pending", run.pending).format(run.pending))
     for what, word in (
         (State.UNDONE, _("undone")),
         (State.DISCARDED, _("discarded")),
@@ -99,7 +99,7 @@ def run_about(run: RunData) -> str:
 
 
 def done(verb: str, count: int, problems: list[str]) -> str:
-    """What is told after a verb."""
+    """Return what a toast says after an action."""
     if problems:
         return problems[0]
     action = {"take": "apply", "keep": "discard"}.get(verb, verb)
@@ -113,26 +113,26 @@ def done(verb: str, count: int, problems: list[str]) -> str:
 
 
 def empty(*, is_filtered: bool) -> tuple[str, str, str]:
-    """An icon, a title and a sentence, where no run is listed."""
+    """Return the icon, title and description of the empty list."""
     if is_filtered:
-        sentence = _("No command has this in it, and no path that one changed.")
-        return "edit-find-symbolic", _("Nothing Found"), sentence
-    sentence = _("What commands change in the project is listed here.")
+        sentence = _("No command or changed path matches.")
+        return "edit-find-symbolic", _("No Results Found"), sentence
+    sentence = _("Changes that commands make appear here.")
     return "document-edit-symbolic", _("No Changes Yet"), sentence
 
 
 def held() -> str:
-    """Why nothing is begun just now."""
-    return _("Something is being changed. Try again when that is over.")
+    """Return what a toast says if another action is running."""
+    return _("Changes are being applied. Try again in a moment.")
 
 
 def verbs(states: set[State]) -> list[tuple[str, str]]:
-    """What can be done: the name of the verb, and its label."""
+    """Return the names and labels of the possible actions."""
     found = []
     if states & {State.PENDING, State.FAILED}:
         found += [("apply", _("Apply")), ("discard", _("Discard"))]
     if states & {State.CONFLICT}:
-        found += [("take", _("Take Theirs")), ("keep", _("Keep Mine"))]
+        found += [("take", _("Use the Command's")), ("keep", _("Keep Mine"))]
     if State.APPLIED in states:
         found.append(("undo", _("Undo")))
     if State.UNDONE in states:
@@ -141,5 +141,6 @@ def verbs(states: set[State]) -> list[tuple[str, str]]:
 
 
 def file_verbs(state: State) -> list[tuple[str, str]]:
-    """What was discarded comes back file by file only, so that nobody brings it all by mistake."""
+    """Return the actions for one file. Discarded changes can only be applied file by file, so that
+    nobody applies all of them by mistake."""
     return [("redo", _("Apply"))] if state is State.DISCARDED else verbs({state})

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The changes of a project: by run, newest first, with what waits on top.
-
-The keyboard in the list of changes: rows are made anew while it is there.
-
-The changes of a project: by run, newest first, with what waits on top.
-"""
+"""The list of a project's changes: by run, newest first, with pending ones on top."""
 
 from __future__ import annotations
 
@@ -31,7 +26,7 @@ from .list_model import ChangeList, FileItem, RunItem, RunSearch, load
 from .rows import FileRow, RunRow
 
 if TYPE_CHECKING:
-    from .actions import Done
+    from .actions import ActionResult
     from .page import ChangePage
     from .rows import LineCounts
 
@@ -87,7 +82,8 @@ class RunFocus:
 
 
 def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int) -> None:
-    """The row of a file. What GTK puts around it takes the keyboard, once it is scrolled to."""
+    """Scroll to the row of a file and give it the focus, which goes to the widget that GTK puts
+    around it."""
     place = _place_of(changes, run_id, number)
     if place is None:
         return
@@ -105,7 +101,8 @@ def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int
 
 
 def _place_of(changes: ChangeList, run_id: str, number: int) -> int | None:
-    """Its run may be folded by now, or gone."""
+    """Return the position of the file's row, or of its run's if that is folded; None if neither is
+    listed."""
     start = changes.place_of(run_id)
     item = changes.get_item(start) if start is not None else None
     if start is None or not isinstance(item, RunItem) or not item.is_open:
@@ -115,7 +112,7 @@ def _place_of(changes: ChangeList, run_id: str, number: int) -> int | None:
 
 
 def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
-    """Of this kind, those that are made."""
+    """Yield the rows of this class that exist."""
     around = view.get_first_child()
     while around is not None:
         row = around.get_first_child()
@@ -125,15 +122,15 @@ def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
 
 
 def name_around(row: RunRow | FileRow) -> None:
-    """What the keyboard goes through is not the row itself, but what GTK puts around it."""
+    """Name the widget that GTK puts around the row: that one gets the focus."""
     around = row.get_parent()
     assert around is not None
     around.update_property([Gtk.AccessibleProperty.LABEL], [row.name])
 
 
-# So many runs are listed, and so many more each time that older ones are asked for.
+# Runs that are listed at first, and that "Show Older" adds.
 _PIECE = 40
-# Seconds between two pieces of the list.
+# Seconds between two steps of filling the list.
 _PAUSE = 0.01
 
 
@@ -141,13 +138,13 @@ _PAUSE = 0.01
 class ChangesView(Gtk.Box):
     __gtype_name__ = "OllmChangesView"
 
-    # How many changes wait; and that the person did something with some.
+    # The number of pending changes; and after the user did something with changes.
     __gsignals__ = signals({"count-changed": (int,), "acted": ()})
 
     pages: Gtk.Stack = Gtk.Template.Child()
     filter: Gtk.SearchEntry = Gtk.Template.Child()
-    waiting_box: WrapBox = Gtk.Template.Child()
-    waiting: Gtk.Label = Gtk.Template.Child()
+    pending_box: WrapBox = Gtk.Template.Child()
+    pending: Gtk.Label = Gtk.Template.Child()
     discard_all: Gtk.Button = Gtk.Template.Child()
     apply_all: Gtk.Button = Gtk.Template.Child()
     progress: WorkBar = Gtk.Template.Child()
@@ -169,9 +166,10 @@ class ChangesView(Gtk.Box):
         self._project: str | None = None
         self._most = _PIECE
         self._wanted_run = ""
-        # Those that were asked for, which may be older than what is listed.
+        # Runs that were selected from elsewhere. They may be older than what is listed.
         self._asked: set[str] = set()
-        # What is the same is listed anew, once: a run is to be opened or to have the keyboard.
+        # Whether to fill the list once more although nothing changed, so that a run opens or gets
+        # the focus.
         self._is_stale = False
         self._run_focus = RunFocus()
         self._open_runs: set[str] = set()
@@ -185,7 +183,7 @@ class ChangesView(Gtk.Box):
         factory = Gtk.SignalListItemFactory()
         factory.connect("bind", weakly(self._on_bind))
         factory.connect("unbind", lambda _factory, item: item.set_child(None))
-        # From now on, so that its rows come in pieces also while it is hidden.
+        # Set from the start, so that rows are added in steps even while the list is hidden.
         self.list_view.set_model(Gtk.NoSelection.new(self._list))
         self.list_view.connect("realize", weakly(self._on_realize))
         self.list_view.connect("unrealize", _leave)
@@ -197,7 +195,7 @@ class ChangesView(Gtk.Box):
         for signal in ("value-changed", "changed"):
             scrolled.connect(signal, weakly(self._on_in_sight))
         self.filter.connect("search-changed", weakly(self._on_filter))
-        self.waiting_box.set_groups((self.waiting,), (self.discard_all, self.apply_all))
+        self.pending_box.set_groups((self.pending,), (self.discard_all, self.apply_all))
         self.apply_all.connect("clicked", weakly(self._on_apply_all))
         self.discard_all.connect("clicked", weakly(self._on_discard_all))
         self.older.connect("clicked", weakly(self._on_older))
@@ -215,7 +213,7 @@ class ChangesView(Gtk.Box):
 
     @property
     def items(self) -> list[GObject.Object]:
-        """Of the list, from top to bottom."""
+        """Return the items of the list, from top to bottom."""
         return list(self._list)
 
     @property
@@ -223,7 +221,7 @@ class ChangesView(Gtk.Box):
         return self._list.get_n_items()
 
     def refresh(self) -> None:
-        """Reads them anew; the last call counts."""
+        """Read the changes again. Cancels a call that is still running."""
         if self._loading is not None:
             self._loading.cancel()
         self._loading = self._tasks.start(self._load())
@@ -231,7 +229,7 @@ class ChangesView(Gtk.Box):
             self._tasks.start(self.page.look())
 
     def focus(self) -> None:
-        """For the keyboard: where it was in here, or at the beginning."""
+        """Move the focus to where it was in this pane, or to its beginning."""
         if self.page is not None:
             self.page.focus()
         elif self.count:
@@ -271,13 +269,13 @@ class ChangesView(Gtk.Box):
         if runs and not self._seen and not self._open_runs:
             self._open_runs.add(runs[0].id)
             is_same = False
-        # What waits is not to be looked for.
-        self._open_runs |= {run.id for run in runs if run.waiting} - self._seen
+        # Show pending changes without a click.
+        self._open_runs |= {run.id for run in runs if run.pending} - self._seen
         self._seen |= {run.id for run in runs}
         self._found = found
-        self._show_waiting()
+        self._show_pending()
         self.older.set_visible(found.has_older)
-        # What is the same stays as it is, where the person has scrolled to.
+        # If nothing changed, keep the list and its scroll position.
         file = None
         if not is_same or self._is_stale:
             self._is_stale = False
@@ -326,7 +324,7 @@ class ChangesView(Gtk.Box):
             view.set_model(Gtk.NoSelection.new(self._list))
 
     def leave_screen(self) -> None:
-        """For good."""
+        """Release the list before the widget is destroyed."""
         _leave(self.list_view)
 
     def _go_to_wanted(self) -> None:
@@ -336,13 +334,13 @@ class ChangesView(Gtk.Box):
             target = GLib.Variant.new_uint32(place)
             self.list_view.activate_action("list.scroll-to-item", target)
 
-    def _show_waiting(self) -> None:
-        # All of it, whatever is listed: the buttons are for all of it, too.
-        count = self._found.waiting
-        self.waiting_box.set_visible(count > 0)
+    def _show_pending(self) -> None:
+        # All of the project's, whatever is listed: the buttons are for all, too.
+        count = self._found.pending
+        self.pending_box.set_visible(count > 0)
         self._hold_all()
-        text = ngettext("{} change waits", "{} changes wait", count)
-        self.waiting.set_label(text.format(count))
+        text = ngettext("{} pending change", "{} pending changes", count)
+        self.pending.set_label(text.format(count))
         self.emit("count-changed", count)
 
     def _on_bind(self, _factory: Gtk.SignalListItemFactory, item: Gtk.ListItem) -> None:
@@ -357,13 +355,14 @@ class ChangesView(Gtk.Box):
             row = FileRow(shown)
             assert self._counts is not None
             self._counts.show(row)
-        # Later: newer GTKs bind a row before what is around it belongs to anybody, and PyGObject
-        # would take that for its own and free it.
+        # Not now: newer versions of GTK bind a row before the widget around it has a parent, and
+        # PyGObject would then take ownership of that widget and free it.
         row.connect("map", name_around)
         item.set_child(row)
 
     def _prepare_counts(self) -> None:
-        """Not for the main thread, nor before the first picture: it brings what compares files."""
+        """Create the line counter. Slow, so call it from a thread: the import brings what compares
+        files."""
         if self._counts is None:
             from .rows import LineCounts
 
@@ -399,14 +398,14 @@ class ChangesView(Gtk.Box):
 
     def _on_older(self, _button: Gtk.Button) -> None:
         self._most += _PIECE
-        # They go on where the list ended.
+        # Scroll to where the list ended.
         self._wanted_run = self._found.runs[-1].id
         self.refresh()
 
     # --- one file --------------------------------------------------------------------------------
 
     def _open_file(self, item: FileItem) -> None:
-        # Here, because it brings the diff and its colours, which the first picture can do without.
+        # Imported here because the diff and its colours are not needed for the first frame.
         from .page import ChangePage
 
         page = ChangePage(
@@ -421,7 +420,7 @@ class ChangesView(Gtk.Box):
         page.focus()
 
     def _on_back(self, page: ChangePage) -> None:
-        # One that was left meanwhile may find that it is about nothing any more.
+        # A page that was already left may still find out that its change no longer exists.
         if page is not self.page:
             return
         window = self.get_root()
@@ -432,7 +431,7 @@ class ChangesView(Gtk.Box):
             self.show_list()
 
     def leave_file(self, *_args: object) -> None:
-        """Back to where the person came from."""
+        """Go back to the row that the user came from."""
         page = self.page
         self.show_list()
         self.focus()
@@ -466,7 +465,7 @@ class ChangesView(Gtk.Box):
         disable_unless_focused(self.discard_all, self.progress.is_working)
         disable_unless_focused(self.apply_all, self.progress.is_working)
         if not self._found.ready:
-            # Where the person changed the file, too, they decide about each.
+            # A conflict has to be decided file by file.
             self.apply_all.set_sensitive(False)
 
     def undo_run(self, run_id: str) -> None:
@@ -475,7 +474,7 @@ class ChangesView(Gtk.Box):
     def _act_on(self, run_id: str, verb: str, *paths: str) -> bool:
         """Act on files of a run; without paths, on all of them."""
 
-        def work(review: Review) -> Done:
+        def work(review: Review) -> ActionResult:
             from .actions import act  # not needed for the first frame
 
             return act(review, verb, run_id, paths)
@@ -483,14 +482,14 @@ class ChangesView(Gtk.Box):
         return self._start(verb, work, run_id, *paths)
 
     def _act_on_all(self, project: str, verb: str) -> bool:
-        def work(review: Review) -> Done:
+        def work(review: Review) -> ActionResult:
             from .actions import act_on_all  # not needed for the first frame
 
             return act_on_all(review, verb, project)
 
         return self._start(verb, work, project)
 
-    def _start(self, verb: str, work: Callable[[Review], Done], *target: str) -> bool:
+    def _start(self, verb: str, work: Callable[[Review], ActionResult], *target: str) -> bool:
         """Do the work in a thread, show its progress and report its result.
 
         Return False if other work is going on.
@@ -503,7 +502,7 @@ class ChangesView(Gtk.Box):
         self._doing = wanted
         at_work = self.progress.working()
 
-        def run() -> Done:
+        def run() -> ActionResult:
             with closing(Review(self._manager.paths)) as review:
                 return work(review)
 
@@ -521,7 +520,7 @@ class ChangesView(Gtk.Box):
         self._act_on_all(self._project or "", "apply")
 
     def _on_discard_all(self, _button: Gtk.Button) -> None:
-        # Another one may be shown before there is an answer.
+        # The user may open another project before answering.
         project = self._project or ""
 
         async def discard() -> None:
@@ -534,6 +533,6 @@ class ChangesView(Gtk.Box):
 
 
 def _leave(view: Gtk.ListView) -> None:
-    """Of what is freed together Python may empty the list first, and a view that asks it then how
-    long it is ends the program."""
+    """Take the model from the list view. When both are freed together, Python may empty the model
+    first, and a view that then asks for its length crashes the program."""
     view.set_model(None)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The grounds of added and removed lines, pale enough for every colour of the syntax on them."""
+"""Background colours of added and removed lines, pale enough to read every syntax colour on
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ..terminal.style import Rgb, rgba
 
 
 @dataclass(frozen=True)
-class Grounds:
+class DiffColours:
     added: Rgb
     removed: Rgb
     added_words: Rgb
@@ -19,12 +20,12 @@ class Grounds:
     header: Rgb
     blank: Rgb
     note: Rgb
-    # Numbers of lines, and the signs before them.
+    # Line numbers, and the signs beside them.
     margin: Rgb
     scheme: str
 
 
-_LIGHT = Grounds(
+_LIGHT = DiffColours(
     (0xE6, 0xF8, 0xEB),
     (0xFD, 0xEC, 0xEC),
     (0xB5, 0xEB, 0xC4),
@@ -35,7 +36,7 @@ _LIGHT = Grounds(
     (0x6C, 0x6B, 0x70),
     "Adwaita",
 )
-_DARK = Grounds(
+_DARK = DiffColours(
     (0x1B, 0x33, 0x24),
     (0x3D, 0x22, 0x25),
     (0x1F, 0x56, 0x35),
@@ -46,13 +47,13 @@ _DARK = Grounds(
     (0x9A, 0x99, 0x96),
     "Adwaita-dark",
 )
-# For whoever needs more contrast: what is quiet else is as plain as the rest.
+# High contrast: numbers and notes are as dark as the text.
 _LIGHT_HIGH = replace(_LIGHT, note=(0x24, 0x1F, 0x31), margin=(0x24, 0x1F, 0x31))
 _DARK_HIGH = replace(_DARK, note=(0xF6, 0xF5, 0xF4), margin=(0xF6, 0xF5, 0xF4))
 
 
 class DiffTags:
-    """For one buffer."""
+    """The tags of one buffer."""
 
     def __init__(self, buffer: GtkSource.Buffer) -> None:
         self._buffer = buffer
@@ -89,15 +90,15 @@ def set_scheme(buffer: GtkSource.Buffer) -> None:
         buffer.set_style_scheme(scheme)
 
 
-def grounds_for(*, dark: bool, high_contrast: bool) -> Grounds:
+def diff_colours(*, dark: bool, high_contrast: bool) -> DiffColours:
     if high_contrast:
         return _DARK_HIGH if dark else _LIGHT_HIGH
     return _DARK if dark else _LIGHT
 
 
-def _grounds() -> Grounds:
+def _grounds() -> DiffColours:
     style = Adw.StyleManager.get_default()
-    return grounds_for(dark=style.get_dark(), high_contrast=style.get_high_contrast())
+    return diff_colours(dark=style.get_dark(), high_contrast=style.get_high_contrast())
 
 
 def _set(tag: Gtk.TextTag, name: str, colour: Gdk.RGBA) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is no text, before and after: as pictures if it is one, and otherwise by its size."""
+"""Shows two versions of a file that is not text: as pictures if possible, otherwise by size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..resources import template
 from ..terminal.usage import amount
 from ..widgets.weak import weakly
 
-# A small file can claim to be a picture that fills all memory.
+# Pixels. A small file can claim to be a picture that fills the memory.
 _MOST_PIXELS = 40_000_000
 _MOST_BYTES = 32 << 20
 _LARGEST_SIDE = 1600
@@ -22,8 +22,8 @@ class _TooLarge(Exception):
     pass
 
 
-def binary_words(old: int | None, new: int | None) -> str:
-    """The sizes in words; None where there is no file."""
+def binary_text(old: int | None, new: int | None) -> str:
+    """Return a sentence with both sizes; None stands for a file that does not exist."""
     if old is None:
         return _("Binary file, {after}, new").format(after=amount(new or 0))
     if new is None:
@@ -34,7 +34,7 @@ def binary_words(old: int | None, new: int | None) -> str:
 
 
 def read_picture(data: bytes) -> GdkPixbuf.Pixbuf | None:
-    """None if it is none, or one that is too large. May run on any thread."""
+    """Return the picture; None if it is not one, or too large. May run on any thread."""
     if len(data) > _MOST_BYTES:
         return None
     loader = GdkPixbuf.PixbufLoader()
@@ -51,7 +51,7 @@ def read_picture(data: bytes) -> GdkPixbuf.Pixbuf | None:
     loader.connect("size-prepared", prepare)
     try:
         try:
-            # In pieces, so that what is too large is known before there is room made for it.
+            # In pieces, so that a picture is refused before memory is allocated for it.
             for start in range(0, len(data), 4096):
                 loader.write(data[start : start + 4096])
                 if is_too_large:
@@ -83,11 +83,12 @@ class ImagePair(Gtk.Box):
         self.is_loaded = False
 
     def show_files(self, old: bytes | None, new: bytes | None) -> None:
-        """None where there is no file. Pictures are read on another thread."""
+        """Show both versions; None stands for a file that does not exist. Decodes pictures on a
+        thread."""
         self._ticket += 1
         self.is_loaded = False
         self.words.set_label(
-            binary_words(None if old is None else len(old), None if new is None else len(new))
+            binary_text(None if old is None else len(old), None if new is None else len(new))
         )
         for box in (self.before, self.after):
             box.set_visible(False)

@@ -31,9 +31,9 @@ _SIGNS = {Look.ADDED: "+", Look.REMOVED: "-"}
 class Row:
     look: Look
     text: str = ""
-    # What the margin shows.
+    # The text of the margin.
     margin: str = ""
-    # What it stands for; none for what is only there to fill.
+    # The line it shows; None if it only fills the space beside a line.
     line: Line | None = None
 
     @property
@@ -45,7 +45,7 @@ BLANK = Row(Look.BLANK)
 
 
 class DiffPane:
-    """Not a widget itself: `widget` is. The owner keeps the two sides in step."""
+    """One column. `widget` is what is shown; the owner keeps both columns in step."""
 
     def __init__(self, syntax: Syntax, digits: int, label: str) -> None:
         self._syntax = syntax
@@ -67,8 +67,7 @@ class DiffPane:
         self._numbers = GtkSource.GutterRendererText(xalign=1.0, xpad=6)
         self._numbers.connect("query-data", weakly(self._fill_margin))
         self._numbers.add_css_class("numeric")
-        # Code is written from left to right, whatever the language of the window: the numbers of
-        # the old and the new line and the sign stand in this order before it.
+        # Code is written from left to right in every language, and so are line numbers and signs.
         for part in (self.view, self._numbers):
             part.set_direction(Gtk.TextDirection.LTR)
         gutter = self.view.get_gutter(Gtk.TextWindowType.LEFT)
@@ -84,7 +83,7 @@ class DiffPane:
         return len(self._rows)
 
     def insert(self, at: int, rows: Sequence[Row]) -> None:
-        """Before the row with this number, or at the end. Each has a line of the buffer."""
+        """Insert rows before this position, one for each line of the buffer."""
         text = "".join(f"{row.text}\n" for row in rows)
         _found, place = self.buffer.get_iter_at_line(at)
         offset = place.get_offset()
@@ -130,7 +129,7 @@ class DiffPane:
         }.get(row.look)
         at = self.buffer.get_iter_at_offset
         if tag is not None:
-            # With its end, or an empty line would have no ground.
+            # Including the line end, or an empty line would have no background.
             self.buffer.apply_tag(tag, at(offset), at(offset + len(row.text) + 1))
         if row.line is not None:
             self._syntax.paint(self.buffer, offset, row.line)
@@ -143,7 +142,7 @@ class DiffPane:
     def _fill_margin(
         self, renderer: GtkSource.GutterRendererText, _lines: object, number: int
     ) -> None:
-        # Digits and signs. The colour of the scheme is too pale to be read.
+        # For digits and signs. The scheme's own colour is too pale to read.
         text = self._rows[number].margin if number < len(self._rows) else ""
         renderer.set_markup(f'<span foreground="{self.tags.margin}">{text}</span>', -1)
 
@@ -152,8 +151,8 @@ class DiffPane:
         self._numbers.set_size_request(width + 12, -1)
 
 
-class Tied:
-    """Two columns that scroll together."""
+class LinkedPanes:
+    """Makes two columns scroll together."""
 
     def __init__(self, columns: Sequence[DiffPane]) -> None:
         self._is_moving = False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The colours of the syntax, found in the whole of each version.
+"""Syntax colours, found by highlighting each version as a whole.
 
-In a diff lines are missing and others stand there twice: read by itself, a text that began above a
+A diff leaves out lines and shows others twice. Highlighted by itself, a string that begins above a
 fold would never end.
 """
 
@@ -15,18 +15,18 @@ from gi.repository import Gtk, GtkSource
 from .colours import set_scheme
 from .model import Diff, Line
 
-# Reading a version from its beginning takes too long then; so does a line that never ends.
+# Bytes, and characters of a line. Highlighting more takes too long.
 _MOST_LINES, _LONGEST_LINE = 6000, 2000
-# Lines that are read at once: a few milliseconds.
+# Lines that are highlighted in one step: a few milliseconds.
 _STEP = 40
 
 
 class Syntax:
     def __init__(self, diff: Diff, path: str) -> None:
         language = GtkSource.LanguageManager.get_default().guess_language(path, None)
-        # One for all: a tag that was found in a version can be put into what is shown.
+        # One table for all buffers, so that a tag found in a version can be used in the shown text.
         self.table = table = Gtk.TextTagTable()
-        # A file that is new or gone is there from beginning to end: what shows it can read it.
+        # A new or deleted file is shown as a whole, so its buffer can be highlighted directly.
         is_whole = not diff.old or not diff.new
         self.own_language = language if is_whole else None
         self._old = _Version(diff.old, None if is_whole else language, table)
@@ -37,13 +37,13 @@ class Syntax:
             version.repaint()
 
     def is_ready(self, lines: Sequence[Line], until: float) -> bool:
-        """Reads on, no longer than `until`; whether that was enough for these lines."""
+        """Highlight until the deadline. Return whether these lines are done."""
         old = max((line.old or 0 for line in lines if line.new is None), default=0)
         new = max((line.new or 0 for line in lines), default=0)
         return self._old.read(old, until) and self._new.read(new, until)
 
     def paint(self, buffer: GtkSource.Buffer, offset: int, line: Line) -> None:
-        """A line whose text stands in the buffer at this place."""
+        """Colour a line whose text begins at this position of the buffer."""
         if line.new is not None:
             self._new.paint(buffer, offset, line.new, line.text)
         elif line.old is not None:
@@ -73,7 +73,7 @@ class _Version:
         if self._language is None or not wanted:
             return True
         if self._buffer is None:
-            # This alone takes some milliseconds, and of the old version often nothing is needed.
+            # Only now: this takes some milliseconds, and the old version is often not needed.
             self._fill(self._language)
             return False
         while self._read < min(wanted, len(self._lines)):
@@ -88,7 +88,7 @@ class _Version:
         self._buffer = GtkSource.Buffer(tag_table=self._table, language=language)
         self._buffer.set_enable_undo(False)
         self.repaint()
-        # Other ends of lines would shift the numbers; a nought would end the text.
+        # Other line ends would shift the numbers, and a NUL would end the text.
         text = "\n".join(line.rstrip("\r\n") for line in self._lines)
         self._buffer.set_text(text.translate(_HARMLESS))
 
@@ -98,7 +98,7 @@ class _Version:
         return place
 
     def paint(self, buffer: GtkSource.Buffer, offset: int, number: int, text: str) -> None:
-        # Where a mark stands for something that cannot be seen, the places do not agree.
+        # With marks for invisible characters, the positions differ.
         if self._buffer is None or self._lines[number - 1].rstrip("\r\n") != text:
             return
         at = self._at_line(number - 1)
@@ -117,7 +117,7 @@ class _Version:
             position = end
 
     def _is_useful(self, tag: Gtk.TextTag) -> bool:
-        """Some only say what kind of text it is, for programs."""
+        """Return whether the tag has a colour: some only tell programs what kind of text it is."""
         found = self._useful.get(tag)
         if found is None:
             look = tag.props

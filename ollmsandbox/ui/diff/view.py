@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two versions of a text in one column or in two, put there piece by piece.
-
-What stands in the row above a change: what is folded there, and what can be done with it.
-
-Two versions of a text in one column or in two, put there piece by piece.
-"""
+"""Shows two versions of a text in one or two columns, inserted in small steps."""
 
 from __future__ import annotations
 
@@ -21,21 +16,21 @@ from ..resources import template
 from ..widgets.labels import set_accessible_name
 from ..widgets.weak import weakly
 from ..widgets.work_bar import disable_unless_focused
-from .model import Diff, DiffHunk, Fold, Line, compare, pairs
-from .pane import DiffPane, Tied, side, unified
+from .model import Diff, DiffSection, Fold, Line, compare, pairs
+from .pane import DiffPane, LinkedPanes, side, unified
 from .syntax import Syntax
 
-# Its name and its label. Without a name it is not to be pressed, and only says how it is.
+# The name and label of an action. Without a name, it is only shown and cannot be pressed.
 Action = tuple[str, str]
 
 
-class Folded:
-    """Where lines are folded, on each side."""
+class FoldButtons:
+    """The buttons of a fold, one in each column."""
 
     def __init__(self, fold: Fold) -> None:
         self.fold = fold
         self.buttons: list[Gtk.Button] = []
-        # Of the last column, in the row of the buttons.
+        # The position of the row in the last column.
         self.mark: Gtk.TextMark | None = None
         self.is_alone = False
 
@@ -51,12 +46,12 @@ class Folded:
                 row.remove(button)
 
 
-class Verbs:
-    """What can be done with one change. Only the last column has the buttons, first in the row:
-    they are to be seen however narrow it is. The others are as high as that."""
+class SectionButtons:
+    """The action buttons of one section. Only the last column has them, at the start of the row so
+    that they stay visible however narrow it is. The other column has a row of the same height."""
 
-    def __init__(self, hunk: DiffHunk, act: Callable[..., object], *, is_held: bool) -> None:
-        self.hunk = hunk
+    def __init__(self, section: DiffSection, act: Callable[..., object], *, is_held: bool) -> None:
+        self.section = section
         self._act = act
         self._boxes: list[Gtk.Box] = []
         self._is_held = is_held
@@ -69,7 +64,7 @@ class Verbs:
         self._boxes.append(box)
 
     def show(self, actions: Sequence[Action]) -> None:
-        """In the place of those that were there, and the keyboard stays there."""
+        """Replace the buttons, and keep the focus."""
         for box in self._boxes:
             had_focus = box.get_focus_child() is not None
             while (child := box.get_first_child()) is not None:
@@ -81,7 +76,7 @@ class Verbs:
                 box.child_focus(Gtk.DirectionType.TAB_FORWARD)
 
     def hold(self, is_held: bool) -> None:
-        """None is to be pressed meanwhile."""
+        """Disable the buttons while something is being changed."""
         self._is_held = is_held
         for box in self._boxes:
             child = box.get_first_child()
@@ -91,21 +86,21 @@ class Verbs:
                 child = child.get_next_sibling()
 
     def focus(self) -> bool:
-        """Of the last column."""
+        """Focus the first button of the last column. Return whether there is one."""
         return bool(self._boxes) and self._boxes[-1].child_focus(Gtk.DirectionType.TAB_FORWARD)
 
     def _button(self, name: str, label: str) -> Gtk.Button:
         button = Gtk.Button(label=label, css_classes=["caption"])
-        button.connect("clicked", self._act, self.hunk.index, name)
+        button.connect("clicked", self._act, self.section.index, name)
         disable_unless_focused(button, self._is_held)
-        number = self.hunk.index + 1
+        number = self.section.index + 1
         description = _("{action}, change {number}").format(action=label, number=number)
         set_accessible_name(button, description)
         return button
 
 
-def add_line(row: Gtk.Box, hunk: DiffHunk, *, is_last: bool) -> None:
-    start = hunk.new_start if is_last else hunk.old_start
+def add_line(row: Gtk.Box, section: DiffSection, *, is_last: bool) -> None:
+    start = section.group.new_start if is_last else section.group.old_start
     words = _("Line {number}").format(number=start + 1)
     row.append(_quiet(words))
 
@@ -114,13 +109,13 @@ def _quiet(words: str) -> Gtk.Label:
     return Gtk.Label(label=words, css_classes=["caption", "dim-label"])
 
 
-# Below this many pixels two columns are too narrow to read.
+# Pixels. Below this width, two columns are too narrow to read.
 _NARROW = 600
-# Lines in a piece; and how long pieces are put in before others have their turn.
+# Lines that are inserted in one step; and the seconds and milliseconds of work and rest.
 _PIECE, _BUDGET, _PAUSE = 30, 0.004, 12
-# Each has widgets. The rest comes when it is asked for.
-_MOST_HUNKS = 100
-# Lines of a fold that come at once.
+# Each section has widgets, so more are only shown on request.
+_MOST_SECTIONS = 100
+# Lines of a fold that are shown with one click, and seconds for their colours.
 _UNFOLDED, _UNFOLD_BUDGET = 200, 0.05
 
 
@@ -138,21 +133,21 @@ class DiffView(Gtk.Box):
     same_label = Gtk.Template.Child()
     panes = Gtk.Template.Child()
 
-    @GObject.Signal(name="hunk-action", arg_types=(int, str))
-    def hunk_action(self, index: int, action: str):
-        """A button of a change was pressed."""
+    @GObject.Signal(name="section-action", arg_types=(int, str))
+    def section_action(self, index: int, action: str):
+        """Emitted when a button of a section was pressed."""
 
     @GObject.Signal(name="loaded")
     def loaded(self):
-        """Everything that will be shown for now is there."""
+        """Emitted when everything is there that is shown for now."""
 
-    def __init__(self, most_hunks: int = _MOST_HUNKS) -> None:
+    def __init__(self, most_sections: int = _MOST_SECTIONS) -> None:
         super().__init__()
-        self._most_hunks = most_hunks
+        self._most_sections = most_sections
         self.diff: Diff | None = None
         self._path = ""
-        self._actions_of: Callable[[DiffHunk], Sequence[Action] | None] = lambda _hunk: ()
-        self._verbs: list[Verbs] = []
+        self._actions_of: Callable[[DiffSection], Sequence[Action] | None] = lambda _section: ()
+        self._buttons: list[SectionButtons] = []
         self._is_held = False
         self._ticket = 0
         # Held here, so that a thread never frees it. See weak_reference.
@@ -161,14 +156,14 @@ class DiffView(Gtk.Box):
         self._check = 0
         self._columns: list[DiffPane] = []
         self._syntax: Syntax | None = None
-        self._waiting: deque[DiffHunk | Fold | tuple[Line, ...]] = deque()
-        # Where each change begins: marks move with the text.
-        self._hunk_marks: list[Gtk.TextMark] = []
-        self._folded: list[Folded] = []
+        self._waiting: deque[DiffSection | Fold | tuple[Line, ...]] = deque()
+        # Where each section begins: marks move with the text.
+        self._section_marks: list[Gtk.TextMark] = []
+        self._folded: list[FoldButtons] = []
         self._folds_before: dict[int, Fold] = {}
-        self._left = most_hunks
+        self._left = most_sections
         self._current = -1
-        self._tied: Tied | None = None
+        self._linked: LinkedPanes | None = None
         self._style_handlers: list[int] = []
         self.previous.connect("clicked", weakly(self._go), -1)
         self.next.connect("clicked", weakly(self._go), 1)
@@ -186,23 +181,23 @@ class DiffView(Gtk.Box):
 
     # --- for the owner -------------------------------------------------------------------------
 
-    def set_hunk_actions(self, find: Callable[[DiffHunk], Sequence[Action] | None]) -> None:
-        """Finds the names and labels of the buttons that a change has."""
+    def set_section_actions(self, find: Callable[[DiffSection], Sequence[Action] | None]) -> None:
+        """Set the function that returns the actions of a section."""
         self._actions_of = find
         self.refresh_actions()
 
     def refresh_actions(self) -> None:
-        for verbs in self._verbs:
-            verbs.show(self._actions_of(verbs.hunk) or ())
+        for buttons in self._buttons:
+            buttons.show(self._actions_of(buttons.section) or ())
 
     def hold(self, is_held: bool) -> None:
-        """No button of a change is to be pressed meanwhile."""
+        """Disable the buttons while something is being changed."""
         self._is_held = is_held
-        for verbs in self._verbs:
-            verbs.hold(is_held)
+        for buttons in self._buttons:
+            buttons.hold(is_held)
 
     def show_texts(self, old: str, new: str, path: str) -> None:
-        """Compared on another thread, since it may take seconds."""
+        """Compare and show two versions. Compares on a thread, because it may take seconds."""
         self._ticket += 1
         self._path = path
         self.diff = None
@@ -228,24 +223,24 @@ class DiffView(Gtk.Box):
 
     @property
     def current(self) -> int:
-        """The number of the change that was gone to last; -1 at first."""
+        """The index of the section that was last gone to; -1 at first."""
         return self._current
 
     def go_to_change(self, index: int) -> None:
-        if not 0 <= index < len(self._hunk_marks):
+        if not 0 <= index < len(self._section_marks):
             return
         self._current = index
         buffer = self._columns[-1].buffer
-        line = buffer.get_iter_at_mark(self._hunk_marks[index]).get_line()
+        line = buffer.get_iter_at_mark(self._section_marks[index]).get_line()
         for each in self._columns:
             each.scroll_to(line)
         self._show_summary()
 
     def focus_change(self, index: int) -> None:
-        """Or the one that took its place."""
-        index = min(index, len(self._hunk_marks) - 1)
+        """Go to the section, or the one that took its place, and focus it."""
+        index = min(index, len(self._section_marks) - 1)
         self.go_to_change(index)
-        if index >= 0 and not self._verbs[index].focus():
+        if index >= 0 and not self._buttons[index].focus():
             self._columns[-1].view.grab_focus()
 
     # --- what is shown -------------------------------------------------------------------------
@@ -271,16 +266,16 @@ class DiffView(Gtk.Box):
         for column in self._columns:
             self.panes.remove(column.widget)
         self._columns = []
-        self._hunk_marks = []
-        self._verbs = []
+        self._section_marks = []
+        self._buttons = []
         self._folded = []
         self._current = -1
-        self._left = self._most_hunks
+        self._left = self._most_sections
         self._show_summary()
-        # Where nothing differs there is nothing to go to.
-        self.bar.set_visible(bool(diff.hunks))
-        if not diff.hunks:
-            empty = _("The file is empty.") if not diff.new else _("The text is the same.")
+        # Without differences, there is nothing to navigate.
+        self.bar.set_visible(bool(diff.sections))
+        if not diff.sections:
+            empty = _("Empty file") if not diff.new else _("No differences in the text")
             self.same_label.set_label(empty)
             self.stack.set_visible_child_name("same")
             self.emit("loaded")
@@ -291,15 +286,15 @@ class DiffView(Gtk.Box):
         self._timer = GLib.timeout_add(_PAUSE, weakly(self._load))
 
     def _plan(self, diff: Diff) -> None:
-        """A fold before a change is shown in the same row as its buttons."""
+        """Queue what is to be inserted. A fold shares the row of the section after it."""
         parts = diff.parts
         self._folds_before = {
             after.index: fold
             for fold, after in pairwise(parts)
-            if isinstance(fold, Fold) and isinstance(after, DiffHunk)
+            if isinstance(fold, Fold) and isinstance(after, DiffSection)
         }
         last = parts[-1]
-        self._waiting.extend(diff.hunks)
+        self._waiting.extend(diff.sections)
         if isinstance(last, Fold):
             self._waiting.append(last)
 
@@ -309,7 +304,7 @@ class DiffView(Gtk.Box):
         if self._wants_two():
             names = (_("Before"), _("After"))
             self._columns = [DiffPane(syntax, self._digits + 2, name) for name in names]
-            self._tied = Tied(self._columns)
+            self._linked = LinkedPanes(self._columns)
         else:
             self._columns = [DiffPane(syntax, 2 * self._digits + 3, _("Changes"))]
         for column in self._columns:
@@ -357,48 +352,50 @@ class DiffView(Gtk.Box):
         self._columns[0].insert(at, [side(old, self._digits, is_new=False) for old, _n in both])
         self._columns[1].insert(at, [side(new, self._digits, is_new=True) for _o, new in both])
 
-    def _put_header(self, at: int, hunk: DiffHunk | None, fold: Fold | None) -> None:
-        """A row above a change, with what is folded before it; or only that, at the end."""
-        folded = Folded(fold) if fold else None
-        verbs = Verbs(hunk, weakly(self._act), is_held=self._is_held) if hunk else None
+    def _put_header(self, at: int, section: DiffSection | None, fold: Fold | None) -> None:
+        """Insert the row above a section, with the fold before it; or only a fold, at the end."""
+        folded = FoldButtons(fold) if fold else None
+        buttons = (
+            SectionButtons(section, weakly(self._act), is_held=self._is_held) if section else None
+        )
         for column in self._columns:
             row = Gtk.Box(spacing=6, css_classes=["hunk"])
             is_last = column is self._columns[-1]
-            if verbs and is_last:
-                verbs.add_to(row, can_press=True)
+            if buttons and is_last:
+                buttons.add_to(row, can_press=True)
             if folded:
                 button = Gtk.Button(css_classes=["flat", "caption", "fold"])
-                button.set_tooltip_text(_("Show them"))
+                button.set_tooltip_text(_("Show These Lines"))
                 button.connect("clicked", weakly(self._unfold), len(self._folded))
                 folded.buttons.append(button)
                 row.append(button)
-            if hunk:
-                add_line(row, hunk, is_last=is_last)
-            if verbs and not is_last:
-                verbs.add_to(row, can_press=False)
+            if section:
+                add_line(row, section, is_last=is_last)
+            if buttons and not is_last:
+                buttons.add_to(row, can_press=False)
             column.insert_widget(at, row)
         buffer = self._columns[-1].buffer
         mark = buffer.create_mark(None, buffer.get_iter_at_line(at)[1], left_gravity=False)
-        if verbs:
-            self._hunk_marks.append(mark)
-            self._verbs.append(verbs)
-            verbs.show(self._actions_of(verbs.hunk) or ())
+        if buttons:
+            self._section_marks.append(mark)
+            self._buttons.append(buttons)
+            buttons.show(self._actions_of(buttons.section) or ())
         if folded:
             folded.mark = mark
-            folded.is_alone = hunk is None
+            folded.is_alone = section is None
             folded.show()
             self._folded.append(folded)
 
     def _put_more(self, at: int) -> None:
         for column in self._columns:
-            button = Gtk.Button(label=_("Show more changes"), css_classes=["flat", "caption"])
+            button = Gtk.Button(label=_("Show More Changes"), css_classes=["flat", "caption"])
             button.connect("clicked", weakly(self._show_more))
             column.insert_widget(at, button)
 
-    # --- what the person does --------------------------------------------------------------------
+    # --- what the user does ----------------------------------------------------------------------
 
     def _act(self, _button: Gtk.Button, index: int, action: str) -> None:
-        self.emit("hunk-action", index, action)
+        self.emit("section-action", index, action)
 
     def _unfold(self, _button: Gtk.Button, number: int) -> None:
         folded = self._folded[number]
@@ -425,11 +422,11 @@ class DiffView(Gtk.Box):
         self._columns[-1].view.grab_focus()
         for column in self._columns:
             column.remove(len(column) - 1)
-        self._left = self._most_hunks
+        self._left = self._most_sections
         self._timer = self._timer or GLib.timeout_add(_PAUSE, weakly(self._load))
 
     def _go(self, _widget: Gtk.Widget | None, by: int) -> None:
-        count = len(self._hunk_marks)
+        count = len(self._section_marks)
         if count:
             self.go_to_change(max(0, min(count - 1, self._current + by)))
 
@@ -444,20 +441,20 @@ class DiffView(Gtk.Box):
         counts = f"+{diff.added:,} \N{MINUS SIGN}{diff.removed:,}"
         if self._current >= 0:
             place = _("Change {number} of {count}").format(
-                number=self._current + 1, count=len(diff.hunks)
+                number=self._current + 1, count=len(diff.sections)
             )
         else:
-            count = len(diff.hunks)
+            count = len(diff.sections)
             place = ngettext("{count} change", "{count} changes", count).format(count=count)
         parts = [place, counts]
         if diff.has_crlf and any("\r" in line for line in diff.new[:1] or diff.old[:1]):
-            parts.append(_("lines end as on Windows"))
+            parts.append(_("Windows line endings"))
         self.summary.set_label(" · ".join(parts))
 
     # --- two columns -----------------------------------------------------------------------------
 
     def _width_changed(self, *_args: object) -> None:
-        # Later: this comes in the middle of laying out.
+        # Not now: this is called during layout.
         if not self._check:
             self._check = GLib.timeout_add(0, weakly(self._relayout_later))
 

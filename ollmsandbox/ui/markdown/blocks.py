@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build the widgets of a Markdown block, in steps, so that a long table never blocks the window."""
+"""Builds the widgets of a Markdown block in steps, so that a long table never blocks the window."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Add = Callable[[Gtk.Widget], None]
 # Called with the label and the address; returns True if it handled the click.
 OpenLink = Callable[[Gtk.Label, str], bool | None]
 
-# A label lays its text out as a whole, again at each width.
+# Characters. A label lays out its whole text again at each width.
 LONGEST_LABEL = 4000
-# In characters. To find out how narrow it can be, a label breaks its text after each letter, which
-# takes ten times as long as to lay it out: the longer ones are told.
+# Characters. To find its minimum width, a label breaks its text after each letter, which takes ten
+# times as long as layout. So longer labels get a fixed minimum.
 _NARROWEST = 12
 _BULLETS = ("•", "◦", "-")
 _SPACING = 12
@@ -41,8 +41,8 @@ _ALIGN = {
     Alignment.CENTER: (0.5, Gtk.Justification.CENTER),
     Alignment.RIGHT: (1.0, Gtk.Justification.RIGHT),
 }
-# In characters. A cell has one width, and where that is too much the table scrolls: a grid that can
-# be squeezed asks for the height of its narrowest form.
+# Characters. Cells have a fixed width, and a table that is too wide scrolls: a grid that can shrink
+# would ask for the height of its narrowest form.
 _WIDEST_CELL = 40
 
 
@@ -85,7 +85,7 @@ def _label(
         wrap_mode=Pango.WrapMode.WORD_CHAR,
         xalign=0,
     )
-    # A path or a command that is broken over two lines must not gain a hyphen.
+    # A path or command that wraps must not gain a hyphen.
     attributes = Pango.AttrList()
     attributes.insert(Pango.attr_insert_hyphens_new(False))
     label.set_attributes(attributes)
@@ -154,7 +154,7 @@ def _mark(item: ListItem, mark: str) -> Gtk.Widget:
         label = Gtk.Label(label=mark, xalign=1, valign=Gtk.Align.START)
         label.add_css_class("list-mark")
         return label
-    # Shows a state; it is not there to be changed.
+    # Shows a state, and cannot be changed.
     box = Gtk.CheckButton(
         active=item.done, can_target=False, focusable=False, valign=Gtk.Align.START
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A piece of code in the chat: coloured, to be read and copied."""
+"""A block of code in the chat, with syntax colours and a button to copy it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..resources import template
 from ..widgets.nested_scroller import NestedScroller
 from ..widgets.weak import weakly
 
-# More lines than this scroll inside; they would push the conversation away.
+# Lines. More of them scroll inside, or they would push the conversation away.
 MOST_LINES = 30
-# Pango lays out a line as a whole, which takes seconds for a minified file.
+# Characters. Pango lays out a line as a whole, which takes seconds for a minified file.
 LONGEST_LINE = 4000
-# Colouring more than this costs more than it is worth.
+# Characters. Highlighting more takes too long.
 MOST_COLOURED = 300_000
 _COPIED_FOR = 2000
 
-# What people write after ```, where GtkSourceView has another name for it and no file ends so.
+# Names that people write after ```, where GtkSourceView's name and the file extensions differ.
 _ALIASES = {
     "bash": "sh",
     "c#": "c-sharp",
@@ -62,7 +62,7 @@ class CodeBlock(Gtk.Box):
     def __init__(self, language: str = "", text: str = "") -> None:
         super().__init__()
         self._text = ""
-        self._line = 0  # how long the last one is
+        self._line = 0  # the length of the last line
         self._theme_handler = 0
         self._copied_source = 0
         self._buffer = GtkSource.Buffer(highlight_matching_brackets=False)
@@ -87,7 +87,7 @@ class CodeBlock(Gtk.Box):
         return self._language
 
     def add_text(self, piece: str, *, follow: bool = False) -> None:
-        """More of it, while it is being written."""
+        """Add text that is still being written."""
         if not piece:
             return
         self._text += piece
@@ -121,8 +121,8 @@ class CodeBlock(Gtk.Box):
         self.view.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
     def _fit(self) -> None:
-        """All lines are seen, up to a limit. A text view knows its height only after it was shown;
-        what is below would jump."""
+        """Set the height for all lines, up to a limit. A text view knows its height only after it
+        was shown, and what is below would jump."""
         lines = self._buffer.get_line_count()
         line_height = self.view.create_pango_layout("0").get_pixel_size()[1]
         height = min(lines, MOST_LINES) * line_height
@@ -154,14 +154,14 @@ class CodeBlock(Gtk.Box):
         self.copy_button.update_property([Gtk.AccessibleProperty.LABEL], [label])
 
     def _mapped(self, _widget: Gtk.Widget) -> None:
-        # The style manager lives as long as the program: no handler may stay with it.
+        # The style manager lives as long as the program, so no handler may stay connected.
         self._recolour()
         self._theme_handler = Adw.StyleManager.get_default().connect(
             "notify::dark", weakly(self._recolour)
         )
         self._fit()
         if self._buffer.get_language() is not self._language:
-            # To read how a language is coloured may take longer than a frame.
+            # Loading a language may take longer than a frame.
             GLib.timeout_add(1, weakly(self._colour))
 
     def _unmapped(self, _widget: Gtk.Widget) -> None:
@@ -194,15 +194,15 @@ def find_language(written: str) -> GtkSource.Language | None:
 
 @cache
 def _keep(language: GtkSource.Language) -> GtkSource.Buffer:
-    """How a language is coloured is forgotten with the last buffer that uses it, and takes long to
-    read; rows of a chat come and go."""
+    """Keep a buffer of this language: GtkSourceView forgets a language with its last buffer, and
+    takes long to load it again. Rows of a chat come and go."""
     return GtkSource.Buffer(language=language)
 
 
 def warm_up() -> None:
-    """Reads how the usual languages are coloured, one in each pause of the main loop: the first
-    code in a chat would have to wait for it."""
-    # Not those that hold others, as Markdown does: they take longer than anybody should wait.
+    """Load the usual languages, one whenever the main loop is idle, so that the first code in a
+    chat does not have to wait."""
+    # Not those that embed others, like Markdown: they take too long.
     names = iter(("sh", "python3", "diff", "json", "js"))
 
     def one_more() -> bool:

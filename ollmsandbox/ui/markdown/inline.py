@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Words with styles and links, and the only place where text becomes Pango markup: escaped."""
+"""Styled text and links. The only place where text becomes Pango markup, escaped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class InlineStyle(Flag):
     ITALIC = auto()
     STRIKE = auto()
     CODE = auto()
-    # Not the writer's words but ours: where a link really goes.
+    # Added by the program, not by the writer: where a link really goes.
     NOTE = auto()
 
 
@@ -35,7 +35,7 @@ class Inline:
 
 Spans = tuple[Inline, ...]
 
-# What neither Pango nor a person can do anything with, and lone surrogates, which GLib refuses.
+# Characters that Pango cannot show, and lone surrogates, which GLib refuses.
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufeff]")
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[^\s<>\"`\\|{}^]+", re.IGNORECASE)
 _SCHEMES = ("http", "https", "mailto")
@@ -95,14 +95,15 @@ def _walk(tokens: Sequence[Token]) -> Iterator[Inline]:
 
 def _leaf(token: Token, style: InlineStyle, *, addresses: bool) -> Iterator[Inline]:
     if token.type in ("softbreak", "hardbreak"):
-        # In a chat a line that ends, ends.
+        # In a chat, a line break in the source is a line break.
         yield Inline("\n", style)
     elif token.type == "code_inline":
         yield Inline(token.content, style | InlineStyle.CODE)
     elif token.type == "image":
         address = str(token.attrGet("src") or "")
         name = plain(spans_of(token.children or ())) or _("image")
-        # Nothing is fetched: a picture's address may be there to tell somebody that it was read.
+        # Nothing is fetched: the request for a picture would tell its server that the text was
+        # read.
         yield from _linked([Inline(name, style)], address)
     elif token.content:
         text = _LINE_BREAK.sub("\n", token.content)
@@ -135,8 +136,8 @@ _OPEN = {")": "(", "]": "["}
 
 
 def _linked(inside: Sequence[Inline], address: str) -> Iterator[Inline]:
-    """The words of a link, and beside them where it goes, if they could make one believe that it
-    goes elsewhere, or if it cannot be opened."""
+    """Return the text of a link, followed by its address if the text could mislead, or if the
+    program does not open such addresses."""
     words = plain(inside)
     if not _can_be_opened(address):
         yield from inside
@@ -153,11 +154,11 @@ def _linked(inside: Sequence[Inline], address: str) -> Iterator[Inline]:
 
 
 def host(address: str) -> str:
-    """The machine, or the mailbox, that an address leads to."""
+    """Return the host or mailbox that an address leads to."""
     try:
         parts = urlsplit(address)
         return (parts.path if parts.scheme == "mailto" else parts.hostname) or address
-    except ValueError:  # as of http://[
+    except ValueError:  # for example http://[
         return address
 
 
@@ -181,7 +182,7 @@ def _misleads(words: str, address: str, place: str) -> bool:
 
 
 def _joined(spans: Iterable[Inline]) -> Iterator[Inline]:
-    """Neighbours alike as one."""
+    """Join neighbours of the same style."""
     last: Inline | None = None
     for span in spans:
         if not span.text:
@@ -204,7 +205,7 @@ def _markup(span: Inline) -> str:
     if InlineStyle.NOTE in span.style:
         text = f'<span alpha="60%">{text}</span>'
     if span.link:
-        # The tooltip is markup in its turn.
+        # The tooltip is parsed as markup once more.
         tip = escape(escape(span.link))
         text = f'<a href="{escape(span.link)}" title="{tip}">{text}</a>'
     return text

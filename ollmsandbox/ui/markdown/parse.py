@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Markdown as blocks, without a widget. HTML stays text; nothing in it becomes markup."""
+"""Parses Markdown into blocks, without widgets. HTML stays text; nothing in it becomes markup."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from markdown_it.token import Token
 
 from .inline import Inline, Spans, clean, spans_of
 
-# Deeper than this nobody reads, and each level costs a widget inside a widget.
+# Nesting. Nobody reads deeper levels, and each costs a widget inside a widget.
 MAX_DEPTH = 8
-# Finding emphasis and links in a text takes more than its length; such a long one is none.
+# Characters. The time to find emphasis and links grows faster than the text, so longer ones are
+# shown as they are.
 MAX_STYLED = 8000
 
 
@@ -73,7 +74,7 @@ class ListBlock:
     items: tuple[ListItem, ...]
     ordered: bool = False
     start: int = 1
-    # With space between the items.
+    # Whether there is space between the items.
     loose: bool = False
 
 
@@ -97,7 +98,7 @@ def parse_lines(text: str) -> list[tuple[int, Block]]:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 3 * MAX_DEPTH})
     parser.enable(["table", "strikethrough"])
-    # A link whose address is somewhere else in the text could not be shown before that has come.
+    # A link whose address is defined elsewhere could not be shown before that has arrived.
     parser.disable(["reference", "html_block", "html_inline"])
     parser.core.ruler.at("inline", _inline)
     return parser
@@ -115,7 +116,7 @@ def _inline(state: StateCore) -> None:
 
 
 class _Reader:
-    """Goes through the flat list of tokens, in which containers are an opening and a closing."""
+    """Walks the flat list of tokens, in which containers have an opening and a closing token."""
 
     def __init__(self, tokens: Sequence[Token], lines: Sequence[str]) -> None:
         self._tokens = tokens

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Split Markdown that arrives in pieces where the text before can no longer change.
+"""Splits Markdown that arrives in pieces where the text before can no longer change.
 
 A place to cut is found by looking at lines, which costs next to nothing, and proved by parsing the
 text before it, which is needed anyway. So no text is parsed again and again while it grows.
@@ -24,11 +24,11 @@ _ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 class Splitter:
     def __init__(self) -> None:
         self._chunk = ""  # not parsed yet
-        self._seen = 0  # in the chunk: the lines before this were looked at
-        self._lines = 0  # so many
-        self._blank = False  # whether the line before that was
-        self._fence = ""  # what opened the fence that is open
-        self._wait = 0  # no proof is tried before the chunk is as long as this
+        self._seen = 0  # index in the chunk up to which lines were looked at
+        self._lines = 0  # the number of those lines
+        self._blank = False  # whether the last of them is blank
+        self._fence = ""  # the opening of the fence that is open, if any
+        self._wait = 0  # length of the chunk before the next proof is tried
         self._carriage = False
 
     @property
@@ -37,7 +37,7 @@ class Splitter:
         return self._chunk
 
     def feed(self, piece: str) -> None:
-        # The two characters of one line end may come apart.
+        # The two characters of one line end may arrive separately.
         if self._carriage:
             piece = "\r" + piece
         self._carriage = piece.endswith("\r")
@@ -49,7 +49,7 @@ class Splitter:
         """Return the next finished blocks, if any."""
         while True:
             if self._lines == 1 and _HEADING.match(self._chunk):
-                blocks = self._cut(self._seen)  # never more than its line
+                blocks = self._cut(self._seen)  # at most its own line
             elif (end := self._chunk.find("\n", self._seen)) >= 0:
                 blocks = self._look_at_line(end)
             else:
@@ -65,7 +65,7 @@ class Splitter:
         was_in_fence = bool(self._fence)
         self._follow_fence(line)
         if was_in_fence:
-            # The line that closes a fence ends its block, whatever comes.
+            # The line that closes a fence ends its block, whatever follows.
             closes_all = not self._fence and _FENCE.match(self._chunk)
             return self._cut(self._seen) if closes_all else ()
         if start and self._may_begin(line, start, blank_before):
@@ -79,7 +79,7 @@ class Splitter:
         start = self._seen
         if self._fence or start == len(self._chunk):
             return ()
-        # A letter begins a paragraph, however its line goes on.
+        # A letter begins a paragraph, however its line continues.
         if start and self._blank and self._chunk[start].isalpha():
             return self._prove(start, len(self._chunk))
         if len(self._chunk) - start > 2 * LONG:
@@ -108,7 +108,7 @@ class Splitter:
         if self._fence:
             if re.fullmatch(rf" {{0,3}}{self._fence[0]}{{{len(self._fence)},}}[ \t]*", line):
                 self._fence = ""
-        # An indented one may belong to a list item; the proof by parsing will tell.
+        # An indented fence may belong to a list item; parsing will tell.
         elif (found := _FENCE.match(line)) and not (
             found.group(1)[0] == "`" and "`" in found.group(2)
         ):
@@ -133,7 +133,7 @@ class Splitter:
         if found and found[-1][0] == self._chunk.count("\n", 0, start):
             self._drop(start)
             return tuple(block for _, block in found[:-1])
-        # Within something larger: asked again when there is a good deal more of it.
+        # Inside of something larger: try again when there is a good deal more of it.
         self._wait = start + start // 2
         return ()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Show Markdown, whole or while it is being written.
+"""Shows Markdown, complete or while it is being written.
 
-The part that is still being written goes into a text view: a label that grows lays all of itself
-out again at each word. Only finished blocks become labels, a few in each turn of the main loop.
+The part that is still being written is in a text view, because a growing label lays out all of its
+text again at each word. Only finished blocks become labels, a few in each turn of the main loop.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from .inline import clean
 from .parse import Block, Code
 from .stream import Splitter
 
-# Pieces that come within this time are shown together.
+# Milliseconds. Pieces that arrive within this time are shown together.
 _COALESCE = 30
-# So long at a time, and then a pause, in which frames are drawn and keys are heard. In seconds and
-# milliseconds.
+# Seconds of work, then milliseconds of pause, in which the main loop draws frames and handles keys.
 _SLICE = 0.004
 _PAUSE = 6
-# A message that takes no longer is there at once, with its height.
+# Seconds. A message that takes no longer is built at once, with its final height.
 _AT_ONCE = 0.006
 
 
@@ -49,11 +48,11 @@ class MarkdownView(Adw.Bin):
 
     @GObject.Signal(arg_types=(str,))
     def open_link(self, address: str) -> None:
-        """The user clicked a link. The owner decides whether to open it."""
+        """Emitted when the user clicks a link. The owner decides whether to open it."""
 
     @GObject.Signal
     def settled(self):
-        """All of the text is shown as widgets, and it is finished."""
+        """Emitted when the text is finished and all of it is shown as widgets."""
 
     @property
     def text(self) -> str:
@@ -85,10 +84,10 @@ class MarkdownView(Adw.Bin):
         self._schedule(0)
 
     def take_down(self) -> None:
-        """Remove the widgets little by little, as freeing hundreds of them takes time."""
+        """Remove the widgets in steps, because freeing hundreds of them takes time."""
         if self._source:
             GLib.source_remove(self._source)
-        # It lives for as long as that takes.
+        # The view stays alive for as long as that takes.
         self._source = GLib.timeout_add(_PAUSE, self._take_down)
 
     def _take_down(self) -> bool:
@@ -118,7 +117,7 @@ class MarkdownView(Adw.Bin):
 
     def _turn(self) -> bool:
         self._source = 0
-        # There may be many like this one, which have all waited.
+        # Many views may have waited for their turn at the same time.
         is_early = self._patience.waits() or self._frames.waits(self)
         if is_early or self._work(_SLICE / 4 if is_late() else _SLICE):
             self._schedule(_PAUSE)
@@ -158,7 +157,7 @@ class MarkdownView(Adw.Bin):
         if self._code is not None:
             code, self._code = self._code, None
             if isinstance(block, Code) and code.text == block.text:
-                return iter(())  # it was there all the time
+                return iter(())  # shown already while it was written
             self._column.remove(code)
         return build(block, self._add, weakly(self._link_clicked))
 
@@ -187,8 +186,8 @@ class MarkdownView(Adw.Bin):
     def _add_tail(self) -> Gtk.TextView:
         tail = _tail_view()
         self._column.append(tail)
-        # A text view breaks lines for the width it had last. Before it had any that is one pixel,
-        # and for a moment it would be as high as several pages.
+        # A text view wraps for the width it had last. Before it had one, that is one pixel, and for
+        # a moment it would be several pages high.
         if width := self._column.get_width():
             tail.measure(Gtk.Orientation.HORIZONTAL, -1)
             tail.allocate(width, tail.measure(Gtk.Orientation.VERTICAL, width)[1], -1, None)
@@ -198,7 +197,7 @@ class MarkdownView(Adw.Bin):
         if self._code is None:
             self._code = CodeBlock(clean(language))
             self._code.insert_before(self._column, self._tail)
-        # The last line may become the fence that closes it.
+        # The last line may become the closing fence.
         lines, _newline, last = code.rpartition("\n")
         if last.strip(" `~"):
             lines = code

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which model answers, and whether its server does.
-
-The names of models, as they are shown.
-
-Which model answers, and whether its server does.
-"""
+"""The button and the popover that choose a model, and show whether its server answers."""
 
 from __future__ import annotations
 
@@ -26,18 +21,18 @@ def is_tour(name: str) -> bool:
 
 
 def shown_model(name: str) -> str:
-    """Models have names of their own. Only the tour's is a description, in the person's words."""
+    """Return the name to show. Models have fixed names; only the tour's is a description."""
     return _(name) if name == TOUR.model else name
 
 
 _MANY = 8
 
 
-class Link(Enum):
+class ConnectionState(Enum):
     """The state of a connection."""
 
     UNKNOWN = "unknown"
-    LOOKING = "looking"
+    CONNECTING = "connecting"
     READY = "ready"
     FAILED = "failed"
 
@@ -45,16 +40,16 @@ class Link(Enum):
 @dataclass(frozen=True)
 class ConnectionItem:
     name: str
-    link: Link
+    state: ConnectionState
     models: Sequence[str] = ()
     problem: str = ""
 
 
 _ICONS = {
-    Link.UNKNOWN: "network-idle-symbolic",
-    Link.LOOKING: "content-loading-symbolic",
-    Link.READY: "object-select-symbolic",
-    Link.FAILED: "dialog-warning-symbolic",
+    ConnectionState.UNKNOWN: "network-idle-symbolic",
+    ConnectionState.CONNECTING: "content-loading-symbolic",
+    ConnectionState.READY: "object-select-symbolic",
+    ConnectionState.FAILED: "dialog-warning-symbolic",
 }
 
 
@@ -74,7 +69,7 @@ class ModelChooser(Gtk.MenuButton):
         content.append(self._label)
         content.append(Gtk.Image.new_from_icon_name("pan-up-symbolic"))
         self.set_child(content)
-        # GTK puts it into the middle: the arrow would move with the name.
+        # GTK centres it, so the arrow would move with the length of the name.
         if (around := content.get_parent()) is not None:
             around.set_halign(Gtk.Align.FILL)
             content.set_hexpand(True)
@@ -115,39 +110,42 @@ class ModelChooser(Gtk.MenuButton):
     def show(  # type: ignore[override]
         self, connections: Sequence[ConnectionItem], current: tuple[str, str]
     ) -> None:
-        """`current` is the name of a connection and of a model of it; empty if none is chosen."""
+        """Show the connections. `current` is the chosen connection and model; empty if there is
+        none."""
         if (tuple(connections), current) != (self._connections, self._current):
             self._connections, self._current = tuple(connections), current
             self._fill()
 
     @property
-    def _link(self) -> Link:
+    def _state(self) -> ConnectionState:
         if is_tour(self._current[1]):
-            return Link.READY
+            return ConnectionState.READY
         for connection in self._connections:
             if connection.name == self._current[0]:
-                return connection.link
-        return Link.UNKNOWN
+                return connection.state
+        return ConnectionState.UNKNOWN
 
     def _fill(self) -> None:
         connection, model = self._current
-        # Without an answer it is not known which models there are, but whose they would be.
-        known = model or (connection if self._link is Link.FAILED else "")
+        # Without an answer the models are unknown, but the connections are shown.
+        known = model or (connection if self._state is ConnectionState.FAILED else "")
         text = f"{connection}, {model}" if model else known or _("No model chosen")
         if model.casefold().startswith(connection.casefold()):
             text = shown_model(model) or text
         self._label.set_label(text)
-        self._icon.set_from_icon_name(_ICONS[self._link])
+        self._icon.set_from_icon_name(_ICONS[self._state])
         for name in ("success", "warning"):
             self._icon.remove_css_class(name)
-        if known and self._link in (Link.READY, Link.FAILED):
-            self._icon.add_css_class("success" if self._link is Link.READY else "warning")
+        if known and self._state in (ConnectionState.READY, ConnectionState.FAILED):
+            self._icon.add_css_class(
+                "success" if self._state is ConnectionState.READY else "warning"
+            )
         state = {
-            Link.READY: _("connected"),
-            Link.FAILED: _("not reachable"),
-            Link.LOOKING: _("looking"),
-            Link.UNKNOWN: "",
-        }[self._link]
+            ConnectionState.READY: _("connected"),
+            ConnectionState.FAILED: _("not reachable"),
+            ConnectionState.CONNECTING: _("connecting"),
+            ConnectionState.UNKNOWN: "",
+        }[self._state]
         name = _("Model: {}").format(f"{text}, {state}" if state and known else text)
         self.set_tooltip_text(name)
         self.update_property([Gtk.AccessibleProperty.LABEL], [name])
@@ -166,7 +164,7 @@ class ModelChooser(Gtk.MenuButton):
                     is_current = (connection.name, model) == self._current
                     self._list.append(_ModelRow(connection.name, model, is_current=is_current))
         self._filter.set_visible(count > _MANY)
-        # Nothing in an empty one can be gone to.
+        # An empty list has nothing to focus.
         self._scrolled.set_can_focus(bool(self._connections))
 
     def _on_filter(self, _entry: Gtk.SearchEntry) -> None:
@@ -206,10 +204,10 @@ def _heading(connection: ConnectionItem) -> Gtk.ListBoxRow:
     name.add_css_class("heading")
     box.append(name)
     note = connection.problem
-    if connection.link is Link.LOOKING:
-        note = _("Checking…")
-    elif connection.link is Link.READY and not connection.models:
-        note = _("It has no models.")
+    if connection.state is ConnectionState.CONNECTING:
+        note = _("Connecting…")
+    elif connection.state is ConnectionState.READY and not connection.models:
+        note = _("No models")
     if note:
         said = Gtk.Label(label=note, xalign=0, wrap=True, max_width_chars=36)
         said.add_css_class("caption")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which model the session that is shown talks to, and why none if it cannot."""
+"""Connects the model chooser with the session that is shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ModelController:
         self._sessions = sessions
         self._tasks = tasks
         self._session: OpenSession | None = None
-        # What was chosen last is remembered last.
+        # Saves run one after the other, so that the last choice wins.
         self._remembering = asyncio.Lock()
         chooser.connect("chosen", weakly(self._on_chosen))
         chooser.connect("refresh", weakly(self._on_refresh))
@@ -46,23 +46,22 @@ class ModelController:
         self._session = session
         self._show()
 
-    def look_again(self, *_args: object) -> None:
-        """At the connections there are, and what their servers offer; with the keys that are
-        stored now."""
+    def reload(self, *_args: object) -> None:
+        """Read the connections again and ask their servers, with the keys that are stored now."""
         self._choice.forget_servers()
-        self._tasks.start(self._look())
+        self._tasks.start(self._ask_servers())
 
     def _on_refresh(self, _chooser: ModelChooser) -> None:
-        """With the keys that are known: a keyring may ask for a password each time."""
-        self._tasks.start(self._look())
+        """Ask the servers again with the known keys: a keyring may ask for a password each time."""
+        self._tasks.start(self._ask_servers())
 
-    async def _look(self) -> None:
+    async def _ask_servers(self) -> None:
         self._sessions.renew_models()
         self._show()
         await self._choice.refresh()
 
-    def note_name(self, _source: object, before: str, now: str) -> None:
-        """A connection has another one."""
+    def follow_rename(self, _source: object, before: str, now: str) -> None:
+        """Follow a connection that was renamed."""
         self._tasks.start(self._sessions.rename_connection(before, now))
 
     def _show(self) -> None:
@@ -70,7 +69,9 @@ class ModelController:
         current = (session.connection, session.model_name) if session else self._choice.default()
         self._chooser.show(self._choice.items, current)
         if session is not None:
-            self._chat.set_can_send("" if session.conversation.model else self._choice.why_none())
+            self._chat.set_can_send(
+                "" if session.conversation.model else self._choice.missing_model_text()
+            )
 
     def _on_chosen(self, _chooser: ModelChooser, connection: str, model: str) -> None:
         if self._session is not None:
@@ -79,7 +80,7 @@ class ModelController:
         self._tasks.start(self._remember(connection, model))
 
     async def _remember(self, connection: str, model: str) -> None:
-        """For the next session; not in the main loop, as it waits for the disk."""
+        """Save the choice for the next session, in a thread because of the disk."""
         async with self._remembering:
             await asyncio.to_thread(self._choice.remember, connection, model)
         self._show()

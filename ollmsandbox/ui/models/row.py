@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which model new sessions begin with: one of those that the connection for them offers."""
+"""The preferences row with the model for new sessions."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ class DefaultModelRow(Adw.ComboRow):
         self.connect("notify::selected", weakly(self._on_selected))
 
     async def show_models(self, connection: Connection | None) -> None:
-        """Of this connection: asks its server."""
+        """Ask the connection's server for its models, and list them."""
         self._connection = connection
         self.set_visible(connection is not None)
         if connection is None:
             return
         kept = [connection.model] if connection.model else []
-        self._fill(kept, _("Checking…"))
+        self._fill(kept, _("Connecting…"))
         try:
             models = await self._store.server(connection).models()
             names, note = [model.name for model in models], ""
         except OllmSandboxError as error:
             names, note = kept, localized(error.message)
-        # Another one may have been chosen meanwhile.
+        # The user may have chosen another connection meanwhile.
         if self._connection is connection:
             gone = [name for name in kept if name not in names]
-            self._fill([*gone, *names], note or ("" if names else _("It has no models.")))
+            self._fill([*gone, *names], note or ("" if names else _("No models")))
 
     def _fill(self, names: list[str], note: str) -> None:
         self._is_filling = True
         try:
             self._names = names
-            # Below the title there is room for a long name, too. First: newer versions of
-            # libadwaita show it there only when another one is chosen from now on.
+            # Below the title there is room for a long name. Set first: newer versions of libadwaita
+            # only show it there for selections that are made later.
             self.set_use_subtitle(not note)
             self.set_model(Gtk.StringList.new([shown_model(name) for name in names]))
             self.set_sensitive(bool(names))
             chosen = self._connection.model if self._connection else ""
-            # Without a choice, it is the first one.
+            # Without a saved choice, use the first one.
             self.set_selected(names.index(chosen) if chosen in names else 0)
             if note:
                 self.set_subtitle(GLib.markup_escape_text(note))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pass questions to the cards of the window, and their answers back."""
+"""Passes questions to the cards of the window, and their answers back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..widgets.signals import signals
 
 
 class WindowAsker(GObject.Object):
-    """Hold the questions that are still to be answered on a card."""
+    """Holds the questions that are still to be answered on a card."""
 
     __gtype_name__ = "OllmWindowAsker"
 

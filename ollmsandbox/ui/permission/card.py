@@ -60,13 +60,13 @@ class ChatPermission(Gtk.Box):
         self._is_answered = False
         self._saw_start = self._saw_end = self._had_time = False
         self._is_look_due = False
-        # Of the command, whose height is known; and for which width it is.
+        # Lines of the command whose height is known, and for which width.
         self._known_lines = self._known_width = 0
         self._pausing = self._looking = 0
-        # Where its buttons were in the last frame; and from when on a yes counts there.
+        # The position of the buttons in the last frame, and when a click on "Allow" counts there.
         self._place: tuple[int, ...] | None = None
         self._rests_at = 0
-        # What is listened to while it is to be seen.
+        # Signals that are connected while the card is shown.
         self._handlers: list[tuple[GObject.Object, int]] = []
         self._by_answer: dict[Answer, Gtk.Button] = {}
         self._fill()
@@ -178,19 +178,19 @@ class ChatPermission(Gtk.Box):
     def _look_now(self) -> bool:
         self._is_look_due = False
         self._look()
-        # And again: what was scrolled gets its place in the next layout.
+        # And again: the position after scrolling is only known after the next layout.
         self._keep_looking(_LOOK)
         return GLib.SOURCE_REMOVE
 
     def _look(self, *_args: object) -> None:
         adjustment = self.subject_frame.get_vadjustment()
         page = adjustment.get_page_size()
-        # Before it is laid out there is nothing to be seen.
+        # Nothing is visible before the first layout.
         if not self._is_answered and self.get_mapped() and page > 1:
             most = self.subject_frame.get_max_content_height()
             if page < min(adjustment.get_upper(), most) - 1:
-                # A text finds out where its lines break while it gets its place, when asking for
-                # a larger one may go unheard.
+                # A label finds its line breaks during layout, when GTK may ignore a request for
+                # more height.
                 self.subject.queue_resize()
             top, bottom = edges_in_sight(self.subject_frame)
             if top and adjustment.get_value() <= 1:

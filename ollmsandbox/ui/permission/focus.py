@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Give questions in the chat the keyboard focus, one by one, and keep the focused one in view."""
+"""Gives questions in the chat the keyboard focus, one by one, and keeps the focused one in view."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find out whether the user can see a widget: scrolled into view, and not covered."""
+"""Finds out whether the user can see a widget: scrolled into view, and not covered."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
 from ..badge.limits_text import own_limits
-from ..changes.list_model import count_waiting
+from ..changes.list_model import count_pending
 from ..chat.entries import entries_of
 from ..models.choice import ModelChoice
 from ..preferences.settings import Settings
@@ -137,7 +137,7 @@ class Sessions(GObject.Object):
     async def waiting(self, path: str) -> int:
         """Return the number of pending changes of a project."""
         return await asyncio.to_thread(
-            lambda: count_waiting(self._factory.manager, self._project(path))
+            lambda: count_pending(self._factory.manager, self._project(path))
         )
 
     async def remove_project(self, path: str) -> None:

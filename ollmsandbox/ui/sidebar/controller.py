@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the person does in the side pane, and what it shows."""
+"""Handles what the user does in the sidebar, and what it shows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .sidebar import Sidebar
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
 
-# Seconds.
+# Seconds that a toast with "Undo" is shown.
 _TIME_TO_UNDO = 10
 
 Undo = Callable[[], Coroutine[object, object, None]]
 
 
 class SidebarController:
-    """`show` brings a session into the window, or none."""
+    """Opens, renames, deletes and removes. `show` shows a session in the window, or none."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class SidebarController:
         self._tasks = tasks
         self._show = show
         self._shown: OpenSession | None = None
-        # What is to be shown as soon as it is there.
-        self._wish = ""
+        # What to show as soon as it is open: a session, or a new one.
+        self._requested = ""
         self._is_refreshing = self._is_stale = False
-        # What can be taken back, each as long as there is talk of it.
+        # What can be undone, as long as its toast is shown.
         self._removals: dict[int, tuple[Adw.Toast, Undo]] = {}
         self._last_number = 0
         self._undo = Gio.SimpleAction.new("undo-removal", GLib.VariantType.new("u"))
@@ -63,7 +63,7 @@ class SidebarController:
         undo = Gtk.CallbackAction.new(lambda *_args: bool(on_undo_key()))
         keys.add_shortcut(Gtk.Shortcut.new(Gtk.ShortcutTrigger.parse_string("<Control>z"), undo))
         window.add_controller(keys)
-        wishes: tuple[tuple[str, Callable[..., object]], ...] = (
+        handlers: tuple[tuple[str, Callable[..., object]], ...] = (
             ("open-session", self._on_open_session),
             ("new-session", self._on_new_session),
             ("add-project", self._on_add_project),
@@ -73,21 +73,21 @@ class SidebarController:
             ("delete-session", self._on_delete_session),
             ("search", self._on_search),
         )
-        for name, method in wishes:
+        for name, method in handlers:
             sidebar.connect(name, weakly(method))
 
     @property
-    def has_wish(self) -> bool:
-        return bool(self._wish)
+    def has_request(self) -> bool:
+        return bool(self._requested)
 
     def note_shown(self, session: OpenSession | None) -> None:
         self._shown = session
         if session is not None:
-            self._wish = session.id
+            self._requested = session.id
         self._select()
 
     async def refresh(self) -> None:
-        """Called again meanwhile, it looks once more."""
+        """Read the list again. A call during another one makes it read once more."""
         self._is_stale = True
         if self._is_refreshing:
             return
@@ -101,20 +101,22 @@ class SidebarController:
         self._select()
 
     async def open_session(self, session_id: str) -> None:
-        await self._bring(session_id, self._sessions.open(session_id))
+        await self._show_when_open(session_id, self._sessions.open(session_id))
 
     async def new_session(self, project: str | None) -> None:
         try:
-            await self._bring(f"new in {project}", self._sessions.new(project))
+            await self._show_when_open(f"new in {project}", self._sessions.new(project))
         finally:
-            # Its folder may be gone, which is then to be seen.
+            # The folder may be gone, which the sidebar then shows.
             await self.refresh()
 
-    async def _bring(self, wish: str, opening: Coroutine[object, object, OpenSession]) -> None:
-        """The last wish counts: what comes in for an earlier one is not shown any more."""
-        self._wish = wish
+    async def _show_when_open(
+        self, request: str, opening: Coroutine[object, object, OpenSession]
+    ) -> None:
+        """Show a session as soon as it is loaded. Only the last request counts."""
+        self._requested = request
         session = await opening
-        if self._wish == wish:
+        if self._requested == request:
             self._show(session)
 
     def _select(self) -> None:
@@ -138,7 +140,7 @@ class SidebarController:
         self._tasks.start(self.refresh())
 
     def remove_shown(self, *_args: object) -> None:
-        """The project of the session that is shown."""
+        """Remove the project of the session that is shown."""
         if self._shown is not None and self._shown.project is not None:
             self._on_remove_project(self._sidebar, self._shown.project)
 
@@ -160,7 +162,7 @@ class SidebarController:
             try:
                 moved = await self._sessions.move_project(path, folder)
             finally:
-                # Moved or not.
+                # Whether or not it was moved.
                 if shown is not None and has_talk:
                     await self.open_session(shown.id)
             if not has_talk:
@@ -177,7 +179,7 @@ class SidebarController:
                 self._show(None)
             await self._sessions.remove_project(path)
             self._offer_undo(
-                _("{} was removed from the list.").format(name),
+                _("Removed {} from the list").format(name),
                 partial(self._sessions.list_project_again, path),
             )
 
@@ -197,10 +199,10 @@ class SidebarController:
                 return
             if self._shown is not None and self._shown.id == session_id:
                 self._show(None)
-            if self._wish == session_id:
-                self._wish = ""
+            if self._requested == session_id:
+                self._requested = ""
             await self._sessions.delete(session_id)
-            self._offer_undo(_("The session was deleted."), partial(self._undelete, session_id))
+            self._offer_undo(_("Session deleted"), partial(self._undelete, session_id))
 
         self._tasks.start(delete())
 
@@ -211,7 +213,7 @@ class SidebarController:
     # --- what can be taken back ------------------------------------------------------------------
 
     def _offer_undo(self, words: str, undo: Undo) -> None:
-        # With a key as well: to go there with Tab would take longer than it is shown.
+        # Also by a shortcut: reaching the button with Tab takes longer than it is shown.
         toast = Adw.Toast(title=GLib.markup_escape_text(words), button_label=_("_Undo"))
         self._last_number += 1
         toast.set_action_name("win.undo-removal")
@@ -227,20 +229,20 @@ class SidebarController:
         self._undo.set_enabled(bool(self._removals))
 
     def _on_undo(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
-        self._take_back(target.get_uint32())
+        self._undo_removal(target.get_uint32())
 
     def _on_undo_key(self) -> bool:
-        """The last one. In a text, the key is for what was typed."""
+        """Undo the last removal. In a text field, the shortcut belongs to the text."""
         focus = self._window.get_focus()
         is_text = isinstance(focus, Gtk.Editable | Gtk.TextView) and focus.get_editable()
         if is_text or not self._removals:
             return False
         number, (toast, _undo) = list(self._removals.items())[-1]
-        self._take_back(number)
+        self._undo_removal(number)
         toast.dismiss()
         return True
 
-    def _take_back(self, number: int) -> None:
-        # Not twice: its button can be pressed while it goes away.
+    def _undo_removal(self, number: int) -> None:
+        # Not twice: the button can be pressed while the toast disappears.
         if (removal := self._removals.pop(number, None)) is not None:
             self._tasks.start(removal[1]())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rows of the side pane: a project, and below it its sessions."""
+"""The rows of the sidebar: a project, and below it its sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gi.repository import Gio, GLib, Gtk, Pango
 from ...i18n import _
 from ...text.visible import visible_line
 
-# What a row is about: it stays as long as that does.
+# Identifies what a row shows: the row stays as long as that does.
 Key = tuple[object, ...]
 
 
@@ -43,7 +43,7 @@ class ProjectItem:
 
 @dataclass(frozen=True)
 class OlderItem:
-    """What stands for the sessions of a project that are not listed."""
+    """A button for the sessions of a project that are not listed."""
 
     path: str
     name: str
@@ -68,7 +68,7 @@ class ProjectRow(Gtk.ListBoxRow):
         name.add_css_class("heading")
         text.append(name)
         if item.is_missing:
-            note = _line(_("The folder is not there"))
+            note = _line(_("Folder not found"))
             note.add_css_class("caption")
             note.add_css_class("warning")
             text.append(note)
@@ -91,7 +91,7 @@ class ProjectRow(Gtk.ListBoxRow):
                 entry = Gio.MenuItem.new(label, None)
                 entry.set_action_and_target_value(action, _path(item.path))
                 menu.append_item(entry)
-            box.append(_menu_button(menu, _("Menu of {}").format(item.name)))
+            box.append(_menu_button(menu, _("Menu for {}").format(item.name)))
         self.set_child(box)
         self.update_property([Gtk.AccessibleProperty.LABEL], [item.name])
 
@@ -106,14 +106,14 @@ class SessionRow(Gtk.ListBoxRow):
         self._title.set_hexpand(True)
         box.append(self._title)
         self._asks = Gtk.Image.new_from_icon_name("dialog-question-symbolic")
-        self._asks.set_tooltip_text(_("Waits for your answer"))
+        self._asks.set_tooltip_text(_("Needs your answer"))
         self._asks.add_css_class("warning")
         box.append(self._asks)
         self._works = Gtk.Spinner()
         self._works.set_tooltip_text(_("Working"))
         box.append(self._works)
         self._menu = _menu_button(None, "")
-        # It takes as long as all the rest of the row, and few are ever opened.
+        # Filled when it opens: it takes as long as the rest of the row, and few are ever opened.
         target = GLib.Variant.new_string(item.id)
         self._menu.set_create_popup_func(lambda button: _add_menu(button, target))
         box.append(self._menu)
@@ -121,14 +121,14 @@ class SessionRow(Gtk.ListBoxRow):
         self.show_item(item)
 
     def show_item(self, item: SessionItem) -> None:
-        """In place: the keyboard may be here, or its menu open."""
+        """Update the row in place: it may have the focus, or its menu may be open."""
         self.item = item
         self._title.set_label(item.title)
         works = item.is_busy and not item.is_asking
         self._asks.set_visible(item.is_asking)
         self._works.set_visible(works)
         self._works.set_spinning(works)
-        _name_button(self._menu, _("Menu of {}").format(item.title))
+        _name_button(self._menu, _("Menu for {}").format(item.title))
         self.set_tooltip_text(item.title)
         self.update_property([Gtk.AccessibleProperty.LABEL], [item.title])
 
@@ -157,7 +157,7 @@ def _line(text: str) -> Gtk.Label:
 
 
 def _path(path: str) -> GLib.Variant:
-    """A name on disk need not be UTF-8, and GLib's strings have to be."""
+    """Return the path as UTF-8, which GLib needs and a file name need not be."""
     return GLib.Variant.new_bytestring(os.fsencode(path))
 
 

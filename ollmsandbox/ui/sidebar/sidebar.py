@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The side pane: projects and their sessions.
-
-Which rows the side pane has, and their coming and going, a few in each turn of the main loop.
-
-The side pane: projects and their sessions.
-"""
+"""The sidebar: projects and their sessions. Rows are added a few at a time."""
 
 from __future__ import annotations
 
@@ -19,17 +14,17 @@ from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from .rows import Item, OlderItem, OlderRow, ProjectItem, ProjectRow, Row, SessionItem, SessionRow
 
-# Sessions of one project, and as many again with each wish for more.
-NEWEST = 30
+# Sessions of a project that are listed at first, and that "Show Older" adds.
+LISTED = 30
 
 
-def wanted(
+def items_to_list(
     projects: Sequence[ProjectItem], most: Mapping[str, int], selected: str
 ) -> tuple[Item, ...]:
-    """The newest ones. Where something goes on is seen, and what is shown, however old it is."""
+    """Return the newest sessions, and those that are selected or active, however old they are."""
     found: list[Item] = []
     for project in projects:
-        limit = most.get(project.path, NEWEST)
+        limit = most.get(project.path, LISTED)
         newest, older = project.sessions[:limit], project.sessions[limit:]
         listed = [one for one in older if one.is_busy or one.is_asking or one.id == selected]
         found += (project, *newest, *listed)
@@ -38,7 +33,7 @@ def wanted(
     return tuple(found)
 
 
-def rows_of(listbox: Gtk.ListBox) -> list[Row]:
+def listed_rows(listbox: Gtk.ListBox) -> list[Row]:
     rows: list[Row] = []
     while (row := listbox.get_row_at_index(len(rows))) is not None:
         assert isinstance(row, Row)
@@ -47,9 +42,9 @@ def rows_of(listbox: Gtk.ListBox) -> list[Row]:
 
 
 def fill(listbox: Gtk.ListBox, items: Sequence[Item]) -> Iterator[None]:
-    """Stops after each row that took time. Those that stay are the same ones: the keyboard may be
-    there, or a menu open."""
-    there = {row.item.key: row for row in rows_of(listbox)}
+    """Make the list match the items, yielding after each row that took time. Rows that stay are
+    kept: one may have the focus, or an open menu."""
+    there = {row.item.key: row for row in listed_rows(listbox)}
     for key in there.keys() - {item.key for item in items}:
         listbox.remove(there.pop(key))
         yield
@@ -73,7 +68,7 @@ def _row(item: Item) -> Row:
     return SessionRow(item) if isinstance(item, SessionItem) else OlderRow(item)
 
 
-# Rows in one turn of the main loop, and the time that the window has between two, in milliseconds.
+# Rows per step, and milliseconds between two steps.
 _AT_ONCE = 8
 _PAUSE = 10
 
@@ -85,13 +80,13 @@ class Sidebar(Gtk.Box):
     __gsignals__ = signals(
         {
             "open-session": (str,),
-            # Paths are objects: GLib's strings have to be UTF-8.
+            # Paths are objects, because GLib's strings have to be UTF-8.
             "new-session": (object,),
             "add-project": (),
             "remove-project": (object,),
-            # It is missing, and where it is now is asked for.
+            # The folder is missing; ask for the new one.
             "locate-project": (object,),
-            # Its new name is asked for by who hears it.
+            # Ask for the new name.
             "rename-session": (str,),
             "delete-session": (str,),
             "search": (str,),
@@ -107,9 +102,9 @@ class Sidebar(Gtk.Box):
         super().__init__()
         self._items: tuple[ProjectItem, ...] = ()
         self._selected = ""
-        # By project: how many of its sessions are listed, where more were wished for.
+        # The number of listed sessions, for each project where the user asked for more.
         self._most: dict[str, int] = {}
-        # What is still to be done for the rows.
+        # The steps that are left to fill the list.
         self._filling: Iterator[None] | None = None
         self._is_awaited = False
         actions = Gio.SimpleActionGroup()
@@ -137,7 +132,7 @@ class Sidebar(Gtk.Box):
         return self.search.get_text().strip()
 
     def show(self, projects: Sequence[ProjectItem]) -> None:  # type: ignore[override]
-        """What is the same as before stays as it is: a menu may be open there."""
+        """Show the items. Rows that stay the same are kept: a menu may be open."""
         if tuple(projects) == self._items:
             return
         self._items = tuple(projects)
@@ -145,14 +140,14 @@ class Sidebar(Gtk.Box):
 
     def select(self, session_id: str) -> None:
         if session_id == self._selected:
-            # A click chooses its row, whatever comes of it.
+            # A click selects its row, whatever happens then.
             self._mark_selected()
             return
         self._selected = session_id
         self._fill()
 
     def focus(self) -> None:
-        """For the keyboard: to the session that is shown, or to what stands first."""
+        """Focus the selected session, or the first row."""
         row = self.listbox.get_selected_row() or self.listbox.get_row_at_index(0)
         (row or self.add_button).grab_focus()
 
@@ -167,12 +162,12 @@ class Sidebar(Gtk.Box):
         empty = "nothing" if self.searched else "empty"
         self.pages.set_visible_child_name("list" if self._items else empty)
         self.search.set_visible(bool(self._items) or bool(self.searched))
-        items = wanted(self._items, self._most, self._selected)
+        items = items_to_list(self._items, self._most, self._selected)
         self._filling = fill(self.listbox, items)
-        self._go_on()
+        self._fill_step()
 
-    def _go_on(self) -> None:
-        """The rows that can be made in one go."""
+    def _fill_step(self) -> None:
+        """Do one step of filling the list."""
         if self._filling is None:
             return
         focused = self._focused_row()
@@ -184,27 +179,27 @@ class Sidebar(Gtk.Box):
             GLib.timeout_add(_PAUSE, weakly(self._on_awaited))
         self._mark_selected()
         if focused is not None and self._focused_row() is not focused:
-            # It was moved, or is gone.
+            # It was moved or removed.
             self._focus_row(focused.get_index() if focused.get_parent() else place)
 
     def _on_awaited(self) -> bool:
         self._is_awaited = False
-        self._go_on()
+        self._fill_step()
         return GLib.SOURCE_REMOVE
 
     def _mark_selected(self) -> None:
         chosen = self.listbox.get_selected_row()
         if isinstance(chosen, SessionRow) and chosen.item.id == self._selected:
             return
-        for row in rows_of(self.listbox):
+        for row in listed_rows(self.listbox):
             if isinstance(row, SessionRow) and row.item.id == self._selected:
                 self.listbox.select_row(row)
                 return
         self.listbox.unselect_all()
 
     def _focus_row(self, place: int) -> None:
-        """Or the last one."""
-        rows = rows_of(self.listbox)
+        """Focus the row at this position, or the last one."""
+        rows = listed_rows(self.listbox)
         if rows:
             rows[min(place, len(rows) - 1)].grab_focus()
 
@@ -225,14 +220,14 @@ class Sidebar(Gtk.Box):
     def _show_older(self, row: OlderRow) -> None:
         path, place = row.item.path, row.get_index()
         had_focus = self._focused_row() is row
-        self._most[path] = self._most.get(path, NEWEST) + NEWEST
+        self._most[path] = self._most.get(path, LISTED) + LISTED
         self._fill()
         if had_focus:
-            # To the first that was not there before.
+            # Focus the first new row.
             self._focus_row(place)
 
     def _on_key(self, _keys: Gtk.EventControllerKey, key: int, *_more: object) -> bool:
-        """What its menu offers, for the session that has the keyboard."""
+        """Handle the shortcuts of the menu for the focused session."""
         wish = {Gdk.KEY_F2: "rename-session", Gdk.KEY_Delete: "delete-session"}.get(key)
         row = self.listbox.get_focus_child()
         if wish is None or not isinstance(row, SessionRow):

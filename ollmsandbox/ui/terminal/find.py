@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finding a word in a text buffer that may change meanwhile."""
+"""Finds text in a buffer that may change meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gi.repository import Gtk
 
 from ...i18n import _
 
-# Nobody goes through more; and each one that is lit up costs.
+# More matches than anyone steps through. Highlighting each of them takes time.
 _MOST = 9999
 _MOST_LIT = 500
 
@@ -32,14 +32,14 @@ def places(text: str, wanted: str, most: int = _MOST) -> list[int]:
 
 
 class Finder:
-    """Lights up what is found, and remembers which one is the current one."""
+    """Highlights the matches, and remembers which one is current."""
 
     def __init__(self, buffer: Gtk.TextBuffer) -> None:
         self._buffer = buffer
         self._lit = buffer.create_tag(None, background="#f9f06b", foreground="#000000")
         self._current = buffer.create_tag(None, background="#ff7800", foreground="#000000")
         self._wanted = ""
-        # Moves with the text: lines go and come above it.
+        # A mark moves with the text when lines are added or removed above it.
         self._mark = buffer.create_mark(None, buffer.get_start_iter(), left_gravity=False)
         self._places: list[int] = []
         self._at = -1
@@ -49,14 +49,15 @@ class Finder:
         return bool(self._wanted)
 
     def search(self, wanted: str) -> None:
-        """The last one is current at first: it is the newest."""
+        """Find all matches. The last one is current at first, because it is the newest."""
         self._wanted = wanted
         self._look()
         self._at = len(self._places) - 1
         self._paint()
 
     def again(self) -> None:
-        """The text has changed. The place that was current stays so if it is still there."""
+        """Search again after the text has changed. The current match stays current if it still
+        exists."""
         if not self._wanted:
             return
         before = self._buffer.get_iter_at_mark(self._mark).get_offset()
@@ -80,7 +81,7 @@ class Finder:
         if not self._places:
             return _("Not found")
         more = "+" if len(self._places) == _MOST else ""
-        # Translators: the number of the place that is shown, and how many there are.
+        # Translators: the number of the current match, and how many there are.
         return _("{number} of {count}").format(
             number=self._at + 1, count=f"{len(self._places)}{more}"
         )
@@ -102,6 +103,6 @@ class Finder:
     def _light(self, tag: Gtk.TextTag, place: int) -> None:
         start = self._buffer.get_iter_at_offset(place)
         end = self._buffer.get_iter_at_offset(place + len(self._wanted))
-        # Above the colours of the text, which were made later.
+        # Above the colours of the text, whose tags were created later.
         tag.set_priority(self._buffer.get_tag_table().get_size() - 1)
         self._buffer.apply_tag(tag, start, end)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep a scrolled window at its end while text is added, until the user scrolls up."""
+"""Keeps a scrolled window at its end while text is added, until the user scrolls up."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Follower:
             self._resized(adjustment)
 
     def _resized(self, adjustment: Gtk.Adjustment) -> None:
-        # Later: this may come in the middle of a layout.
+        # Not now: this may be called during layout.
         if self.is_following and not self._idle:
             self._idle = GLib.timeout_add(0, weakly(self._go_to_end), adjustment)
 

@@ -20,7 +20,7 @@ _PIECE = 1 << 20
 
 
 class OutputFile:
-    """Write a command's output to a file, up to a ceiling.
+    """Writes a command's output to a file, up to a limit.
 
     A full disk ends the writing, not the command; `trouble` describes it.
     """
@@ -63,7 +63,7 @@ class OutputFile:
 
     @property
     def note(self) -> str:
-        """A note for the user if the file is incomplete, or ""."""
+        """Return a note for the user if the file is incomplete, otherwise ""."""
         if self.trouble:
             return self.trouble
         if self.left_out:
@@ -91,7 +91,7 @@ def write_readable(source: Path, target: Path) -> None:
         rest = b""
         while piece := read.read(_PIECE):
             whole, end, rest = (rest + piece).rpartition(b"\n")
-            # A line that never ends has no better place to be cut.
+            # A line that never ends has no better place for a cut.
             if len(rest) > _PIECE:
                 whole, end, rest = whole + end + rest, b"", b""
             write.write(_readable(whole + end))
@@ -121,7 +121,7 @@ class OutputFiles:
         """Create a file for one command. Raise OSError if that fails."""
         if self._folder is None or not self._folder.is_dir():
             make_folder(self._base)
-            # Neither the window nor the end of the program waits for it: there is a next time.
+            # In a daemon thread: neither the window nor the end of the program should wait for it.
             threading.Thread(target=remove_old, args=(self._base,), daemon=True).start()
             self._folder = Path(tempfile.mkdtemp(prefix="session-", dir=self._base))
             self._release()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn a command's output into styled lines, as a simple terminal would show it.
+"""Turns a command's output into styled lines, as a simple terminal would show it.
 
-Only the last line can still be written over, as progress bars do with carriage returns. Sequences
+Only the last line can still be overwritten, as progress bars do with carriage returns. Sequences
 that address other lines are ignored. Lines have numbers that never change, so that a view can
 follow with little work.
 """
@@ -18,9 +18,9 @@ from .style import PLAIN, StyledText, TextStyle, restyled
 
 Line = tuple[StyledText, ...]
 
-# Longer rows are cut, and say so. More than a window shows, less than what makes drawing slow.
+# Columns. Longer rows are cut, with a note. More than a window shows, but quick to draw.
 MOST_COLUMNS = 4000
-# A text that is coloured letter by letter costs a tag for each.
+# Text that is coloured letter by letter needs a tag for each.
 _MOST_RUNS = 250
 # Accents on one letter.
 _MOST_MARKS = 8
@@ -133,8 +133,8 @@ _TOKEN = re.compile(
 # The beginning of a sequence whose end may come with the next piece.
 _UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*)?|\x9b[0-?]*)[ -/]*\Z")
 _LONGEST_SEQUENCE = 256
-# Titles and the like end here; also at the end of a line, or one stray byte would hide all that
-# follows.
+# Titles and the like end here, or at the end of a line: otherwise one stray byte would hide
+# everything that follows.
 _STRING_END = re.compile(r"\x1b\\|[\x07\x18\x1a\x1b\x9c\n]")
 
 
@@ -151,7 +151,7 @@ class Screen:
         self._unfinished = ""
         self._in_string = False
         self._changed_from = 0
-        # Lines that are no longer kept: the number of the first one that is.
+        # The number of the first line that is kept.
         self.dropped = 0
 
     # --- what there is to see ------------------------------------------------------------------

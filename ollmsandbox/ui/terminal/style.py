@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gi.repository import Gdk, Gtk, Pango
 
-# A number of the usual 256 colours, or red, green and blue.
+# An index into the 256 colours, or red, green and blue.
 Colour = int | tuple[int, int, int]
 
 
@@ -81,14 +81,14 @@ def restyled(style: TextStyle, parameters: str) -> TextStyle:
 
 
 def _codes(parameters: str) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """`1;38:5:9` is 1, and 38 with its details."""
+    """Split `1;38:5:9` into 1, and 38 with its details."""
     for part in parameters.split(";"):
         first, *details = (_number(field) for field in part.split(":"))
         yield first, tuple(details)
 
 
 def _rest_of_colour(codes: Iterator[tuple[int, tuple[int, ...]]]) -> Iterator[int]:
-    """The older spelling, `38;2;R;G;B`, has no sign of where it ends."""
+    """Read the older spelling, `38;2;R;G;B`, which does not mark where it ends."""
     way = next(codes, (0, ()))[0]
     yield way
     for _ in range({5: 1, 2: 3}.get(way, 0)):
@@ -99,7 +99,7 @@ def _long_colour(details: tuple[int, ...]) -> Colour | None:
     if details[:1] == (5,) and len(details) >= 2:
         return min(details[1], 255)
     if details[:1] == (2,) and len(details) >= 4:
-        # With colons there may be the number of a colour space before the three.
+        # With colons, the three may follow the number of a colour space.
         red, green, blue = (min(value, 255) for value in details[-3:])
         return red, green, blue
     return None
@@ -136,7 +136,7 @@ _STEPS = (0, 95, 135, 175, 215, 255)
 class Theme:
     text: Rgb
     ground: Rgb
-    # As the guidelines for web pages count it; 7 for those who asked for high contrast.
+    # The contrast ratio of the WCAG; 7 for high contrast.
     contrast: float = 4.5
 
 
@@ -166,7 +166,7 @@ def colours(style: TextStyle, theme: Theme) -> tuple[Rgb | None, Rgb | None]:
 
 def rgb(colour: Colour) -> Rgb:
     if isinstance(colour, tuple):
-        # In steps: the number of different ones in a view has a bound.
+        # In steps, to bound the number of different colours in a view.
         red, green, blue = (min(255, (value + 25) // 51 * 51) for value in colour)
         return red, green, blue
     if colour < 16:
@@ -207,7 +207,7 @@ def _mix(one: Rgb, other: Rgb, share: float) -> Rgb:
     return red, green, blue
 
 
-# A rainbow has many colours; a view with too many tags becomes slow.
+# A rainbow has many colours, and a view with too many tags becomes slow.
 _MOST_COLOURS = 400
 
 
@@ -217,7 +217,7 @@ class Tags:
         self._theme = LIGHT
         self._coloured: dict[TextStyle, Gtk.TextTag] = {}
         self._found: dict[TextStyle, tuple[Gtk.TextTag, ...]] = {}
-        # A hyphen where a long line is broken would look like one of the output.
+        # A hyphen where a long line wraps would look like output.
         self.base = buffer.create_tag(None, insert_hyphens=False)
         self._bold = buffer.create_tag(None, weight=Pango.Weight.BOLD)
         self._italic = buffer.create_tag(None, style=Pango.Style.ITALIC)

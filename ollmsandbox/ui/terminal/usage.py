@@ -31,10 +31,10 @@ class Sample:
 
 
 class Sampler:
-    """Measure a process and all below it.
+    """Measures a process and its descendants.
 
-    Processes that the command left behind are still below: in its sandbox, the first process
-    adopts them.
+    Processes that the command left behind are included: in its sandbox, the first process adopts
+    them.
     """
 
     def __init__(self, pid: int, written: Callable[[], int] = lambda: 0) -> None:
@@ -43,7 +43,7 @@ class Sampler:
         self._last: tuple[float, float] | None = None
 
     def sample(self) -> Sample | None:
-        """Return None when the process has ended."""
+        """Return a sample; None when the process has ended."""
         usage = usage_below(self._pid)
         if usage is None:
             return None
@@ -58,7 +58,7 @@ class Sampler:
 async def watch(
     sampler: Sampler, show: Callable[[Sample], None], interval: float = INTERVAL
 ) -> None:
-    """Show samples until the process has ended. They are taken on another thread."""
+    """Show samples until the process has ended, taking them on a thread."""
     while (sample := await asyncio.to_thread(sampler.sample)) is not None:
         show(sample)
         await asyncio.sleep(interval)

@@ -19,9 +19,9 @@ from .usage import Sample, Sampler, amount, cpu_words, watch
 
 POINTS = 60
 _HEIGHT = 28
-# The curve does not touch the edges, where half of the line would be cut off.
+# The curve keeps off the edges, where half of the line would be cut off.
 _EDGE = 1.5
-# Full height means at least this much, or a quiet command would look busy.
+# Full height means at least this much, so that a quiet command does not look busy.
 _LEAST_CPU, _LEAST_MEMORY, _LEAST_WRITTEN = 100.0, 64e6, 1e6
 
 
@@ -37,7 +37,7 @@ class Curve(Gtk.Box):
         self._area.set_draw_func(weakly(self._draw))
         self._label = Gtk.Label(xalign=0, css_classes=["caption", "numeric"])
         self._words = ""
-        # Where there is little room, the number below its name.
+        # Where there is little room, the value wraps below its name.
         self._label.set_wrap(True)
         self._label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
         self._label.set_lines(2)
@@ -56,7 +56,7 @@ class Curve(Gtk.Box):
     def add(self, value: float, words: str) -> None:
         self._values.append(value)
         self._words = words
-        # A number and its unit stay together.
+        # Keep a number and its unit together.
         self._label.set_label("\N{NO-BREAK SPACE}".join(words.rsplit(" ", 1)))
         self._label.set_tooltip_text(words)
         self._area.queue_draw()
@@ -86,7 +86,7 @@ class Curve(Gtk.Box):
 def curve_points(
     values: Sequence[float] | deque[float], width: int, height: int, least: float
 ) -> list[tuple[float, float]]:
-    """The newest at the right; none before there are two, so that there is no stray line."""
+    """Return the points, with the newest at the right; none before there are two."""
     if len(values) < 2 or width <= 0:
         return []
     top = max(least, *values)
@@ -136,7 +136,7 @@ class UsageWatch:
     def __init__(self, pid: int) -> None:
         self.graph = UsageGraph()
         work = watch(Sampler(pid, lambda: disk_bytes_below(pid)), weakly(self._show))
-        # Cancelled when the call ends; the process may go on for a moment.
+        # Cancelled when the call ends; the process may live on for a moment.
         self._task = asyncio.get_event_loop().create_task(work)
 
     @property

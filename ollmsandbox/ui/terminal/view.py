@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Show a command's output while it runs, with little work in each frame however much there is."""
+"""Shows a command's output while it runs, with little work in each frame however much there is."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .follow import Follower
 from .screen import MOST_LINES, Screen
 from .style import Tags, theme
 
-# What is left after a cut: about as much as the screen keeps.
+# Bytes that are left after a cut: about as much as the screen keeps.
 _KEPT = 1 << 18
 _MOST = 1 << 20
-# The slowest kind of output, nothing but line ends, takes some milliseconds for this much.
+# Bytes. The slowest kind of output, nothing but line ends, takes some milliseconds for this much.
 _PIECE = 1 << 11
 
 
 class Backlog:
-    """Output that is not shown yet. Of too much, only the end is kept, and the rest is counted."""
+    """Output that is not shown yet. Keeps only the end of too much, and counts the rest."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -58,7 +58,7 @@ class Backlog:
     def _cut(self) -> None:
         """Drop all but the end, and begin with a whole line if there is one."""
         lines = 0
-        # What goes as a whole is only counted: to join all first would take longer than this.
+        # Chunks that are dropped whole are only counted: joining them first would take longer.
         while self._size - len(self._waiting[0]) >= _KEPT:
             piece = self._waiting.popleft()
             self._size -= len(piece)
@@ -74,11 +74,11 @@ class Backlog:
         self._size = len(rest)
 
 
-# For reading new output, each time: the rest is for everybody else, and for drawing.
+# Seconds for new output in each update; the rest of a frame is for drawing and everything else.
 _BUDGET = 0.004
-# Milliseconds from one update to the next; nobody reads faster.
+# Milliseconds between two updates; nobody reads faster.
 _PAUSE = 33
-# Each line that is new has to be laid out; one can have hundreds of runs.
+# New lines for each update. Each has to be laid out, and may have hundreds of styles.
 _LINES, _RUNS = 60, 150
 _COMPACT, _HIGHEST = 12, 30
 _MARGINS = 12
@@ -101,14 +101,14 @@ class TerminalView(Gtk.Box):
 
     @GObject.Signal(name="open-all")
     def open_all_signal(self):
-        """The user wants to see all of the output, including what is only on disk."""
+        """Emitted when the user wants all of the output, including what is only on disk."""
 
     def __init__(self, most_lines: int = MOST_LINES) -> None:
         super().__init__()
         name_buttons(self)
         self._most_lines = most_lines
         self._buffer = self.text_view.get_buffer()
-        # Every piece would be kept a second time.
+        # An undo history would keep every piece a second time.
         self._buffer.set_enable_undo(False)
         self._tags = Tags(self._buffer)
         self._finder = Finder(self._buffer)
@@ -192,8 +192,8 @@ class TerminalView(Gtk.Box):
 
     def _wake(self) -> None:
         self._is_behind = True
-        # Not in a frame's own callback: a text view that was changed there finds out while it is
-        # drawn how high it is, too late for its scrollbar. And what nobody sees can wait.
+        # Not in a frame callback: a text view that changes there learns its height only while it is
+        # drawn, too late for its scrollbar. A hidden view can wait, too.
         if not self._timer and self.get_mapped():
             self._timer = GLib.timeout_add(_PAUSE, weakly(self._update))
 
@@ -212,7 +212,7 @@ class TerminalView(Gtk.Box):
         if not is_behind and self._first > self._screen.dropped:
             self._add_above()
             is_behind = True
-        # While it grows only now and then, and once more at the end.
+        # Only now and then while it grows, and once more at the end.
         if self._finder.is_active and (not is_behind or now >= self._next_search):
             self._search_again()
         self._is_behind = is_behind
@@ -225,7 +225,7 @@ class TerminalView(Gtk.Box):
         end, dropped = self._screen.end, self._screen.dropped
         is_far_behind = end - self._end > _LINES and self._follower.is_following
         if dropped >= self._end or is_far_behind:
-            # What would run past unseen is put above the end when there is time.
+            # Lines that would scroll past unseen are inserted later, above the end.
             self._buffer.set_text("")
             self._first = self._end = max(dropped, end - self._most_in_sight())
             self._changed = self._end
@@ -252,7 +252,7 @@ class TerminalView(Gtk.Box):
 
     def _add_above(self) -> None:
         start = max(self._screen.dropped, self._first - _LINES)
-        # Whole, or the lines would not join those below.
+        # All of them, or they would not join the lines below.
         self._insert(0, start, self._first, is_whole=True)
         self._first = start
 

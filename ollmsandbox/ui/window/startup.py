@@ -14,7 +14,6 @@ _IN_THREAD = (
     "markdown_it",
     "requests",
     "yaml",
-    "difflib",
     "ollmsandbox.tools.context",
     "ollmsandbox.chat.conversation",
 )

@@ -254,7 +254,7 @@ class Window(Adw.ApplicationWindow):
         self._tasks.start(self._side.refresh())
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
-        self._models.look_again()
+        self._models.reload()
         self._maintenance = Maintenance(
             self._factory.manager, self._tasks, weakly(self.changes.refresh)
         )
@@ -263,7 +263,11 @@ class Window(Adw.ApplicationWindow):
         last = self._settings.text("last-session")
         try:
             # Unless the user has chosen another one meanwhile.
-            if self._goes_to_last and await self._sessions.title(last) and not self._side.has_wish:
+            if (
+                self._goes_to_last
+                and await self._sessions.title(last)
+                and not self._side.has_request
+            ):
                 await self._side.open_session(last)
         finally:
             if self._goes_to_last:
@@ -372,8 +376,8 @@ class Window(Adw.ApplicationWindow):
         from ..preferences.window import Preferences
 
         preferences = Preferences(self, self._factory, self._settings)
-        preferences.connect("connections-changed", weakly(self._models.look_again))
-        preferences.connect("connection-renamed", weakly(self._models.note_name))
+        preferences.connect("connections-changed", weakly(self._models.reload))
+        preferences.connect("connection-renamed", weakly(self._models.follow_rename))
         preferences.connect("system-changed", weakly(self._badge.look_again))
         preferences.present()
         return preferences

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts of a change to a text: one taken back, one applied, one discarded, the others left."""
+"""Single hunks of a change: one undone, one applied, one discarded, the others left."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,9 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.changes.change import Mode, Recorded, Report, State
 from ollmsandbox.project.database.models import Run
 from ollmsandbox.project.database.runs import read_changes
-from ollmsandbox.project.review import hunks as rewriting
-from ollmsandbox.project.review import write_file
+from ollmsandbox.project.review import hunks, write_file
 from ollmsandbox.project.review.review import Review
-from ollmsandbox.text import diff
+from ollmsandbox.text.diff import Hunk, HunkState
 
 pytestmark = pytest.mark.anybody
 
@@ -34,9 +32,7 @@ def review(person: Person) -> Iterator[Review]:
 
 def change(person: Person, review: Review, new: str, mode: Mode) -> tuple[Run, Recorded]:
     file = f"{person.project}/file"
-    report = write_file.write_file(
-        person.paths, str(person.project), file, diff.data_of(new), how=mode
-    )
+    report = write_file.write_file(person.paths, str(person.project), file, new.encode(), how=mode)
     return latest(review, report.run_id)
 
 
@@ -46,76 +42,16 @@ def latest(review: Review, run_id: str) -> tuple[Run, Recorded]:
     return run, item
 
 
-def parts(review: Review, run: Run, item: Recorded) -> tuple[diff.Hunk, ...]:
-    found = rewriting.texts(review.manager, run, item)
+def parts(review: Review, run: Run, item: Recorded) -> tuple[Hunk, ...]:
+    found = hunks.text_versions(review.manager, run, item)
     assert found is not None
     return found.hunks
 
 
-# --- texts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (OLD, NEW),
-        ("", "a"),
-        ("a", ""),
-        ("a\nb", "a\nb\n"),
-        ("a\r\nb\x0c\u2028c\n", "a\nb\x0c\u2028d\n"),
-        ("\udcff\n", "\udcfe\n"),
-        ("same\n" * 3000, "same\n" * 1500 + "other\n" + "same\n" * 1500),
-    ],
-)
-def test_all_parts_together_are_the_change(old: str, new: str) -> None:
-    text = old
-    for hunk in reversed(diff.hunks(old, new)):
-        text = diff.with_hunks(text, [hunk])
-    assert text == new
-    for hunk in reversed(diff.hunks(old, new)):
-        text = diff.without_hunks(text, [hunk])
-    assert text == old
-
-
 def test_any_bytes_come_back_as_they_were() -> None:
     data = bytes(range(1, 256)) + b"\n\xff\r\n"
-    assert diff.data_of(diff.text_of(data) or "") == data
-    assert diff.text_of(b"a\0b") is None
-
-
-def test_a_part_is_found_again_when_other_lines_have_changed() -> None:
-    first, second, third = diff.hunks(OLD, NEW)
-    moved = "new first line\n" + NEW.replace("line 20\n", "by hand\n")
-    assert diff.taken_back(moved, NEW, second) == moved.replace(
-        "line 14\nline 16\n", "line 14\nline 15\nline 16\n"
-    )
-    assert diff.taken_back(moved.replace("changed 3\n", "again\n"), NEW, first) is None
-    assert diff.taken_back(moved.replace("line 16\n", "again\n"), NEW, second) is None
-    assert diff.taken_back(NEW + "more\n", NEW, third) is not None
-    appended = diff.hunks("a\n", "a\nb\n")[0]
-    assert diff.taken_back("a\nb\nc\n", "a\nb\n", appended) is None
-
-
-def test_a_text_that_repeats_itself_does_not_keep_anybody_waiting() -> None:
-    """Each line is there some hundred times; compared with one another, that takes minutes."""
-    numbers = [number * number * 7 % 211 for number in range(60_000)]
-    old = "".join(f"{number}\n" for number in numbers)
-    lines = old.splitlines(keepends=True)
-    for number in range(0, len(lines), 97):
-        lines[number] = f"changed {number}\n"
-    new = "".join(lines)
-    found: list[str] = []
-
-    def work() -> None:
-        found.append(diff.with_hunks(old, diff.hunks(old, new)))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(60)
-    assert found == [new]
-
-
-# --- files -------------------------------------------------------------------------------------
+    assert hunks.encode_lines(hunks.decode_lines(data) or []) == data
+    assert hunks.decode_lines(b"a\0b") is None
 
 
 def test_one_part_is_undone_and_that_can_be_undone_too(person: Person, review: Review) -> None:
@@ -125,16 +61,16 @@ def test_one_part_is_undone_and_that_can_be_undone_too(person: Person, review: R
     second = parts(review, run, item)[1]
     file.write_text(by_hand := NEW.replace("line 20\n", "by hand\n"))
     # It is on disk no more as it was left; the next run's version from before is.
-    assert rewriting.texts(review.manager, run, item) is None
+    assert hunks.text_versions(review.manager, run, item) is None
     file.unlink()
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
     change(person, review, by_hand, Mode.AUTO)
     assert parts(review, run, item)[1] == second
-    report = rewriting.undo_hunks(review.manager, run, item, [second])
+    report = hunks.undo_hunks(review.manager, run, item, [second])
     assert file.read_text() == by_hand.replace("line 14\n", "line 14\nline 15\n")
     undone, _ = latest(review, report.run_id)
-    assert undone.command == "Undo of a part of file"
+    assert undone.command == "Undid 1 of 3 hunks in file"
     review.undo(undone)
     assert file.read_text() == by_hand
 
@@ -143,23 +79,23 @@ def test_an_undone_part_is_known_as_such_and_comes_back(person: Person, review: 
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
-    assert rewriting.parts_since(review.manager, run, item) == {}
+    assert hunks.current_hunk_states(review.manager, run, item) == {}
     first, second, third = parts(review, run, item)
-    rewriting.undo_hunks(review.manager, run, item, [second])
+    hunks.undo_hunks(review.manager, run, item, [second])
     undone = NEW.replace("line 14\n", "line 14\nline 15\n")
     assert file.read_text() == undone
     change(person, review, by_hand := undone.replace("changed 3\n", "by hand\n"), Mode.AUTO)
-    assert rewriting.parts_since(review.manager, run, item) == {
-        first: diff.Standing.CHANGED,
-        second: diff.Standing.TAKEN_BACK,
-        third: diff.Standing.THERE,
+    assert hunks.current_hunk_states(review.manager, run, item) == {
+        first: HunkState.CHANGED,
+        second: HunkState.UNDONE,
+        third: HunkState.PRESENT,
     }
     for part in (first, third):
         with pytest.raises(OllmSandboxError, match="in the meantime"):
-            rewriting.redo_hunks(review.manager, run, item, [part])
-    rewriting.redo_hunks(review.manager, run, item, [second])
+            hunks.redo_hunks(review.manager, run, item, [part])
+    hunks.redo_hunks(review.manager, run, item, [second])
     assert file.read_text() == by_hand.replace("line 15\n", "")
-    assert rewriting.parts_since(review.manager, run, item)[second] is diff.Standing.THERE
+    assert hunks.current_hunk_states(review.manager, run, item)[second] is HunkState.PRESENT
 
 
 def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, review: Review) -> None:
@@ -167,7 +103,7 @@ def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, revi
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
     first, second, third = parts(review, run, item)
-    report = rewriting.apply_hunks(review.manager, run, item, [second])
+    report = hunks.apply_hunks(review.manager, run, item, [second])
     assert [each.state for each in report.changes] == [State.APPLIED]
     assert file.read_text() == OLD.replace("line 15\n", "")
     run, item = latest(review, run.id)
@@ -175,7 +111,7 @@ def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, revi
     assert [part.new for part in parts(review, run, item)] == [first.new, third.new]
     # What the person saw is not what is there: nothing happens.
     with pytest.raises(OllmSandboxError, match="in the meantime"):
-        rewriting.apply_hunks(review.manager, run, item, [second])
+        hunks.apply_hunks(review.manager, run, item, [second])
     # The rest is no conflict with what we wrote ourselves.
     assert [each.state for each in review.apply(run).changes] == [State.APPLIED]
     assert file.read_text() == NEW
@@ -187,7 +123,7 @@ def test_with_the_last_part_all_is_applied(person: Person, review: Review) -> No
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
     for _ in range(3):
-        rewriting.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+        hunks.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
         run, item = latest(review, run.id)
     assert item.state is State.APPLIED
     assert file.read_text() == NEW
@@ -197,7 +133,7 @@ def test_with_the_last_part_all_is_applied(person: Person, review: Review) -> No
 def test_an_applied_part_can_be_undone_while_the_rest_waits(person: Person, review: Review) -> None:
     (person.project / "file").write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
-    report = rewriting.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+    report = hunks.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
     part = review.manager.run(report.run_id)
     assert [each.state for each in review.undo(part).changes] == [State.UNDONE]
     assert (person.project / "file").read_text() == OLD
@@ -209,7 +145,7 @@ def test_a_part_is_discarded_and_the_rest_waits(person: Person, review: Review) 
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
     project = run.project
-    rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
     assert file.read_text() == OLD
     # For the same run as before, and for no other.
     assert [one.id for one in review.waiting(project)] == [run.id]
@@ -218,7 +154,7 @@ def test_a_part_is_discarded_and_the_rest_waits(person: Person, review: Review) 
     listed = person.cli("changes", "--all").stdout
     assert listed.count("file") == 2 and "Edit of file" in listed
     for _ in range(2):
-        rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[0]])
+        hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[0]])
         run, item = latest(review, run.id)
     # Nothing is left of it, and nobody waits.
     assert item.state is State.DISCARDED
@@ -233,7 +169,7 @@ def test_the_rest_of_what_was_discarded_is_applied_and_undone(
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
-    rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
     rest = NEW.replace("line 14\n", "line 14\nline 15\n")
     assert [one.state for one in review.apply(run).changes] == [State.APPLIED]
     assert file.read_text() == rest
@@ -246,7 +182,7 @@ def test_what_was_discarded_in_part_is_kept_whole(person: Person, review: Review
     file.write_text(OLD)
     file.chmod(0o640)
     run, item = change(person, review, NEW, Mode.REVIEW)
-    report = rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    report = hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
     dropped, item = latest(review, report.run_id)
     assert item.state is State.DISCARDED
     assert len(parts(review, dropped, item)) == 3
@@ -270,8 +206,8 @@ def test_what_was_discarded_in_part_is_not_written_through_a_link(
         (folder / f"new-{report.changes[0].number}").symlink_to(mine)
         return report
 
-    monkeypatch.setattr(rewriting, "write_file", and_link)
-    report = rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
+    monkeypatch.setattr(hunks, "write_file", and_link)
+    report = hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[1]])
     assert mine.read_text() == "mine\n"
     assert len(parts(review, *latest(review, report.run_id))) == 3
 
@@ -289,7 +225,7 @@ def test_a_mode_that_was_changed_waits_on_without_the_text(person: Person, revie
     )
     run = review.waiting(review.manager.project_for(person.project))[0]
     run, item = latest(review, run.id)
-    rewriting.discard_hunks(review.manager, run, item, parts(review, run, item))
+    hunks.discard_hunks(review.manager, run, item, parts(review, run, item))
     assert [one.id for one in review.waiting(run.project)] == [run.id]
     review.apply(run)
     assert (file.read_text(), file.stat().st_mode & 0o777) == (OLD, 0o755)
@@ -300,12 +236,12 @@ def test_a_part_is_not_undone_while_other_changes_wait(person: Person, review: R
     run, item = change(person, review, NEW, Mode.AUTO)
     first = parts(review, run, item)[0]
     change(person, review, NEW + "more\n", Mode.REVIEW)
-    with pytest.raises(OllmSandboxError, match="are waiting"):
-        rewriting.undo_hunks(review.manager, run, item, [first])
+    with pytest.raises(OllmSandboxError, match="pending"):
+        hunks.undo_hunks(review.manager, run, item, [first])
     assert (person.project / "file").read_text() == NEW
 
 
 def test_what_is_no_text_has_no_parts(person: Person, review: Review) -> None:
     (person.project / "file").write_bytes(b"\0")
     run, item = change(person, review, "text", Mode.AUTO)
-    assert rewriting.texts(review.manager, run, item) is None
+    assert hunks.text_versions(review.manager, run, item) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,30 @@ def test_a_removed_line_is_red_even_if_it_looks_like_a_file_name(person: Person)
         "\x1b[31m--- a comment\x1b[0m\n",
         " select\n",
     ]
+
+
+@pytest.mark.parametrize("tool", ["patch -s -p1", "git apply -p1"])
+def test_a_diff_is_a_patch_from_the_old_files_to_the_new_ones(person: Person, tool: str) -> None:
+    old = {
+        "text": "".join(f"line {number}\n" for number in range(40)),
+        "without newline": "a\nb",
+        "with newline": "a\nb\n",
+        "deleted": "gone\n",
+    }
+    copy = person.home / "copy"
+    copy.mkdir()
+    for folder in (person.project, copy):
+        for name, text in old.items():
+            (folder / name).write_text(text)
+    run(
+        person,
+        "sed -i -e 2d -e 's/line 20/other/' -e '38a more' text; rm deleted; echo new > added;"
+        "echo c >> 'without newline'; printf 'a\nb' > 'with newline'",
+    )
+    diff = cli_here(person, "changes", "--diff").stdout
+    subprocess.run(tool.split(), cwd=copy, input=diff, text=True, check=True)
+    assert files(copy) == files(person.project)
+    assert sorted(files(copy)) == ["added", "text", "with newline", "without newline"]
 
 
 def test_a_version_that_is_gone_is_no_success(person: Person) -> None:

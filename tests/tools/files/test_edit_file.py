@@ -31,8 +31,8 @@ def test_an_exact_replacement(agent: Agent) -> None:
     assert outcome.text.splitlines() == [
         "Changes: 1 modified.",
         "  modified a.py",
-        "@@ -2,6 +2,6 @@",
-        *(" two", " three", " four", "-five", "+5", " six", " "),
+        "@@ -2,5 +2,5 @@",
+        *(" two", " three", " four", "-five", "+5", " six"),
     ]
 
 

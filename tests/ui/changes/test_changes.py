@@ -112,7 +112,7 @@ def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
     wait_until(lambda: [says(r, "second") for r in all_of(pane.view, RunRow)] == [True, False])
     wait_until(lambda: all_of(pane.view, FileRow))
     (shown,) = all_of(pane.view, FileRow)
-    assert says(shown, "New program that can be run")
+    assert says(shown, "New executable")
     assert pane.counts[-1] == 0
 
 
@@ -143,14 +143,14 @@ def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
 def test_what_waits_is_counted_applied_or_discarded(pane: Pane) -> None:
     run(pane.person, "echo 1 > one; echo 2 > two", Mode.REVIEW)
     pane.show()
-    assert says(pane.view, "2 changes wait")
+    assert says(pane.view, "2 pending changes")
     assert pane.counts[-1] == 2
     page = pane.open("one")
     press(page, "Apply")
     wait_until(lambda: (pane.person.project / "one").exists())
     assert not (pane.person.project / "two").exists()
     press(page, "All Changes")
-    wait_until(lambda: says(pane.view, "1 change waits"))
+    wait_until(lambda: says(pane.view, "1 pending change"))
     page = pane.open("two")
     press(page, "Discard")
     wait_until(lambda: pane.counts[-1] == 0)
@@ -161,7 +161,7 @@ def test_what_several_runs_changed_waits_once(pane: Pane) -> None:
     for text in ("one", "two"):
         run(pane.person, f"echo {text} > file", Mode.REVIEW)
     pane.show()
-    assert says(pane.view, "1 change waits")
+    assert says(pane.view, "1 pending change")
     press(pane.view, "Apply All")
     wait_until(lambda: pane.counts[-1] == 0)
     assert (pane.person.project / "file").read_text() == "two\n"
@@ -197,7 +197,7 @@ def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
     assert "changed 33\n" in file.read_text()
     run(pane.person, "sed -i 's/changed 33/something else/' text")
     pane.view.refresh()
-    wait_until(lambda: says(page, "Changed since"))
+    wait_until(lambda: says(page, "Edited since"))
     assert buttons(shown).count("Undo") == 1
 
 
@@ -217,7 +217,7 @@ def test_one_part_of_what_waits_is_applied_and_the_next_has_the_keyboard(pane: P
 
 def test_one_part_of_what_waits_is_discarded_and_the_page_shows_the_rest(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.REVIEW)
-    shown.emit("hunk-action", 0, "discard")
+    shown.emit("section-action", 0, "discard")
     # Not "1 change", which is there only until it was gone to.
     wait_until(lambda: "Change 1 of 1 · +1 \N{MINUS SIGN}1" in texts(page))
     wait_until(lambda: says(page, "changed 33\n"))
@@ -225,7 +225,7 @@ def test_one_part_of_what_waits_is_discarded_and_the_page_shows_the_rest(pane: P
     # It is one file as before, and one row.
     wait_until(lambda: pane.view._tasks.is_idle)
     assert set(pane.counts) == {1}
-    assert [one.waiting for one in pane.view._found.runs] == [1, 0]
+    assert [one.pending for one in pane.view._found.runs] == [1, 0]
     wait_until(lambda: "Apply" in buttons(page.verbs))
     press(page.verbs, "Apply")
     wait_until(lambda: "changed 33\n" in file.read_text())
@@ -238,7 +238,7 @@ def test_its_row_counts_the_lines_of_the_rest(pane: Pane, verb: str) -> None:
     pane.view.leave_file()
     wait_until(lambda: says(pane.view.list_view, "+2"))
     page = pane.open("text")
-    loaded(page).emit("hunk-action", 0, verb)
+    loaded(page).emit("section-action", 0, verb)
     wait_until(lambda: "Change 1 of 1 · +1 \N{MINUS SIGN}1" in texts(page))
     pane.view.leave_file()
     wait_until(lambda: "+1" in texts(pane.view.list_view))
@@ -252,12 +252,12 @@ def test_a_conflict_shows_both_and_leaves_the_choice(pane: Pane) -> None:
     pane.show()
     page = pane.open("file")
     loaded(page)
-    assert says(page, "You changed this file while the command ran.")
+    assert says(page, "You edited this file while the command ran.")
     shown = "\n".join(texts(page))
     assert "mine" in shown
     assert "theirs" in shown
     assert file.read_text() == "mine\n"
-    press(page, "Take Theirs")
+    press(page, "Use the Command's")
     wait_until(lambda: file.read_text() == "theirs\n")
 
 
@@ -286,7 +286,7 @@ def test_runs_are_found_by_command_and_by_path(pane: Pane) -> None:
     pane.view.filter.set_text("pear")
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
     pane.view.filter.set_text("nothing like it")
-    wait_until(lambda: says(pane.view, "Nothing Found"))
+    wait_until(lambda: says(pane.view, "No Results Found"))
 
 
 def test_a_file_tells_how_many_lines_came_and_went(pane: Pane) -> None:
@@ -436,12 +436,12 @@ def test_what_waits_is_counted_whatever_is_looked_for(pane: Pane) -> None:
     run(pane.person, "echo 1 > apple", Mode.REVIEW)
     run(pane.person, "echo 2 > pear", Mode.REVIEW)
     pane.show()
-    assert says(pane.view, "2 changes wait")
+    assert says(pane.view, "2 pending changes")
     pane.view.filter.set_text("pear")
     wait_until(lambda: len(all_of(pane.view, RunRow)) == 1)
-    assert says(pane.view, "2 changes wait")
+    assert says(pane.view, "2 pending changes")
     pane.view.filter.set_text("nothing like it")
-    wait_until(lambda: says(pane.view, "Nothing Found"))
+    wait_until(lambda: says(pane.view, "No Results Found"))
     assert pane.counts[-1] == 2
     press(pane.view, "Apply All")
     wait_until(lambda: pane.counts[-1] == 0)
@@ -500,7 +500,7 @@ def test_nothing_is_begun_while_something_is_changed(pane: Pane) -> None:
     undo[1].grab_focus()
     with pane.view.progress.working():
         undo[1].emit("clicked")
-    assert pane.told == ["Something is being changed. Try again when that is over."]
+    assert pane.told == ["Changes are being applied. Try again in a moment."]
     assert file.read_text() == "new\n"
 
 

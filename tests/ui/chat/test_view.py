@@ -243,7 +243,7 @@ def everything(place: Place) -> None:
 
 def test_nothing_needs_more_than_a_narrow_window(screen: Screen, tmp_path: Path) -> None:
     place = Place(screen, tmp_path, 360, 640)
-    place.view.set_can_send("Choose or connect a model to talk to. !commands work without one.")
+    place.view.set_can_send("Choose or connect a model. !commands work without one.")
     everything(place)
     assert place.view.measure(Gtk.Orientation.HORIZONTAL, -1)[0] <= 360
     assert place.window.get_width() == 360

@@ -29,11 +29,11 @@ def test_a_conflict_is_decided_with_the_keyboard_alone(person: Person) -> None:
         notes.write_text("mine\n")
         (person.playground / "go").touch()
         window.wait_for("1 conflicts with your edits")
-        window.press("F9", then=lambda: window.reads("You changed it, too"))
+        window.press("F9", then=lambda: window.reads("You also edited this file"))
         _walk(window, "Tab", "notes. Modified")
         window.press("Return", then=lambda: window.reads("You changed this file while"))
         assert notes.read_text() == "mine\n"
-        _walk(window, "Tab", "Take Theirs")
+        _walk(window, "Tab", "Use the Command's")
         window.press("Return", then=lambda: notes.read_text() == "theirs\n")
         # Where the button was, the next one is.
         window.until(lambda: window.has_focus("Undo"), "it can be undone")

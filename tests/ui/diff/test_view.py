@@ -13,7 +13,7 @@ from gi.repository import Adw, Gtk
 from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, spin_until
 
-from ollmsandbox.ui.diff.image_pair import ImagePair, binary_words, read_picture
+from ollmsandbox.ui.diff.image_pair import ImagePair, binary_text, read_picture
 from ollmsandbox.ui.diff.view import DiffView
 
 pytestmark = pytest.mark.anybody
@@ -30,7 +30,7 @@ def shown(view: DiffView, column: int = 0) -> list[str]:
 
 def with_texts(screen: Screen, old: list[str], new: list[str], width: int = 900) -> DiffView:
     view = DiffView()
-    view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
+    view.set_section_actions(lambda _hunk: [("undo", "Undo")])
     screen.show(view, width, 500)
     load(view, old, new)
     return view
@@ -65,7 +65,7 @@ def test_changes_are_shown_in_one_column(screen: Screen) -> None:
 def test_each_change_has_its_buttons(screen: Screen) -> None:
     view = with_texts(screen, OLD, NEW)
     pressed: list[tuple[int, str]] = []
-    view.connect("hunk-action", lambda _view, index, action: pressed.append((index, action)))
+    view.connect("section-action", lambda _view, index, action: pressed.append((index, action)))
     first, second = buttons(view, "Undo")
     second.emit("clicked")
     first.emit("clicked")
@@ -155,20 +155,20 @@ def test_a_large_file_comes_in_pieces(screen: Screen) -> None:
 def test_of_many_changes_the_first_are_shown_and_the_rest_on_demand(screen: Screen) -> None:
     old = [f"line {number}\n" for number in range(250)]
     new = ["changed\n" if number % 10 == 5 else line for number, line in enumerate(old)]
-    view = DiffView(most_hunks=20)
-    view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
+    view = DiffView(most_sections=20)
+    view.set_section_actions(lambda _hunk: [("undo", "Undo")])
     screen.show(view)
     load(view, old, new)
     assert len(buttons(view, "Undo")) == 20
-    buttons(view, "Show more changes")[0].emit("clicked")
+    buttons(view, "Show More Changes")[0].emit("clicked")
     spin_until(lambda: view.is_loaded)
     assert len(buttons(view, "Undo")) == 25
-    assert not buttons(view, "Show more changes")
+    assert not buttons(view, "Show More Changes")
 
 
 def test_equal_texts_and_another_file_at_once(screen: Screen) -> None:
     view = with_texts(screen, OLD, OLD)
-    assert view.same_label.get_label() == "The text is the same."
+    assert view.same_label.get_label() == "No differences in the text"
     view.show_texts("".join(OLD), "", "a.py")
     load(view, ["a\n"], ["b\n"])
     assert shown(view) == ["a", "b"]
@@ -227,5 +227,5 @@ def test_a_picture_that_claims_to_be_enormous_is_not_read() -> None:
     small[16:24] = (100_000).to_bytes(4, "big") * 2
     small[29:33] = zlib.crc32(small[12:29]).to_bytes(4, "big")
     assert read_picture(bytes(small)) is None
-    assert binary_words(12_000, 14_000) == "Binary file, 12 kB before, 14 kB after"
-    assert binary_words(12_000, None) == "Binary file, 12 kB, deleted"
+    assert binary_text(12_000, 14_000) == "Binary file, 12 kB before, 14 kB after"
+    assert binary_text(12_000, None) == "Binary file, 12 kB, deleted"

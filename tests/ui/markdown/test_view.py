@@ -124,10 +124,15 @@ def test_a_table_keeps_its_columns_and_scrolls(screen: Screen) -> None:
     adjustment = scroller.get_hadjustment()
     spin_until(lambda: adjustment.get_upper() > adjustment.get_page_size() > 0)
     grid = one_of(view, Gtk.Grid)
-    # No taller than it has to be. Its own width would be without its border.
-    _known, bounds = grid.compute_bounds(scroller)
-    width = round(bounds.get_width())
-    assert scroller.get_height() == grid.measure(Gtk.Orientation.VERTICAL, width)[1]
+
+    def needed() -> int:
+        # The grid's own width would be without its border.
+        _known, bounds = grid.compute_bounds(scroller)
+        height: int = grid.measure(Gtk.Orientation.VERTICAL, round(bounds.get_width()))[1]
+        return height
+
+    # No taller than it has to be, once it is laid out.
+    spin_until(lambda: scroller.get_height() == needed())
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])

@@ -69,7 +69,7 @@ class Room:
         return session
 
     def look_again(self) -> None:
-        self.control.look_again()
+        self.control.reload()
         wait_until(lambda: self.tasks.is_idle)
 
     def dialog(self, connection: Connection, *, is_new: bool = False) -> ConnectionDialog:
@@ -206,8 +206,8 @@ def test_sessions_follow_a_connection_to_its_new_name(room: Room, person: Person
         session = room.session("mine")
         finish(session.conversation.say("Hello"))
         preferences = Preferences(room.window, room.desk, Settings(person.paths))
-        preferences.connect("connection-renamed", room.control.note_name)
-        preferences.connect("connections-changed", room.control.look_again)
+        preferences.connect("connection-renamed", room.control.follow_rename)
+        preferences.connect("connections-changed", room.control.reload)
         preferences.show_connections()
         preferences.present()
         wait_until(lambda: says(preferences, "mine"))

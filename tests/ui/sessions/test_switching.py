@@ -102,7 +102,7 @@ def test_a_session_that_is_deleted_while_it_opens_is_not_shown(
     wait_until(lambda: gate.waits)
     window.sidebar.emit("delete-session", big)
     gate.open.set()
-    wait_until(lambda: "The session was deleted." in texts(window))
+    wait_until(lambda: "Session deleted" in texts(window))
     assert shown(window) == ""
     assert not is_open(application, big)
 

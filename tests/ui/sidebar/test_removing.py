@@ -59,7 +59,7 @@ def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
         open_session(window, person.project)
         wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
         window.activate_action("win.toggle-changes", None)
-        wait_until(lambda: says(window.changes, "1 change waits"))
+        wait_until(lambda: says(window.changes, "1 pending change"))
         wait_until(window.changes.apply_all.get_mapped)
         press(window.changes, "Apply All")
         wait_until((person.project / "made").exists)
@@ -73,7 +73,7 @@ def test_a_removal_is_taken_back_and_a_search_finds_what_was_said(
         finish(open_session(window, person.project).conversation.run("echo needle"))
         # Where nothing waits and nothing runs, there is nothing to ask.
         _remove(window, person.project)
-        wait_until(lambda: says(window.toasts, "project was removed from the list."))
+        wait_until(lambda: says(window.toasts, "Removed project from the list"))
         wait_until(lambda: not all_of(window.sidebar, ProjectRow))
         wait_until(lambda: "Undo" in buttons(window.toasts))
         press(window.toasts, "Undo")

@@ -11,9 +11,9 @@ import pytest
 from gi.repository import GLib, Gtk
 from support.screen import Screen, all_of, spin_until, texts
 
-from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
+from ollmsandbox.ui.models.chooser import ConnectionItem, ConnectionState, ModelChooser
 from ollmsandbox.ui.sidebar.rows import OlderRow, ProjectItem, ProjectRow, SessionItem, SessionRow
-from ollmsandbox.ui.sidebar.sidebar import NEWEST, Sidebar, rows_of
+from ollmsandbox.ui.sidebar.sidebar import LISTED, Sidebar, listed_rows
 
 pytestmark = pytest.mark.anybody
 
@@ -50,7 +50,7 @@ def test_sessions_stand_below_their_project(screen: Screen) -> None:
         "fix the parser",
         "add a flag",
         "gone",
-        "The folder is not there",
+        "Folder not found",
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:
     assert popover.get_mapped()
     assert "add two flags" in texts(row)
     marks = [one.get_tooltip_text() for one in all_of(row, Gtk.Image) if one.get_visible()]
-    assert "Waits for your answer" in marks
+    assert "Needs your answer" in marks
     menu.popdown()
     spin_until(lambda: not popover.get_mapped())
     row.grab_focus()
@@ -163,16 +163,16 @@ def listed(sidebar: Sidebar) -> list[str]:
 def test_the_newest_sessions_are_listed_and_older_ones_when_asked_for(screen: Screen) -> None:
     sidebar = Sidebar()
     window = screen.show(sidebar, 300, 500)
-    sidebar.show([many(NEWEST + 5), GONE])
+    sidebar.show([many(LISTED + 5), GONE])
     spin_until(lambda: all_of(sidebar, OlderRow) and len(all_of(sidebar, ProjectRow)) == 2)
-    assert listed(sidebar) == [str(number) for number in range(NEWEST)]
+    assert listed(sidebar) == [str(number) for number in range(LISTED)]
     (older,) = all_of(sidebar, OlderRow)
     older.grab_focus()
     sidebar.listbox.emit("row-activated", older)
     spin_until(lambda: not all_of(sidebar, OlderRow))
-    assert listed(sidebar) == [str(number) for number in range(NEWEST + 5)]
+    assert listed(sidebar) == [str(number) for number in range(LISTED + 5)]
     focused = window.get_focus()
-    assert isinstance(focused, SessionRow) and focused.item.id == str(NEWEST)
+    assert isinstance(focused, SessionRow) and focused.item.id == str(LISTED)
 
 
 def test_an_old_session_is_listed_if_it_is_shown_or_asks_something(screen: Screen) -> None:
@@ -183,7 +183,7 @@ def test_an_old_session_is_listed_if_it_is_shown_or_asks_something(screen: Scree
     sidebar.show([replace(project, sessions=(*project.sessions[:700], asks))])
     sidebar.select("600")
     spin_until(lambda: all_of(sidebar, OlderRow))
-    assert listed(sidebar)[NEWEST:] == ["600", "700"]
+    assert listed(sidebar)[LISTED:] == ["600", "700"]
     chosen = sidebar.listbox.get_selected_row()
     assert isinstance(chosen, SessionRow) and chosen.item.id == "600"
 
@@ -194,7 +194,7 @@ def test_rows_come_and_go_a_few_in_each_turn_of_the_main_loop(screen: Screen) ->
     counts = [0]
 
     def has(count: int) -> bool:
-        counts.append(len(rows_of(sidebar.listbox)))
+        counts.append(len(listed_rows(sidebar.listbox)))
         return counts[-1] == count
 
     sidebar.show([many(20, first=20 * number) for number in range(10)])
@@ -222,8 +222,8 @@ def test_the_menu_of_a_session_is_made_when_it_is_opened(screen: Screen) -> None
     menu.popdown()
 
 
-READY = ConnectionItem("Ollama", Link.READY, ("qwen3:14b", "llama3"))
-FAILED = ConnectionItem("work", Link.FAILED, (), "No server answers at this address.")
+READY = ConnectionItem("Ollama", ConnectionState.READY, ("qwen3:14b", "llama3"))
+FAILED = ConnectionItem("work", ConnectionState.FAILED, (), "No server answers at this address.")
 
 
 def test_the_model_in_use_is_named_with_its_state(screen: Screen) -> None:
@@ -253,7 +253,7 @@ def test_a_model_is_chosen_from_those_of_all_servers(screen: Screen) -> None:
 def test_many_models_can_be_filtered(screen: Screen) -> None:
     names = tuple(f"model-{number}" for number in range(30))
     chooser = ModelChooser()
-    chooser.show([ConnectionItem("Ollama", Link.READY, names)], ("", ""))
+    chooser.show([ConnectionItem("Ollama", ConnectionState.READY, names)], ("", ""))
     screen.show(chooser, 300, 60)
     popover = chooser.get_popover()
     assert popover is not None

@@ -20,7 +20,7 @@ from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.write_file import restore
 from ollmsandbox.ui.changes import actions, earlier_versions
 from ollmsandbox.ui.changes import page as change_page
-from ollmsandbox.ui.changes.actions import act_on_part, look
+from ollmsandbox.ui.changes.actions import act_on_hunks, look
 from ollmsandbox.ui.changes.page import ChangePage
 from ollmsandbox.ui.changes.rows import RunRow
 from ollmsandbox.ui.changes.view import ChangesView
@@ -78,8 +78,8 @@ def test_work_on_one_part_is_seen_and_not_begun_twice(
     view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = changed(view, person)
-    slow = Slow(act_on_part)
-    monkeypatch.setattr(change_page, "act_on_part", slow)
+    slow = Slow(act_on_hunks)
+    monkeypatch.setattr(change_page, "act_on_hunks", slow)
     assert page.diff is not None
     undo = [one for one in all_of(page.diff, Gtk.Button) if texts(one) == ["Undo"]]
     assert len(undo) == 2
@@ -99,8 +99,8 @@ def test_who_leaves_the_page_meanwhile_cuts_nothing_off(
     told: list[str] = []
     monkeypatch.setattr(view._tasks, "_tell", told.append)
     left = changed(view, person)
-    slow = Slow(act_on_part)
-    monkeypatch.setattr(change_page, "act_on_part", slow)
+    slow = Slow(act_on_hunks)
+    monkeypatch.setattr(change_page, "act_on_hunks", slow)
     assert left.diff is not None
     next(one for one in all_of(left.diff, Gtk.Button) if texts(one) == ["Undo"]).emit("clicked")
     wait_until(lambda: slow.calls)
@@ -229,7 +229,7 @@ def test_nothing_else_can_be_pressed_while_something_is_changed(
         raise OllmSandboxError("It does not work today.")
 
     module, name = {
-        "part": (change_page, "act_on_part"),
+        "part": (change_page, "act_on_hunks"),
         "file": (actions, "act"),
         "version": (earlier_versions, "restore"),
     }[by]
@@ -273,10 +273,10 @@ def test_all_is_discarded_where_it_was_asked_for(
     view.discard_all.emit("clicked")
     wait_until(lambda: answers)
     view.show_project(str(other))
-    wait_until(lambda: view._project == str(other) and view._found.waiting == 1)
+    wait_until(lambda: view._project == str(other) and view._found.pending == 1)
     answers[0].set_result(True)
     wait_until(lambda: view._tasks.is_idle)
-    assert view._found.waiting == 1
+    assert view._found.pending == 1
     view.show_project(str(person.project))
     wait_until(lambda: view._tasks.is_idle)
-    assert view._found.waiting == 0
+    assert view._found.pending == 0

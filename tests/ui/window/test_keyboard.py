@@ -227,7 +227,7 @@ def test_a_project_that_was_moved_is_located(
         person.project.rename(new)
         finish(session.conversation.run("true"))
         wait_until(lambda: "Locate…" in texts(window.chat.missing))
-        wait_until(lambda: says(window.sidebar, "The folder is not there"))
+        wait_until(lambda: says(window.sidebar, "Folder not found"))
         # What is being revealed can be pressed a moment later.
         wait_until(lambda: window.chat.missing.get_child_revealed())
         # The wrong one: it is said, and all is as before.
@@ -239,7 +239,7 @@ def test_a_project_that_was_moved_is_located(
             lambda: window.chat.session is not None and session_of(window).project == str(new)
         )
         assert session_of(window).id == session.id
-        wait_until(lambda: not says(window.sidebar, "The folder is not there"))
+        wait_until(lambda: not says(window.sidebar, "Folder not found"))
         finish(session_of(window).conversation.run("grep 1 a"))
         card = card_that(window, lambda card: says(card, "Changes: 1 added"))
         press(card, "Undo")
@@ -250,7 +250,7 @@ def test_code_is_read_from_left_to_right_everywhere(screen: Screen) -> None:
     Gtk.Widget.set_default_direction(Gtk.TextDirection.RTL)
     try:
         view = DiffView()
-        view.set_hunk_actions(lambda _hunk: [("undo", "Undo")])
+        view.set_section_actions(lambda _hunk: [("undo", "Undo")])
         screen.show(view)
         view.show_texts("a\nb\n", "a\nc\n", "x.py")
         spin_until(lambda: view.is_loaded)

@@ -13,7 +13,7 @@ from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, Sta
 from ollmsandbox.ui.changes.list_model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
 from ollmsandbox.ui.chat import tool_text
-from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
+from ollmsandbox.ui.models.chooser import ConnectionItem, ConnectionState, ModelChooser
 from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip
 
 pytestmark = pytest.mark.anybody
@@ -50,7 +50,7 @@ def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
     below = all_of(row, Gtk.Label)[1]
     spin_until(lambda: below.get_height() > 0 and below.get_layout().get_line_count() > 1)
     text = below.get_label()
-    assert text.startswith("Added · Waits · Acts later, outside the sandbox · New program")
+    assert text.startswith("Added · Pending · Can run code outside the sandbox · New executable")
     assert text.endswith(f" · {_FOLDER}/")
     # The path is what is left out.
     last = below.get_layout().get_lines_readonly()[-1]
@@ -77,7 +77,7 @@ def test_a_server_that_does_not_answer_is_named_though_none_of_its_models_is_kno
     screen: Screen,
 ) -> None:
     chooser = ModelChooser()
-    chooser.show([ConnectionItem("mine", Link.FAILED)], ("mine", ""))
+    chooser.show([ConnectionItem("mine", ConnectionState.FAILED)], ("mine", ""))
     assert chooser.get_tooltip_text() == "Model: mine, not reachable"
-    chooser.show([ConnectionItem("mine", Link.READY)], ("mine", ""))
+    chooser.show([ConnectionItem("mine", ConnectionState.READY)], ("mine", ""))
     assert chooser.get_tooltip_text() == "Model: No model chosen"

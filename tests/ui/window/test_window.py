@@ -161,7 +161,7 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         window.chat.composer.send_button.emit("clicked")
         card_that(window, lambda card: card.entry.stage is Stage.DONE)
         window.open_project(str(gone))
-        wait_until(lambda: says(window.sidebar, "The folder is not there"))
+        wait_until(lambda: says(window.sidebar, "Folder not found"))
         # Where one would write, too, with what can be done about it.
         wait_until(lambda: says(window.chat.missing, f"The folder {gone} is missing."))
         wait_until(lambda: "Commands cannot run" in texts(window.badge))
@@ -174,12 +174,12 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         gone.symlink_to(person.project)
         finish(session_of(window).conversation.run("true"))
         wait_until(window.chat.missing.get_reveal_child)
-        wait_until(lambda: says(window.sidebar, "The folder is not there"))
+        wait_until(lambda: says(window.sidebar, "Folder not found"))
         # What is being revealed is there a moment later.
         wait_until(lambda: "Remove From List" in buttons(window.chat.missing))
         press(window.chat.missing, "Remove From List")
         wait_until(lambda: window.chat.session is None)
-        wait_until(lambda: not says(window.sidebar, "The folder is not there"))
+        wait_until(lambda: not says(window.sidebar, "Folder not found"))
 
 
 def test_the_shortcuts_are_listed(screen: Screen, person: Person) -> None:
