@@ -15,6 +15,7 @@ from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from ..tools.base import Outcome, Tool
 from ..tools.context import ToolContext
+from .calls import GRACE, OUT_OF_TIME, STOPPED, ToolCalls
 from .events import (
     CallEnded,
     ChatEvent,
@@ -34,7 +35,6 @@ from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import StoredMessage
 from .storage.writer import SessionWriter
-from .tool_calls import GRACE, OUT_OF_TIME, STOPPED, ToolCalls
 
 _OWN = "own"
 

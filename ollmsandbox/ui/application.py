@@ -22,7 +22,7 @@ from .permission.asker import WindowAsker
 from .preferences.settings import SCHEMA, Settings
 from .resources import icons, stylesheet
 from .sessions.sessions import Sessions
-from .window.gc_pacing import keep_smooth
+from .window.garbage import keep_smooth
 from .window.window import Window
 
 # Seconds. A thread that is busy gives way to the window that often: a frame asks for its turn a

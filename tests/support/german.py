@@ -17,8 +17,8 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.sandbox.plan.mounts import PROJECT, UnrecordedFolder
 from ollmsandbox.sandbox.probe.probe import cache_file, probe
 from ollmsandbox.sandbox.profile.profile import Limits
-from ollmsandbox.ui.badge.flatpak_state import look
-from ollmsandbox.ui.badge.project_state import sections_of
+from ollmsandbox.ui.badge.flatpak import look
+from ollmsandbox.ui.badge.project import sections_of
 from ollmsandbox.ui.changes.note_words import note
 from ollmsandbox.ui.i18n import speak
 from ollmsandbox.ui.permission.text import lasting, question

@@ -11,8 +11,8 @@ from ...sandbox.probe.probe import Capabilities
 from ..preferences.settings import Settings
 from ..widgets.tasks import Tasks
 from .badge import SandboxBadge, Section, Wall
-from .limits_text import own_limits
-from .project_state import ProjectState, look, of_machine, wall_now
+from .limits import own_limits
+from .project import ProjectState, look, of_machine, wall_now
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
@@ -58,9 +58,9 @@ class BadgeController:
     def _show_machine(self) -> None:
         """Without a project it is known what the machine can do, and no more."""
         if self._in_flatpak:
-            from . import flatpak_state
+            from . import flatpak
 
-            self._show(flatpak_state.of_flatpak())
+            self._show(flatpak.of_flatpak())
         elif self._found is not None:
             self._show(of_machine(can_wrap=self._found.can_wrap))
         else:
@@ -95,9 +95,9 @@ class BadgeController:
             own_limits(self._settings),
         )
         if self._in_flatpak:
-            from . import flatpak_state
+            from . import flatpak
 
-            state = await flatpak_state.look(*given)
+            state = await flatpak.look(*given)
         else:
             state = await asyncio.to_thread(look, *given)
         # Of several, the last one knows best, however long each took.

@@ -14,7 +14,7 @@ from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
 from ...text.diff import HunkState
 from ...text.visible import visible_line
-from ..diff.image_pair import ImagePair
+from ..diff.images import ImagePair
 from ..diff.model import DiffSection
 from ..diff.view import DiffView
 from ..preferences.settings import Settings
@@ -26,9 +26,9 @@ from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from . import text as words
 from .actions import ShownChange, act_on_hunks, look
-from .earlier_versions import EarlierVersions
-from .list_model import RunData
+from .model import RunData
 from .note_words import note
+from .versions import EarlierVersions
 
 # Milliseconds.
 _PATIENCE = 200

@@ -22,7 +22,7 @@ from ..widgets.weak import weak_reference
 from ..widgets.work_bar import disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from . import text as words
-from .list_model import FileItem, RunItem
+from .model import FileItem, RunItem
 
 Act = Callable[[str, RunItem], None]
 Fold = Callable[[RunItem], None]

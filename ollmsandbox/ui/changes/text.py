@@ -10,7 +10,7 @@ from gettext import ngettext
 from ... import N_
 from ...project.changes.change import Flag, Kind, Recorded, State, Type
 from ...text.visible import visible_line
-from .list_model import RunData
+from .model import RunData
 from .note_words import note
 
 # Translated only when they are shown: a long list has very many rows.

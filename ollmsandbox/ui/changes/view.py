@@ -22,7 +22,7 @@ from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from ..window.closing import may_discard_all
 from . import text as words
-from .list_model import ChangeList, FileItem, RunData, RunItem, RunSearch, load
+from .model import ChangeList, FileItem, RunData, RunItem, RunSearch, load
 from .rows import FileRow, RunRow
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ...project.changes.change import Report, State
 from ...sandbox.output import Capture
 from ...sandbox.plan.plan import Plan
 from ...tools.base import Outcome, Stream
-from ..terminal.output_file import OutputFile, end_of, write_readable
+from ..terminal.output import OutputFile, end_of, write_readable
 from ..widgets.signals import signals
 
 # Of the output, as it came: what a view that is made later has to show.

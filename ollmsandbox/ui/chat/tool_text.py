@@ -11,7 +11,7 @@ from gettext import gettext as _
 from gettext import ngettext
 from itertools import chain, islice
 
-from ...chat.tool_calls import STOPPED
+from ...chat.calls import STOPPED
 from ...project.changes.change import Kind, Recorded, Report, State, Type
 from ...sandbox.process import Stop
 from ...text.visible import visible_line

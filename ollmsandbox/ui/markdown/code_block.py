@@ -9,7 +9,7 @@ from gettext import gettext as _
 from gi.repository import Adw, GLib, Gtk, GtkSource
 
 from ..resources import template
-from ..widgets.nested_scroller import NestedScroller
+from ..widgets.scroller import NestedScroller
 from ..widgets.weak import weakly
 
 # Lines. More of them scroll inside, or they would push the conversation away.

@@ -18,12 +18,12 @@ from gi.repository import Adw, GLib, Gtk
 from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...permission.request import Answer
-from ...permission.rule_store import RuleStore
 from ...permission.rules import Rule, Target
+from ...permission.store import RuleStore
 from ...sandbox.profile import file
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
-from ..badge.limits_text import LIMITS, LimitSetting, in_words, own_limits
+from ..badge.limits import LIMITS, LimitSetting, in_words, own_limits
 from ..i18n import spoken
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with

@@ -22,7 +22,7 @@ from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
 from ..chat.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
 from ..i18n import spoken
-from ..terminal.output_file import OutputFiles
+from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 
 

@@ -11,7 +11,7 @@ from gi.repository import Adw, Gdk, GLib, GObject, Gtk, Pango
 
 from ..resources import template
 from ..widgets.labels import name_buttons
-from ..widgets.nested_scroller import NestedScroller
+from ..widgets.scroller import NestedScroller
 from ..widgets.weak import weakly
 from .find import Finder
 from .follow import Follower

@@ -12,7 +12,7 @@ from gi.repository import GLib
 from ...project.changes.change import DAILY
 from ...project.manager import ProjectManager
 from ...project.recovery.recover import take_care
-from ..terminal.output_file import remove_old
+from ..terminal.output import remove_old
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 

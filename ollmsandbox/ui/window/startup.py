@@ -20,7 +20,7 @@ _BESIDE = (
 _HERE = (
     "sessions.open_session",
     "markdown.code_block",
-    "chat.message_row",
+    "chat.row",
     "chat.tool_card",
     "changes.page",
 )

@@ -16,8 +16,8 @@ from support.screen import Screen, draw_frames
 
 from ollmsandbox.ui.chat.tool_text import clock, duration
 from ollmsandbox.ui.terminal import usage
+from ollmsandbox.ui.terminal.graph import POINTS, UsageGraph, curve_points
 from ollmsandbox.ui.terminal.usage import Sample, Sampler, amount, watch
-from ollmsandbox.ui.terminal.usage_graph import POINTS, UsageGraph, curve_points
 
 pytestmark = pytest.mark.anybody
 

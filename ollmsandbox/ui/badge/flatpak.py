@@ -17,7 +17,7 @@ from ...sandbox.profile import file
 from ...sandbox.profile.profile import Limits, Profile
 from ..i18n import spoken
 from .badge import Section, Wall
-from .project_state import ProjectState, broken, limits_without_sandbox
+from .project import ProjectState, broken, limits_without_sandbox
 
 
 async def look(

@@ -104,7 +104,7 @@ def _named(widget: Gtk.Widget, name: str) -> Gdk.RGBA:
     return colour if found else widget.get_style_context().get_color()
 
 
-@Gtk.Template(filename=template("terminal/usage_graph"))
+@Gtk.Template(filename=template("terminal/graph"))
 class UsageGraph(Gtk.Box):
     __gtype_name__ = "OllmUsageGraph"
 

@@ -23,7 +23,7 @@ from ...sandbox.profile.profile import Limits, Profile
 from ...text.visible import visible_line
 from ..i18n import spoken
 from .badge import Section, Wall
-from .limits_text import sentences
+from .limits import sentences
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
