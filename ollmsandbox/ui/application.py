@@ -17,8 +17,8 @@ from ..loop import run_application
 from ..paths import Paths
 from ..permission.request import PermissionRequest
 from .models.choice import ModelChoice
-from .permission import text
 from .permission.asker import WindowAsker
+from .permission.text import notification_text
 from .preferences.settings import SCHEMA, Settings
 from .resources import icons, stylesheet
 from .sessions.sessions import Sessions
@@ -177,7 +177,7 @@ class Application(Adw.Application):
             return
         if self.window is not None and self.window.shows_question(request):
             return
-        title, body = text.notification(request)
+        title, body = notification_text(request)
         notification = Gio.Notification.new(title)
         notification.set_body(body)
         notification.set_priority(Gio.NotificationPriority.HIGH)

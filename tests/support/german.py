@@ -21,15 +21,15 @@ from ollmsandbox.ui.badge.flatpak import look
 from ollmsandbox.ui.badge.project import sections_of
 from ollmsandbox.ui.changes.note_words import note
 from ollmsandbox.ui.i18n import speak
-from ollmsandbox.ui.permission.text import lasting, question
+from ollmsandbox.ui.permission.text import duration_text, question_text
 
 
 def card(request: PermissionRequest) -> dict[str, object]:
     return {
-        "question": question(request),
+        "question": question_text(request),
         "facts": {fact.label: fact.value for fact in request.facts},
         "sees": request.sees,
-        "lasting": lasting(request),
+        "lasting": duration_text(request),
     }
 
 

@@ -21,9 +21,9 @@ from ..widgets.weak import weak_reference, weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from ..window.closing import may_discard_all
-from . import text as words
 from .model import ChangeList, FileItem, RunData, RunItem, RunSearch, load
 from .rows import FileRow, RunRow
+from .text import busy_text, empty_text, result_text
 
 if TYPE_CHECKING:
     from .actions import ActionResult
@@ -288,7 +288,7 @@ class ChangesView(Gtk.Box):
             self._is_stale = False
             self._list.show(runs, self._open_runs)
         await self._grow()
-        icon, title, sentence = words.empty(is_filtered=bool(text))
+        icon, title, sentence = empty_text(is_filtered=bool(text))
         self.empty.set_icon_name(icon)
         self.empty.set_title(title)
         self.empty.set_description(sentence)
@@ -466,7 +466,7 @@ class ChangesView(Gtk.Box):
         wish = (verb, run if isinstance(run, str) else run.id, paths)
         if self.progress.is_working:
             if wish not in self._begun:  # otherwise it is a second click
-                self._tell(words.held())
+                self._tell(busy_text())
             return False
         at_work = self.progress.working()
         self._begun.add(wish)
@@ -475,7 +475,7 @@ class ChangesView(Gtk.Box):
         async def do() -> None:
             with at_work:
                 done = await asyncio.to_thread(self._act, verb, run, *paths)
-            self._tell(words.done(verb, done.count, list(done.problems)))
+            self._tell(result_text(verb, done.count, list(done.problems)))
             self.refresh()
             self.emit("acted")
 

@@ -15,8 +15,8 @@ from ...chat.storage.history import History
 from ...errors import OllmSandboxError
 from ...permission.request import Answer
 from ...project.review.review import Review
-from ..changes import text as change_words
 from ..changes.note_words import note
+from ..changes.text import busy_text
 from ..changes.view import ChangesView
 from ..permission.asker import WindowAsker
 from ..sessions.sessions import Sessions
@@ -148,7 +148,7 @@ class ChatController:
         progress = self._changes.progress
         if progress.is_working:
             if run_id not in self._undoing:  # else it is a second click
-                self._tasks.tell(change_words.held())
+                self._tasks.tell(busy_text())
             return
         at_work = progress.working()
         self._undoing.add(run_id)

@@ -342,11 +342,11 @@ class TerminalView(Gtk.Box):
 
     def _search_again(self) -> None:
         self._finder.again()
-        self.search_count.set_label(self._finder.words)
+        self.search_count.set_label(self._finder.position_text)
         self._next_search = time.monotonic() + 0.5
 
     def _show_found(self) -> None:
-        self.search_count.set_label(self._finder.words)
+        self.search_count.set_label(self._finder.position_text)
         place = self._finder.current
         if place is not None:
             self._follower.is_following = False
