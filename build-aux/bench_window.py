@@ -243,7 +243,7 @@ def open_program() -> None:
     from ollmsandbox.i18n import set_language
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
-    from ollmsandbox.ui.window.gc_pacing import keep_smooth
+    from ollmsandbox.ui.window.garbage import keep_smooth
 
     set_language()
     application = Application(dict(os.environ))
@@ -295,7 +295,7 @@ def run_loop(parts: Sequence[str]) -> None:
     from ollmsandbox.i18n import set_language
     from ollmsandbox.loop import run_application
     from ollmsandbox.ui.application import Application
-    from ollmsandbox.ui.window.gc_pacing import keep_smooth
+    from ollmsandbox.ui.window.garbage import keep_smooth
 
     set_language()
     application = Application(dict(os.environ))

@@ -16,6 +16,7 @@ from ..errors import OllmSandboxError, Sentence
 from ..sandbox.process import Stop
 from ..tools.base import Outcome, Tool
 from ..tools.context import ToolContext
+from .calls import GRACE, ToolCalls, stopped_outcome
 from .events import (
     CallEnded,
     ChatEvent,
@@ -35,7 +36,6 @@ from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import StoredMessage
 from .storage.writer import SessionWriter
-from .tool_calls import GRACE, ToolCalls, stopped_outcome
 
 _OWN = "own"
 

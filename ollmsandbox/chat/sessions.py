@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .. import N_
 from ..paths import Paths
 from ..permission.request import Asker
-from ..permission.rule_store import RuleStore
+from ..permission.store import RuleStore
 from ..project.changes.change import Mode
 from ..project.manager import ProjectManager
 from ..sandbox.profile.file import DEFAULT_PROFILE

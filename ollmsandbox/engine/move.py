@@ -18,7 +18,7 @@ from .. import N_
 from ..errors import ProjectError
 from ..files.atomic import write_atomically
 from ..paths import Paths
-from ..permission.rule_store import RuleStore
+from ..permission.store import RuleStore
 from ..project.apply.journal import Journal, project_lock
 from ..project.apply.kept_versions import layer_in
 from ..project.database.models import ChatSession, FoundLink, Project, Run

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from .. import N_
 from ..errors import OllmSandboxError, Sentence
 from .request import Answer, Asker, Audit, PermissionRequest, Source, Unanswered, Verdict
-from .rule_store import RuleStore
 from .rules import Key, Rule, key_of
+from .store import RuleStore
 
 # Deny further questions: a user who is flooded with them allows anything to get rid of them.
 MAX_OPEN_QUESTIONS = 50

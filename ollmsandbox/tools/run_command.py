@@ -29,10 +29,10 @@ from ..text.ansi import escape_line
 from . import questions
 from .base import Outcome, RequestBase, Stream, Tool, ToolError, Watcher
 from .context import ToolContext
-from .linked_roots import approve_root, new_root
 from .model_text import changes_text, output_text, together
 from .parameters import Parameters, parameter
 from .programs import programs_of
+from .roots import approve_root, new_root
 
 NAME = "run_command"
 

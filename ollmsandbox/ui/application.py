@@ -18,11 +18,11 @@ from ..paths import Paths
 from ..permission.request import PermissionRequest
 from .models.choice import ModelChoice
 from .permission.asker import WindowAsker
-from .permission.text import notification as notification_text
+from .permission.text import notification_text
 from .preferences.settings import SCHEMA, Settings
 from .resources import icons, stylesheet
 from .sessions.sessions import Sessions
-from .window.gc_pacing import keep_smooth
+from .window.garbage import keep_smooth
 from .window.window import Window
 
 # Seconds after which a busy thread lets the window run. A frame needs the interpreter a hundred

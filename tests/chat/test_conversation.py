@@ -11,6 +11,7 @@ import pytest
 from support.scripted import FakeTool, Listening, ScriptedModel, SlowModel, call
 from support.turn import check_pairs, echo, roles, run, talk
 
+from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.conversation import Conversation
 from ollmsandbox.chat.events import (
     CallBegan,
@@ -26,7 +27,6 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Role, ToolCall
 from ollmsandbox.chat.providers.base import CallPiece, TextPiece, ThinkingPiece
-from ollmsandbox.chat.tool_calls import stopped_outcome
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.tools.base import Outcome, Watcher
 

@@ -24,7 +24,7 @@ from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.provider import NobodyAsks
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
-from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.changes.change import Kind, Mode
 from ollmsandbox.tools.context import ToolContext
 

@@ -17,6 +17,7 @@ from support.person import Person
 from support.scripted import ScriptedModel, SlowModel, call
 
 from ollmsandbox import loop
+from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.conversation import TurnLimits
 from ollmsandbox.chat.events import (
     CallEnded,
@@ -30,7 +31,6 @@ from ollmsandbox.chat.events import (
     TurnEnd,
 )
 from ollmsandbox.chat.messages import Role
-from ollmsandbox.chat.tool_calls import stopped_outcome
 from ollmsandbox.project.changes.change import Kind
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome

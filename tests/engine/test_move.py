@@ -17,8 +17,8 @@ from ollmsandbox.engine import move
 from ollmsandbox.engine.move import move_project
 from ollmsandbox.errors import OllmSandboxError, ProjectError
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Command, Key, Rule, Target
+from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.database.models import Project

@@ -13,9 +13,8 @@ import pytest
 from support.escape.copy_back import review, settle
 from support.person import Person
 
-from ollmsandbox.project.changes import git_config
 from ollmsandbox.project.changes.change import Flag, State, Type
-from ollmsandbox.project.changes.git_config import Led
+from ollmsandbox.project.changes.git import Led
 
 HOOK = "tools/hooks/pre-commit"
 
@@ -254,7 +253,7 @@ def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
 def test_in_more_folders_than_are_looked_at_what_is_named_as_a_hook_waits(
     person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git_config, limit, 0)
+    monkeypatch.setattr(f"ollmsandbox.project.changes.git.{limit}", 0)
     command = "echo x >>tools/update; echo x >new; ln -s new link; echo x >run; chmod 755 run"
     assert held(person, command) == {"tools/update"}
 

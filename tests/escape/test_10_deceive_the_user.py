@@ -13,7 +13,7 @@ from support.questions import Book, Somebody, command, until
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import MAX_OPEN_QUESTIONS, Provider
 from ollmsandbox.permission.request import Answer, Fact, Source, Verdict
-from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.text.visible import visible, visible_line
 
 pytestmark = pytest.mark.anybody

@@ -13,7 +13,7 @@ from support.questions import Book, Somebody, command, other
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
-from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.permission.store import RuleStore
 
 pytestmark = pytest.mark.anybody
 

@@ -14,8 +14,8 @@ from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.provider import MAX_OPEN_QUESTIONS, NobodyAsks, Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source, Unanswered, Verdict
-from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Rule, key_of
+from ollmsandbox.permission.store import RuleStore
 
 pytestmark = pytest.mark.anybody
 

@@ -19,18 +19,18 @@ from ollmsandbox.project.changes.reasons import Note, Reason
 from ollmsandbox.sandbox.plan.mounts import PROJECT, UnrecordedFolder
 from ollmsandbox.sandbox.probe.probe import cache_file, probe
 from ollmsandbox.sandbox.profile.profile import Limits
-from ollmsandbox.ui.badge.flatpak_state import find_state
-from ollmsandbox.ui.badge.project_state import sections_of
+from ollmsandbox.ui.badge.flatpak import find_state
+from ollmsandbox.ui.badge.project import sections_of
 from ollmsandbox.ui.changes.text import note_text
-from ollmsandbox.ui.permission.text import lasting, question
+from ollmsandbox.ui.permission.text import duration_text, question_text
 
 
 def card(request: PermissionRequest) -> dict[str, object]:
     return {
-        "question": question(request),
+        "question": question_text(request),
         "facts": {fact.label: fact.value for fact in request.facts},
         "sees": request.sees,
-        "lasting": lasting(request),
+        "lasting": duration_text(request),
     }
 
 

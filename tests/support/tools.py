@@ -14,7 +14,7 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Verdict
-from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.sandbox.monitor import FileEvent
 from ollmsandbox.sandbox.plan.plan import Plan
 from ollmsandbox.sandbox.profile.profile import Limits

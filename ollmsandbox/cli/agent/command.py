@@ -21,9 +21,9 @@ from ...project.changes.change import Mode
 from ...sandbox.plan.folders import find_project
 from ...sandbox.profile.file import DEFAULT_PROFILE, read_profile
 from ..arguments import default_project
-from ..change_text import print_notice, summary
+from ..changes import print_notice, summary
 from .asker import TerminalAsker
-from .json_events import JsonPrinter
+from .events import JsonPrinter
 from .printer import Printer
 from .prompt import Prompt
 from .turns import Turns

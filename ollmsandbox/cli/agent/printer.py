@@ -13,7 +13,7 @@ from ...project.changes.change import Report
 from ...text.ansi import Live, safe
 from ...text.visible import visible_line
 from ...tools.base import Outcome
-from ..change_text import summary
+from ..changes import summary
 from ..streams import wants_colour
 
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"

@@ -17,12 +17,12 @@ from ...project.apply.journal import Journal
 from ...project.changes.change import Report, State
 from ...project.database.models import Run
 from ...project.database.runs import read_changes
-from ...project.recovery.missing_root import discard
+from ...project.recovery.missing import discard
 from ...project.review.review import Review
 from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from ..arguments import default_project
-from ..change_text import (
+from ..changes import (
     advice,
     diff_lines,
     document,

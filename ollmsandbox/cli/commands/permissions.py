@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from ...errors import OllmSandboxError
 
 if TYPE_CHECKING:
-    from ...permission.rule_store import RuleStore
     from ...permission.rules import Rule
+    from ...permission.store import RuleStore
 
 
 def permissions(given: argparse.Namespace) -> int:
     from ...paths import Paths
-    from ...permission.rule_store import RuleStore
+    from ...permission.store import RuleStore
 
     store = RuleStore(Paths.from_environ(os.environ))
     try:

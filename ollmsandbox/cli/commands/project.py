@@ -9,7 +9,7 @@ import os
 from ...engine.move import move_project
 from ...errors import ProjectError
 from ...paths import Paths
-from ...permission.rule_store import RuleStore
+from ...permission.store import RuleStore
 from ...project.database.models import Project
 from ...project.manager import ProjectManager
 from ...text.ansi import escape_line

@@ -227,12 +227,12 @@ class _Run:
         for notice in self.notices:
             print(f"ollmsandbox: {notice}", file=sys.stderr)
         if self.report is not None:
-            from ..change_text import print_notice, summary
+            from ..changes import print_notice, summary
 
             print_notice(summary(self.report, self.project))
 
     def _note(self, care: Care) -> None:
-        from ..change_text import summary
+        from ..changes import summary
 
         for report in care.finished:
             self.notices.append("An earlier run was interrupted. It is finished now:")
@@ -304,7 +304,7 @@ def _text(command: str | Sequence[str]) -> str:
 
 def _document(result: Result | None, job: _Run, error: str) -> dict[str, object]:
     """Return the document for --json. It always has the same keys."""
-    from ..change_text import report_document
+    from ..changes import report_document
 
     seen = {"system": job.system, "seen_as": {job.project: "/workspace"}} if job.system else {}
     return {

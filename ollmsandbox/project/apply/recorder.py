@@ -170,7 +170,7 @@ def needs_care(paths: Paths) -> bool:
         return False
     left = [name for name in names if name.startswith(("overlay-", "done-", "journal-"))]
     if left:
-        from ..recovery.missing_root import is_told
+        from ..recovery.missing import is_told
 
         if not all(is_told(paths, name.removesuffix(".json")) for name in left):
             return True

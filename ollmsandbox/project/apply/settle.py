@@ -41,7 +41,7 @@ from ..pending.conflicts import (
 from ..pending.conflicts import uncrossed as uncrossed_in
 from ..pending.merge import merge
 from ..pending.shadowed import keeper
-from ..recovery.missing_root import check
+from ..recovery.missing import check
 from . import kept_versions
 from .applier import Applier, device, only_ours, still_own
 from .journal import Job, Journal, Task, Way

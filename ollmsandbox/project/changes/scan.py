@@ -21,9 +21,9 @@ from ...errors import ProjectError
 from ...files import dirfd
 from ...files.dirfd import FOLDER
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
-from .git_config import Led, Nested
+from .git import Led, Nested
 from .overlayfs import find, is_opaque, is_whiteout, names_in, same_bytes
-from .risky_files import acts_later, is_plain_folder, is_plain_name, waits_for_yes
+from .risky import acts_later, is_plain_folder, is_plain_name, waits_for_yes
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -18,7 +18,7 @@ from ..changes.scan import scan
 from ..database import runs
 from ..manager import ProjectManager, is_missing
 from ..pending import layer as pending
-from .missing_root import unfinished
+from .missing import unfinished
 
 _COMMAND = "Changes that were found again"
 

@@ -24,7 +24,7 @@ from ..database.backups import clean_up
 from ..manager import ProjectManager, is_missing
 from ..review.review import Review
 from .adopt import adopt
-from .missing_root import GoneError, Told, check
+from .missing import GoneError, Told, check
 
 
 def _unreadable(folder: str) -> Report:

@@ -23,7 +23,7 @@ from ..manager import ProjectManager, is_missing
 from ..pending import layer as pending
 from ..pending.discard import Discarding, show_chosen
 from ..pending.shadowed import below, place_of, with_notes
-from ..recovery.missing_root import check_job
+from ..recovery.missing import check_job
 from .selection import (
     choose,
     conflict_was_reported,

@@ -24,7 +24,7 @@ from ..context import ToolContext
 from ..model_text import changes_text, together
 from ..parameters import Parameters, parameter
 from .edits import Document, difference, replace_text
-from .sandboxed_file import SandboxedFile, ScriptReply
+from .sandboxed import SandboxedFile, ScriptReply
 
 NAME = "edit_file"
 

@@ -15,7 +15,7 @@ from .. import questions
 from ..base import Outcome, RequestBase, Tool, ToolError, Watcher
 from ..context import ToolContext
 from ..parameters import Parameters, parameter
-from .sandboxed_file import SandboxedFile, ScriptReply
+from .sandboxed import SandboxedFile, ScriptReply
 
 NAME = "read_file"
 

@@ -11,8 +11,8 @@ from ...sandbox.probe.probe import Capabilities
 from ..preferences.settings import Settings
 from ..widgets.tasks import Tasks
 from .badge import SandboxBadge, SandboxState, Section
-from .limits_text import own_limits
-from .project_state import ProjectState, find_state, machine_state, with_network
+from .limits import own_limits
+from .project import ProjectState, find_state, machine_state, with_network
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
@@ -58,9 +58,9 @@ class BadgeController:
     def _show_machine(self) -> None:
         """Show what the machine can do: without a project, nothing else is known."""
         if self._in_flatpak:
-            from . import flatpak_state
+            from . import flatpak
 
-            self._show(flatpak_state.state_without_project())
+            self._show(flatpak.state_without_project())
         elif self._found is not None:
             self._show(machine_state(can_wrap=self._found.can_wrap))
         else:
@@ -95,9 +95,9 @@ class BadgeController:
             own_limits(self._settings),
         )
         if self._in_flatpak:
-            from . import flatpak_state
+            from . import flatpak
 
-            state = await flatpak_state.find_state(*given)
+            state = await flatpak.find_state(*given)
         else:
             state = await asyncio.to_thread(find_state, *given)
         # Only the call that started last counts.

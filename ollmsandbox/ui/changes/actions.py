@@ -21,7 +21,7 @@ from ...project.review.hunks import (
 from ...project.review.review import Review
 from ...project.review.versions import Version, Versions
 from ...text.diff import Hunk, HunkGroup, HunkState, decode_text
-from .list_model import RunData
+from .model import RunData
 from .text import note_text
 
 _WANTED = {

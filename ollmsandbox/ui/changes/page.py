@@ -14,7 +14,7 @@ from ...project.changes.change import Kind, Recorded, State, Type
 from ...project.manager import ProjectManager
 from ...text.diff import HunkState
 from ...text.visible import visible_line
-from ..diff.image_pair import ImagePair
+from ..diff.images import ImagePair
 from ..diff.model import DiffSection
 from ..diff.view import DiffView
 from ..preferences.settings import Settings
@@ -24,11 +24,10 @@ from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from . import text as words
 from .actions import ShownChange, act_on_hunks, look
-from .earlier_versions import EarlierVersions
-from .list_model import RunData
-from .text import note_text
+from .model import RunData
+from .text import action_labels, change_text, file_action_labels, note_text, result_text
+from .versions import EarlierVersions
 
 # Milliseconds.
 _PATIENCE = 200
@@ -122,7 +121,7 @@ class ChangePage(Gtk.Box):
     def _show_about(self) -> None:
         item = self.recorded
         self.path.set_label(visible_line(item.change.path))
-        self.about.set_label(words.about(item))
+        self.about.set_label(change_text(item))
         self.conflict.set_visible(item.state is State.CONFLICT)
         if item.is_aside:
             self.conflict.set_label(
@@ -134,7 +133,7 @@ class ChangePage(Gtk.Box):
         had_focus = self.verbs.get_focus_child() is not None
         self.verbs.clear()
         self._verb_buttons = []
-        for verb, label in words.file_verbs(item.state):
+        for verb, label in file_action_labels(item.state):
             button = Gtk.Button(label=label)
             if verb == "apply":
                 button.add_css_class("suggested-action")
@@ -191,7 +190,7 @@ class ChangePage(Gtk.Box):
             return [("redo", _("Redo"))]
         if states - {HunkState.PRESENT}:
             return [("", _("Edited since"))]
-        return [(v, label) for v, label in words.verbs({item.state}) if v != "redo"]
+        return [(v, label) for v, label in action_labels({item.state}) if v != "redo"]
 
     def _on_part(self, diff: DiffView, index: int, verb: str) -> None:
         shown = self._shown
@@ -206,7 +205,7 @@ class ChangePage(Gtk.Box):
                 done = await asyncio.to_thread(
                     partial(act_on_hunks, self._manager, verb, shown, self.run, group)
                 )
-            self._tasks.tell(words.done(verb, done.count, list(done.problems)))
+            self._tasks.tell(result_text(verb, done.count, list(done.problems)))
             self._part = index
             self.emit("changed")
             await self.look()

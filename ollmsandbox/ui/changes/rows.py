@@ -21,8 +21,8 @@ from ..widgets.tasks import Tasks
 from ..widgets.weak import weak_reference
 from ..widgets.work_bar import disable_unless_focused
 from ..widgets.wrap_box import WrapBox
-from . import text as words
-from .list_model import FileItem, RunItem
+from .model import FileItem, RunItem
+from .text import action_labels, change_text, flag_labels, kind_icon, run_text
 
 Act = Callable[[str, RunItem], None]
 Fold = Callable[[RunItem], None]
@@ -53,7 +53,7 @@ class RunRow(Gtk.Box):
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
         command = _line(visible_line(run.command))
         command.add_css_class("monospace")
-        status = words.run_about(run)
+        status = run_text(run)
         # For screen readers.
         self.name = f"{visible_line(run.command)[:_MOST_READ]}. {status}"
         self.arrow.update_property([Gtk.AccessibleProperty.LABEL], [self.name])
@@ -66,7 +66,7 @@ class RunRow(Gtk.Box):
         top.append(text)
         states = set(run.states) - {State.CONFLICT}
         buttons: list[Gtk.Button] = []
-        verbs = words.verbs(states)
+        verbs = action_labels(states)
         for name, label in verbs:
             button = Gtk.Button(label=label)
             button.add_css_class("small-button")
@@ -109,7 +109,7 @@ class FileRow(Gtk.Box):
         self.item = item
         recorded = item.recorded
         path = visible_line(recorded.change.path)
-        icon = Gtk.Image.new_from_icon_name(words.icon(recorded))
+        icon = Gtk.Image.new_from_icon_name(kind_icon(recorded))
         colour = _COLOURS.get(recorded.change.kind)
         if colour:
             icon.add_css_class(colour)
@@ -117,12 +117,12 @@ class FileRow(Gtk.Box):
         folder, _slash, name = path.rpartition("/")
         text = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, hexpand=True)
         text.append(_line(name or "."))
-        status = words.about(recorded)
+        status = change_text(recorded)
         self.name = f"{path}. {status}"
         # The path comes last because it may be very long.
         below = _line(f"{status} · {folder}/" if folder else status)
         below.add_css_class("caption")
-        needs_attention = recorded.state in (State.CONFLICT, State.FAILED) or words.marks(recorded)
+        needs_attention = recorded.state in (State.CONFLICT, State.FAILED) or flag_labels(recorded)
         below.add_css_class("warning" if needs_attention else "dim-label")
         if needs_attention:
             below.set_wrap(True)

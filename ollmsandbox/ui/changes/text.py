@@ -10,7 +10,7 @@ from ...i18n import _, localized, ngettext
 from ...project.changes.change import Flag, Kind, Recorded, State, Type
 from ...project.changes.reasons import Note
 from ...text.visible import visible_line, visible_words
-from .list_model import RunData
+from .model import RunData
 
 # Translated only when they are shown: a long list has very many rows.
 _KINDS = {
@@ -41,15 +41,15 @@ _STATES = {
 }
 
 
-def kind(item: Recorded) -> str:
+def _kind(item: Recorded) -> str:
     return _(_KINDS[item.change.kind])
 
 
-def icon(item: Recorded) -> str:
+def kind_icon(item: Recorded) -> str:
     return _ICONS[item.change.kind]
 
 
-def marks(item: Recorded) -> list[str]:
+def flag_labels(item: Recorded) -> list[str]:
     """Return labels for what the user should look at."""
     found = [_(_MARKS[flag]) for flag in item.change.flags if flag in _MARKS]
     if item.is_held and item.state is State.PENDING:
@@ -57,15 +57,15 @@ def marks(item: Recorded) -> list[str]:
     return found
 
 
-def state(item: Recorded) -> str:
+def _state(item: Recorded) -> str:
     if item.state is State.CONFLICT and item.is_aside:
         return _("Another command also changed this file")
     return _(_STATES[item.state])
 
 
-def about(item: Recorded) -> str:
+def change_text(item: Recorded) -> str:
     """Return the line below the name."""
-    parts = [kind(item), state(item), *marks(item)]
+    parts = [_kind(item), _state(item), *flag_labels(item)]
     if item.change.type is Type.LINK and item.change.target:
         parts.append(f"→ {visible_line(item.change.target)}")
     if item.note:
@@ -78,7 +78,7 @@ def note_text(note: Note) -> str:
     return visible_words(localized(note.sentence))
 
 
-def run_about(run: RunData) -> str:
+def run_text(run: RunData) -> str:
     """Return when the run began, and what became of its changes."""
     today = time.strftime("%Y-%m-%d") == time.strftime("%Y-%m-%d", time.localtime(run.started_at))
     at = time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", time.localtime(run.started_at))
@@ -98,7 +98,7 @@ def run_about(run: RunData) -> str:
     return " · ".join(parts)
 
 
-def done(verb: str, count: int, problems: list[str]) -> str:
+def result_text(verb: str, count: int, problems: list[str]) -> str:
     """Return what a toast says after an action."""
     if problems:
         return problems[0]
@@ -112,7 +112,7 @@ def done(verb: str, count: int, problems: list[str]) -> str:
     return words[action].format(count)
 
 
-def empty(*, is_filtered: bool) -> tuple[str, str, str]:
+def empty_text(*, is_filtered: bool) -> tuple[str, str, str]:
     """Return the icon, title and description of the empty list."""
     if is_filtered:
         sentence = _("No command or changed path matches.")
@@ -121,12 +121,12 @@ def empty(*, is_filtered: bool) -> tuple[str, str, str]:
     return "document-edit-symbolic", _("No Changes Yet"), sentence
 
 
-def held() -> str:
+def busy_text() -> str:
     """Return what a toast says if another action is running."""
     return _("Changes are being applied. Try again in a moment.")
 
 
-def verbs(states: set[State]) -> list[tuple[str, str]]:
+def action_labels(states: set[State]) -> list[tuple[str, str]]:
     """Return the names and labels of the possible actions."""
     found = []
     if states & {State.PENDING, State.FAILED}:
@@ -140,7 +140,7 @@ def verbs(states: set[State]) -> list[tuple[str, str]]:
     return found
 
 
-def file_verbs(state: State) -> list[tuple[str, str]]:
+def file_action_labels(state: State) -> list[tuple[str, str]]:
     """Return the actions for one file. Discarded changes can only be applied file by file, so that
     nobody applies all of them by mistake."""
-    return [("redo", _("Apply"))] if state is State.DISCARDED else verbs({state})
+    return [("redo", _("Apply"))] if state is State.DISCARDED else action_labels({state})

@@ -21,9 +21,9 @@ from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar, disable_unless_focused
 from ..widgets.wrap_box import WrapBox
 from ..window.confirmations import may_discard_all
-from . import text as words
-from .list_model import ChangeList, FileItem, RunItem, RunSearch, load
+from .model import ChangeList, FileItem, RunItem, RunSearch, load
 from .rows import FileRow, RunRow
+from .text import busy_text, empty_text, result_text
 
 if TYPE_CHECKING:
     from .actions import ActionResult
@@ -284,7 +284,7 @@ class ChangesView(Gtk.Box):
         await self._grow()
         if file is not None:
             focus_file(self.list_view, self._list, *file)
-        icon, title, sentence = words.empty(is_filtered=bool(text))
+        icon, title, sentence = empty_text(is_filtered=bool(text))
         self.empty.set_icon_name(icon)
         self.empty.set_title(title)
         self.empty.set_description(sentence)
@@ -497,7 +497,7 @@ class ChangesView(Gtk.Box):
         wanted = (verb, *target)
         if self.progress.is_working:
             if wanted != self._doing:  # else it is a second click
-                self._tell(words.held())
+                self._tell(busy_text())
             return False
         self._doing = wanted
         at_work = self.progress.working()
@@ -509,7 +509,7 @@ class ChangesView(Gtk.Box):
         async def do() -> None:
             with at_work:
                 done = await asyncio.to_thread(run)
-            self._tell(words.done(verb, done.count, list(done.problems)))
+            self._tell(result_text(verb, done.count, list(done.problems)))
             self.refresh()
             self.emit("acted")
 

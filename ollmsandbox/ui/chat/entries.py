@@ -26,7 +26,7 @@ from ...sandbox.output import Capture
 from ...sandbox.plan.plan import Plan
 from ...sandbox.process import Stop
 from ...tools.base import Outcome, Stream
-from ..terminal.output_file import OutputFile, end_of, write_readable
+from ..terminal.output import OutputFile, end_of, write_readable
 from ..widgets.signals import signals
 
 # Of the output, as it came: what a view that is made later has to show.

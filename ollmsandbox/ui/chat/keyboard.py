@@ -9,7 +9,7 @@ from gi.repository import Gtk
 
 from .composer import Composer
 from .entries import CallEntry, ChatEntry
-from .message_list import MessageList
+from .messages import MessageList
 
 
 class CallNavigation:

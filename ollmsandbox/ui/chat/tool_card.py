@@ -12,7 +12,7 @@ from ...permission.request import Answer
 from ...text.visible import visible
 from ..permission.card import ChatPermission
 from ..resources import template
-from ..terminal.usage_graph import UsageWatch
+from ..terminal.graph import UsageWatch
 from ..terminal.view import TerminalView
 from ..widgets.labels import show_ellipsized_as_tooltip, without_hyphens
 from ..widgets.signals import signals

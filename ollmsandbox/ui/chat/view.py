@@ -21,12 +21,12 @@ from .bars import MissingFolderBar, QuestionBar
 from .composer import Composer
 from .entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage
 from .keyboard import CallNavigation
-from .message_list import MessageList
-from .message_row import NoticeRow
+from .messages import MessageList
+from .row import NoticeRow
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
-    from .message_row import MessageRow
+    from .row import MessageRow
     from .tool_card import ToolCard
 
 _WIDTH = 860
@@ -203,7 +203,7 @@ class ChatView(Gtk.Box):
         row: Gtk.Widget
         if isinstance(entry, MessageEntry):
             # Imported here: the first frame needs no Markdown. See window/startup.py.
-            from .message_row import MessageRow
+            from .row import MessageRow
 
             row = MessageRow(entry)
             row.connect("open-link", weakly(self._pass_on), "open-link")

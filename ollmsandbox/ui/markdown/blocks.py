@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gi.repository import Gtk, Pango
 
-from ..widgets.nested_scroller import NestedScroller
+from ..widgets.scroller import NestedScroller
 from .code_block import CodeBlock
 from .inline import Inline, Spans, markup, plain
 from .parse import (

@@ -9,7 +9,7 @@ from gi.repository import Adw, GLib, Gtk, GtkSource
 
 from ...i18n import _
 from ..resources import template
-from ..widgets.nested_scroller import NestedScroller
+from ..widgets.scroller import NestedScroller
 from ..widgets.weak import weakly
 
 # Lines. More of them scroll inside, or they would push the conversation away.

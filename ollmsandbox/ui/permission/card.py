@@ -15,7 +15,14 @@ from ..widgets.labels import name_buttons, set_plain, without_hyphens
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
-from . import text as words
+from .text import (
+    button_label,
+    duration_text,
+    fact_text,
+    question_text,
+    verdict_text,
+    withdrawn_text,
+)
 from .visibility import edges_in_sight, is_covered, is_in_reach, place_in_window, scrolled_around
 
 # Milliseconds in which a click is ignored, as it may be meant for what was here before.
@@ -112,17 +119,17 @@ class ChatPermission(Gtk.Box):
     def show_verdict(self, verdict: Verdict) -> None:
         """Fold to one line with the answer."""
         icon = "object-select-symbolic" if verdict.allowed else "action-unavailable-symbolic"
-        self._fold(words.verdict(verdict), icon)
+        self._fold(verdict_text(verdict), icon)
 
     def show_over(self) -> None:
         """Fold to one line: the question was withdrawn."""
-        self._fold(words.over(), "action-unavailable-symbolic")
+        self._fold(withdrawn_text(), "action-unavailable-symbolic")
 
     # --- what it shows ---------------------------------------------------------------------------
 
     def _fill(self) -> None:
         request = self.request
-        self.question.set_label(words.question(request))
+        self.question.set_label(question_text(request))
         set_plain(self.subject, visible(request.subject))
         if request.network or not request.sandboxed:
             self.icon.set_from_icon_name("dialog-warning-symbolic")
@@ -130,12 +137,12 @@ class ChatPermission(Gtk.Box):
         # That the user is asked every time is shown above the buttons.
         facts = [fact for fact in request.facts if fact != every_time()]
         for row, fact in enumerate(facts):
-            self._add_fact(row, *words.fact(fact))
+            self._add_fact(row, *fact_text(fact))
         self.facts.set_visible(bool(facts))
         self.sees.set_visible(bool(request.sees))
         self.sees_text.set_label("\n".join(map(visible_words, request.sees)))
         without_hyphens(self.question, self.sees_text)
-        self.lasting.set_label(words.lasting(request))
+        self.lasting.set_label(duration_text(request))
         for allows in (False, True):
             group = [self._button(a) for a in request.answers if a.allows is allows]
             self.buttons.add_group(group)
@@ -150,7 +157,7 @@ class ChatPermission(Gtk.Box):
         self.facts.attach(shown, 1, row, 1, 1)
 
     def _button(self, answer: Answer) -> Gtk.Button:
-        button = Gtk.Button(label=words.button(answer, self.request), use_underline=True)
+        button = Gtk.Button(label=button_label(answer, self.request), use_underline=True)
         button.connect("clicked", weakly(self._on_clicked), answer)
         self._by_answer[answer] = button
         return button

@@ -10,7 +10,7 @@ from gi.repository import Gtk
 
 from ..chat.composer import Composer
 from ..chat.entries import CallEntry, ChatEntry, Stage
-from ..chat.message_list import MessageList
+from ..chat.messages import MessageList
 from .visibility import is_covered
 
 if TYPE_CHECKING:

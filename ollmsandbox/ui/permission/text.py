@@ -10,17 +10,17 @@ from ...permission.request import Answer, Fact, PermissionRequest, Source, Verdi
 from ...text.visible import visible_line, visible_words
 
 
-def question(request: PermissionRequest) -> str:
+def question_text(request: PermissionRequest) -> str:
     """Return the question in one line, in the user's language."""
     return visible_words(request.translated or request.question)
 
 
-def fact(fact: Fact) -> tuple[str, str]:
+def fact_text(fact: Fact) -> tuple[str, str]:
     show = visible_words if fact.is_wording else visible_line
     return visible_words(fact.label), show(fact.value)
 
 
-def button(answer: Answer, request: PermissionRequest) -> str:
+def button_label(answer: Answer, request: PermissionRequest) -> str:
     """Return the label of a button, with its mnemonic."""
     if answer is Answer.ALLOW and request.is_once_only:
         return _("_Allow Once")
@@ -33,7 +33,7 @@ def button(answer: Answer, request: PermissionRequest) -> str:
     }[answer]
 
 
-def lasting(request: PermissionRequest) -> str:
+def duration_text(request: PermissionRequest) -> str:
     """Describe how long each answer lasts."""
     if not request.sandboxed:
         return _(
@@ -48,7 +48,7 @@ def lasting(request: PermissionRequest) -> str:
     )
 
 
-def verdict(verdict: Verdict) -> str:
+def verdict_text(verdict: Verdict) -> str:
     """Describe the answer in one line."""
     at = time.strftime("%H:%M", time.localtime(verdict.at))
     if verdict.source is Source.NOBODY:
@@ -71,12 +71,12 @@ def verdict(verdict: Verdict) -> str:
     }[verdict.answer].format(at)
 
 
-def over() -> str:
+def withdrawn_text() -> str:
     """Describe a question that was withdrawn."""
     return _("No answer: did not run")
 
 
-def notification(request: PermissionRequest) -> tuple[str, str]:
+def notification_text(request: PermissionRequest) -> tuple[str, str]:
     """Return a title and a body, in which a long command is cut."""
     subject = visible_line(request.subject)
-    return question(request), subject if len(subject) <= 120 else f"{subject[:119]}…"
+    return question_text(request), subject if len(subject) <= 120 else f"{subject[:119]}…"

@@ -12,12 +12,12 @@ from ...errors import OllmSandboxError
 from ...i18n import _, localized, ngettext
 from ...paths import Paths
 from ...permission.request import Answer
-from ...permission.rule_store import RuleStore
 from ...permission.rules import Rule, Target
+from ...permission.store import RuleStore
 from ...sandbox.profile.file import profile_names, read_profile
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
-from ..badge.limits_text import LIMITS, LimitSetting, in_words, own_limits
+from ..badge.limits import LIMITS, LimitSetting, in_words, own_limits
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly, weakly_with
 from . import rows

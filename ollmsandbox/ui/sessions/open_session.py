@@ -20,7 +20,7 @@ from ...i18n import _, localized
 from ...project.changes.change import State as ChangeState
 from ..chat import tool_text
 from ..chat.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Speaker, Stage
-from ..terminal.output_file import OutputFiles
+from ..terminal.output import OutputFiles
 from ..widgets.signals import signals
 
 

@@ -20,14 +20,14 @@ from ...i18n import _
 from ...paths import real_path
 from ...project.changes.change import Mode
 from ...project.database.models import Project
-from ..badge.limits_text import own_limits
-from ..changes.list_model import count_pending
+from ..badge.limits import own_limits
+from ..changes.model import count_pending
 from ..chat.entries import entries_of
 from ..models.choice import ModelChoice
 from ..preferences.settings import Settings
 from ..sidebar.rows import ProjectItem, SessionItem
 from ..widgets.signals import signals
-from .folder_check import FolderChecker
+from .folder import FolderChecker
 
 if TYPE_CHECKING:
     from ...chat.conversation import Conversation

@@ -75,7 +75,7 @@ class Finder:
         return self._places[self._at] if self._places else None
 
     @property
-    def words(self) -> str:
+    def position_text(self) -> str:
         if not self._wanted:
             return ""
         if not self._places:

@@ -23,8 +23,8 @@ class Sample:
     written: int
 
     @property
-    def words(self) -> str:
-        parts = [] if self.cpu is None else [cpu_words(self.cpu)]
+    def text(self) -> str:
+        parts = [] if self.cpu is None else [cpu_text(self.cpu)]
         parts.append(_("memory {size}").format(size=amount(self.memory)))
         parts.append(_("written {size}").format(size=amount(self.written)))
         return ", ".join(parts)
@@ -64,7 +64,7 @@ async def watch(
         await asyncio.sleep(interval)
 
 
-def cpu_words(percent: float) -> str:
+def cpu_text(percent: float) -> str:
     return _("CPU {percent} %").format(percent=round(percent))
 
 

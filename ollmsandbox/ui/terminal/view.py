@@ -11,7 +11,7 @@ from gi.repository import Adw, Gdk, GLib, GObject, Gtk, Pango
 from ...i18n import ngettext
 from ..resources import template
 from ..widgets.labels import name_buttons
-from ..widgets.nested_scroller import NestedScroller
+from ..widgets.scroller import NestedScroller
 from ..widgets.weak import weakly
 from .find import Finder
 from .follow import Follower
@@ -342,11 +342,11 @@ class TerminalView(Gtk.Box):
 
     def _search_again(self) -> None:
         self._finder.again()
-        self.search_count.set_label(self._finder.words)
+        self.search_count.set_label(self._finder.position_text)
         self._next_search = time.monotonic() + 0.5
 
     def _show_found(self) -> None:
-        self.search_count.set_label(self._finder.words)
+        self.search_count.set_label(self._finder.position_text)
         place = self._finder.current
         if place is not None:
             self._follower.is_following = False

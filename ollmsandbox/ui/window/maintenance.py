@@ -12,7 +12,7 @@ from ...engine.run import finish_interrupted_runs
 from ...i18n import ngettext
 from ...project.changes.change import DAILY
 from ...project.manager import ProjectManager
-from ..terminal.output_file import remove_old
+from ..terminal.output import remove_old
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 

@@ -13,7 +13,7 @@ from support.terminal import call_part, model_server, reply, run_command
 
 from ollmsandbox.chat.events import CommandOutput
 from ollmsandbox.chat.storage.history import History
-from ollmsandbox.cli.agent.json_events import JsonPrinter
+from ollmsandbox.cli.agent.events import JsonPrinter
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.tools.base import Stream
 

@@ -24,7 +24,7 @@ from support.terminal import (
 
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.permission.request import PermissionRequest
-from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.manager import ProjectManager
 
 pytestmark = pytest.mark.anybody

@@ -15,8 +15,8 @@ from ollmsandbox.cli.arguments import add_permissions_arguments
 from ollmsandbox.cli.commands.permissions import permissions
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Rule, key_of
+from ollmsandbox.permission.store import RuleStore
 
 pytestmark = pytest.mark.anybody
 

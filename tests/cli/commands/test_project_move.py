@@ -10,8 +10,8 @@ from support.cli import failed
 from support.person import Person
 
 from ollmsandbox.permission.request import Answer
-from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Key, Rule, Target
+from ollmsandbox.permission.store import RuleStore
 
 pytestmark = pytest.mark.anybody
 

@@ -15,7 +15,7 @@ from support.cli_inline import cli_here
 from support.person import Person
 
 from ollmsandbox import loop
-from ollmsandbox.cli.change_text import diff_lines
+from ollmsandbox.cli.changes import diff_lines
 from ollmsandbox.project.database import backups
 from ollmsandbox.project.database.models import FileRecord
 from ollmsandbox.project.database.runs import read_changes

@@ -18,7 +18,7 @@ from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.tools.base import ToolError
-from ollmsandbox.tools.files import sandboxed_file
+from ollmsandbox.tools.files import sandboxed
 from ollmsandbox.tools.files.edit_file import EditFile
 
 
@@ -269,7 +269,7 @@ def test_what_the_person_writes_meanwhile_is_a_conflict(
     )
     read = request._new_content
 
-    def late(said: sandboxed_file.ScriptReply) -> bytes:
+    def late(said: sandboxed.ScriptReply) -> bytes:
         # Between the reading and the writing.
         file.write_text("the person's")
         return read(said)
@@ -315,7 +315,7 @@ def test_stopped_while_it_writes_it_writes_all(
     file.write_text("old")
     text = "new\n" * 100_000
     request = EditFile(agent.tool_context).read({"path": "a", "content": text})
-    write = sandboxed_file._write
+    write = sandboxed._write
 
     async def run() -> None:
         task = asyncio.ensure_future(request.execute(agent.looking))
@@ -324,7 +324,7 @@ def test_stopped_while_it_writes_it_writes_all(
             task.get_loop().call_soon_threadsafe(task.cancel)
             write(descriptor, data)
 
-        monkeypatch.setattr(sandboxed_file, "_write", write_and_stop)
+        monkeypatch.setattr(sandboxed, "_write", write_and_stop)
         with pytest.raises(asyncio.CancelledError):
             await task
 

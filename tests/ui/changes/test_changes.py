@@ -20,7 +20,7 @@ from ollmsandbox.project.changes.change import Mode
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.review import Review
 from ollmsandbox.ui.changes import view as changes_view
-from ollmsandbox.ui.changes.list_model import FileItem, RunItem
+from ollmsandbox.ui.changes.model import FileItem, RunItem
 from ollmsandbox.ui.changes.page import ChangePage
 from ollmsandbox.ui.changes.rows import FileRow, RunRow
 from ollmsandbox.ui.changes.view import ChangesView

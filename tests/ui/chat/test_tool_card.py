@@ -13,8 +13,8 @@ from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, spin_until, texts
 from support.window import running_loop, wait_until
 
+from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.events import CallSettled, FilesChanged
-from ollmsandbox.chat.tool_calls import stopped_outcome
 from ollmsandbox.permission.request import Answer, Source
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent

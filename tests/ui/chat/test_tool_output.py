@@ -18,13 +18,13 @@ from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.storage.stored import CallRecord, SessionInfo, StoredMessage, StoredSession
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.provider import NobodyAsks, Provider
-from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.permission.store import RuleStore
 from ollmsandbox.project.changes.change import Kind, State
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.chat.entries import CallEntry, entries_of
-from ollmsandbox.ui.terminal import output_file
-from ollmsandbox.ui.terminal.output_file import OutputFile, OutputFiles, remove_old
+from ollmsandbox.ui.terminal import output
+from ollmsandbox.ui.terminal.output import OutputFile, OutputFiles, remove_old
 
 pytestmark = pytest.mark.anybody
 
@@ -142,7 +142,7 @@ def test_nobody_waits_for_the_removal_of_old_files(
         in_time.append(may_end.wait(20))
         ended.set()
 
-    monkeypatch.setattr(output_file, "remove_old", slow)
+    monkeypatch.setattr(output, "remove_old", slow)
     OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new().close()
     may_end.set()
     assert ended.wait(20)

@@ -13,6 +13,7 @@ from support.chat_screen import Place
 from support.freed import watch_freeing
 from support.screen import Screen, all_of, descendants, one_of, spin_until, texts
 
+from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.events import (
     ConversationState,
     Notice,
@@ -24,10 +25,9 @@ from ollmsandbox.chat.events import (
     TurnEnded,
 )
 from ollmsandbox.chat.messages import Message, Role
-from ollmsandbox.chat.tool_calls import stopped_outcome
 from ollmsandbox.project.changes.change import State as ChangeState
 from ollmsandbox.ui.chat.entries import MessageEntry, NoticeEntry
-from ollmsandbox.ui.chat.message_row import MessageRow, NoticeRow
+from ollmsandbox.ui.chat.row import MessageRow, NoticeRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.card import ChatPermission

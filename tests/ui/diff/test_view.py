@@ -13,7 +13,7 @@ from gi.repository import Adw, Gtk
 from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, spin_until
 
-from ollmsandbox.ui.diff.image_pair import ImagePair, binary_text, read_picture
+from ollmsandbox.ui.diff.images import ImagePair, binary_text, read_picture
 from ollmsandbox.ui.diff.view import DiffView
 
 pytestmark = pytest.mark.anybody

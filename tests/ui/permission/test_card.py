@@ -14,9 +14,9 @@ from support.screen import Screen, all_of, draw_frames, spin, spin_until, texts
 
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
 from ollmsandbox.ui.permission import card as permission_card
-from ollmsandbox.ui.permission import text as permission_words
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.permission.card import ChatPermission
+from ollmsandbox.ui.permission.text import button_label
 
 pytestmark = pytest.mark.anybody
 
@@ -104,7 +104,7 @@ def test_a_command_that_no_rule_can_hold_has_three_answers(screen: Screen) -> No
 
 @pytest.mark.parametrize("request_", [with_network(), asked("make"), asked("a && b")])
 def test_each_answer_has_a_letter_of_its_own(request_: PermissionRequest) -> None:
-    labels = [permission_words.button(answer, request_) for answer in request_.answers]
+    labels = [button_label(answer, request_) for answer in request_.answers]
     letters = [label[label.index("_") + 1].lower() for label in labels]
     assert len(set(letters)) == len(letters)
 

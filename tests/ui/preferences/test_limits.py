@@ -14,9 +14,9 @@ from support.screen import Screen, all_of, texts
 from support.window import finish, program, wait_until, window_of
 
 from ollmsandbox.sandbox.profile.profile import Limits, Profile
-from ollmsandbox.ui.badge import controller, project_state
-from ollmsandbox.ui.badge.limits_text import LIMITS, own_limits, sentences
-from ollmsandbox.ui.badge.project_state import ProjectState, limits_without_sandbox
+from ollmsandbox.ui.badge import controller, project
+from ollmsandbox.ui.badge.limits import LIMITS, own_limits, sentences
+from ollmsandbox.ui.badge.project import ProjectState, limits_without_sandbox
 from ollmsandbox.ui.chat.entries import CallEntry
 from ollmsandbox.ui.preferences.safety import LimitsGroup
 from ollmsandbox.ui.preferences.settings import Settings
@@ -151,7 +151,7 @@ def test_the_badge_looks_once_after_many_steps(
 
     def look(*given: Any) -> ProjectState:
         looked.append(given[-1])
-        return project_state.find_state(*given)
+        return project.find_state(*given)
 
     monkeypatch.setattr(controller, "find_state", look)
     for value in range(1, 51):

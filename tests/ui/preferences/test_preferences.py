@@ -22,7 +22,7 @@ from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
 from ollmsandbox.project.settings import KEEP_DAYS
-from ollmsandbox.ui.badge.limits_text import LIMITS
+from ollmsandbox.ui.badge.limits import LIMITS
 from ollmsandbox.ui.permission.asker import WindowAsker
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.preferences.settings import Settings

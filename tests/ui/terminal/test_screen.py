@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ollmsandbox.text.ansi import mark_all
-from ollmsandbox.ui.terminal.output_file import OutputFile, write_readable
+from ollmsandbox.ui.terminal.output import OutputFile, write_readable
 from ollmsandbox.ui.terminal.screen import MOST_COLUMNS, Screen
 from ollmsandbox.ui.terminal.style import DARK, LIGHT, StyledText, TextStyle, colours, contrast
 from ollmsandbox.ui.terminal.view import Backlog

@@ -16,8 +16,8 @@ from support.screen import Screen, draw_frames
 
 from ollmsandbox.ui.chat.tool_text import clock, duration
 from ollmsandbox.ui.terminal import usage
+from ollmsandbox.ui.terminal.graph import POINTS, UsageGraph, curve_points
 from ollmsandbox.ui.terminal.usage import Sample, Sampler, amount, watch
-from ollmsandbox.ui.terminal.usage_graph import POINTS, UsageGraph, curve_points
 
 pytestmark = pytest.mark.anybody
 
@@ -81,10 +81,10 @@ def test_watching_ends_with_the_process() -> None:
 
 
 def test_words() -> None:
-    assert Sample(120.4, 230_000_000, 4_000_000).words == (
+    assert Sample(120.4, 230_000_000, 4_000_000).text == (
         "CPU 120 %, memory 230 MB, written 4.0 MB"
     )
-    assert Sample(None, 999, 0).words == "memory 999 B, written 0 B"
+    assert Sample(None, 999, 0).text == "memory 999 B, written 0 B"
     assert [amount(n) for n in (1000, 12_345, 999_999, 5_000_000_000)] == [
         "1.0 kB",
         "12 kB",
@@ -137,7 +137,7 @@ def test_the_graph_draws_and_says_what_it_shows(screen: Screen, width: int) -> N
         graph.add(Sample(float(number), 1_000_000 * number, number))
     draw_frames(graph)
     assert len(graph.cpu.values) == POINTS
-    assert graph.cpu.words == "CPU 69 %"
-    assert graph.memory.words == "Memory 69 MB"
+    assert graph.cpu.text == "CPU 69 %"
+    assert graph.memory.text == "Memory 69 MB"
     assert graph.description == "CPU 69 %, memory 69 MB, written 69 B"
     assert graph.get_width() <= width

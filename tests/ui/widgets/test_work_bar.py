@@ -18,7 +18,7 @@ from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.manager import ProjectManager
 from ollmsandbox.project.review.write_file import restore
-from ollmsandbox.ui.changes import actions, earlier_versions
+from ollmsandbox.ui.changes import actions, versions
 from ollmsandbox.ui.changes import page as change_page
 from ollmsandbox.ui.changes.actions import act_on_hunks, look
 from ollmsandbox.ui.changes.page import ChangePage
@@ -173,7 +173,7 @@ def test_the_way_back_to_an_earlier_version_is_seen(
 ) -> None:
     page = changed(view, person)
     slow = Slow(restore)
-    monkeypatch.setattr(earlier_versions, "restore", slow)
+    monkeypatch.setattr(versions, "restore", slow)
     wait_until(page.versions_button.get_visible)
     popover = page.versions_button.get_popover()
     assert popover is not None
@@ -231,7 +231,7 @@ def test_nothing_else_can_be_pressed_while_something_is_changed(
     module, name = {
         "part": (change_page, "act_on_hunks"),
         "file": (actions, "act"),
-        "version": (earlier_versions, "restore"),
+        "version": (versions, "restore"),
     }[by]
     slow = Slow(fail if fails else getattr(module, name))
     monkeypatch.setattr(module, name, slow)

@@ -10,7 +10,7 @@ from support.screen import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.chat.providers.connections_file import TOUR
 from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
-from ollmsandbox.ui.changes.list_model import FileItem, RunData
+from ollmsandbox.ui.changes.model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
 from ollmsandbox.ui.chat import tool_text
 from ollmsandbox.ui.models.chooser import ConnectionItem, ConnectionState, ModelChooser

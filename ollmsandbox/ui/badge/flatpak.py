@@ -18,7 +18,7 @@ from ...sandbox.flatpak.runner import InnerRunner, ProjectNotSharedError
 from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import Limits, Profile
 from .badge import SandboxState, Section
-from .project_state import ProjectState, broken_state, limits_without_sandbox
+from .project import ProjectState, broken_state, limits_without_sandbox
 
 
 async def find_state(

@@ -63,7 +63,7 @@ def read_picture(data: bytes) -> GdkPixbuf.Pixbuf | None:
     return None if is_too_large else loader.get_pixbuf()
 
 
-@Gtk.Template(filename=template("diff/image_pair"))
+@Gtk.Template(filename=template("diff/images"))
 class ImagePair(Gtk.Box):
     __gtype_name__ = "OllmImagePair"
 

@@ -18,7 +18,7 @@ from ..widgets.signals import signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
 from ..widgets.work_bar import WorkBar
-from .list_model import RunData
+from .model import RunData
 from .text import note_text
 
 

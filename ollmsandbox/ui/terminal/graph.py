@@ -15,7 +15,7 @@ from ...i18n import _
 from ...sandbox.process import disk_bytes_below
 from ..resources import template
 from ..widgets.weak import weakly
-from .usage import Sample, Sampler, amount, cpu_words, watch
+from .usage import Sample, Sampler, amount, cpu_text, watch
 
 POINTS = 60
 _HEIGHT = 28
@@ -36,7 +36,7 @@ class Curve(Gtk.Box):
         self._area = Gtk.DrawingArea(content_height=_HEIGHT)
         self._area.set_draw_func(weakly(self._draw))
         self._label = Gtk.Label(xalign=0, css_classes=["caption", "numeric"])
-        self._words = ""
+        self._text = ""
         # Where there is little room, the value wraps below its name.
         self._label.set_wrap(True)
         self._label.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
@@ -50,15 +50,15 @@ class Curve(Gtk.Box):
         return tuple(self._values)
 
     @property
-    def words(self) -> str:
-        return self._words
+    def text(self) -> str:
+        return self._text
 
-    def add(self, value: float, words: str) -> None:
+    def add(self, value: float, text: str) -> None:
         self._values.append(value)
-        self._words = words
+        self._text = text
         # Keep a number and its unit together.
-        self._label.set_label("\N{NO-BREAK SPACE}".join(words.rsplit(" ", 1)))
-        self._label.set_tooltip_text(words)
+        self._label.set_label("\N{NO-BREAK SPACE}".join(text.rsplit(" ", 1)))
+        self._label.set_tooltip_text(text)
         self._area.queue_draw()
 
     def _draw(self, area: Gtk.DrawingArea, context: cairo.Context, width: int, height: int) -> None:
@@ -104,7 +104,7 @@ def _named(widget: Gtk.Widget, name: str) -> Gdk.RGBA:
     return colour if found else widget.get_style_context().get_color()
 
 
-@Gtk.Template(filename=template("terminal/usage_graph"))
+@Gtk.Template(filename=template("terminal/graph"))
 class UsageGraph(Gtk.Box):
     __gtype_name__ = "OllmUsageGraph"
 
@@ -125,11 +125,11 @@ class UsageGraph(Gtk.Box):
 
     def add(self, sample: Sample) -> None:
         if sample.cpu is not None and math.isfinite(sample.cpu):
-            self.cpu.add(sample.cpu, cpu_words(sample.cpu))
+            self.cpu.add(sample.cpu, cpu_text(sample.cpu))
         self.memory.add(sample.memory, _("Memory {size}").format(size=amount(sample.memory)))
         self.written.add(sample.written, _("Written {size}").format(size=amount(sample.written)))
-        self.description = sample.words
-        self.update_property([Gtk.AccessibleProperty.DESCRIPTION], [sample.words])
+        self.description = sample.text
+        self.update_property([Gtk.AccessibleProperty.DESCRIPTION], [sample.text])
 
 
 class UsageWatch:

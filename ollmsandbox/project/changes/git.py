@@ -23,7 +23,7 @@ from pathlib import PurePath
 
 from ...files.dirfd import folders_above
 from .change import Type
-from .risky_files import spelled
+from .risky import spelled
 
 _LARGEST = 1 << 20
 # As deep as git follows them; and more files, or more that they lead to, no repository has.

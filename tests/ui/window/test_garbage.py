@@ -14,8 +14,8 @@ from support.screen import Screen, all_of, spin_until
 
 from ollmsandbox.ui.markdown.view import MarkdownView
 from ollmsandbox.ui.widgets.scheduling import is_late
-from ollmsandbox.ui.window import gc_pacing
-from ollmsandbox.ui.window.gc_pacing import Sweeper, keep_smooth
+from ollmsandbox.ui.window import garbage
+from ollmsandbox.ui.window.garbage import Sweeper, keep_smooth
 
 pytestmark = pytest.mark.anybody
 
@@ -94,7 +94,7 @@ def test_everything_is_looked_through_when_nothing_was_drawn_for_long(collector:
 def test_everything_is_looked_through_at_last_though_there_is_no_quiet(
     collector: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gc_pacing, "_AT_LAST", 50)
+    monkeypatch.setattr(garbage, "_AT_LAST", 50)
     gc.disable()
     frames = iter(range(10_000_000))
     sweeper = Sweeper(lambda: next(frames))

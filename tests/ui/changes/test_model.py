@@ -13,7 +13,7 @@ from support.screen import Screen, spin_until
 
 from ollmsandbox.project.changes.change import Change, Kind, Recorded, Type
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.ui.changes.list_model import ChangeList, FileItem, RunData, RunItem
+from ollmsandbox.ui.changes.model import ChangeList, FileItem, RunData, RunItem
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.preferences.settings import Settings
 

@@ -7,7 +7,7 @@ import pytest
 from gi.repository import Gtk
 from support.screen import Screen, draw_frames, spin_until
 
-from ollmsandbox.ui.widgets.nested_scroller import NestedScroller
+from ollmsandbox.ui.widgets.scroller import NestedScroller
 
 pytestmark = pytest.mark.anybody
 

@@ -10,7 +10,7 @@ from gi.repository import Gtk
 from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, one_of, spin_until, texts
 
-from ollmsandbox.ui.chat.message_list import PAGE, MessageList
+from ollmsandbox.ui.chat.messages import PAGE, MessageList
 
 pytestmark = pytest.mark.anybody
 

@@ -22,7 +22,7 @@ from ...sandbox.plan.plan import Plan
 from ...sandbox.profile.profile import Limits, Profile
 from ...text.visible import visible_line
 from .badge import SandboxState, Section
-from .limits_text import sentences
+from .limits import sentences
 
 if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession

@@ -12,7 +12,7 @@ from ...chat.events import ChatEvent
 from ...chat.messages import ToolCall
 from ...permission.request import PermissionRequest, Verdict
 from ...tools.base import Outcome, Stream
-from ..change_text import report_document
+from ..changes import report_document
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
 

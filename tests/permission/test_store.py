@@ -17,8 +17,8 @@ from support.questions import command, other
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.permission.rule_store import RuleStore
 from ollmsandbox.permission.rules import Key, Rule, key_of
+from ollmsandbox.permission.store import RuleStore
 
 ALLOW, DENY = Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS
 
@@ -311,7 +311,7 @@ sys.path.insert(0, sys.argv[1])
 from ollmsandbox.paths import Paths
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Key, Rule, Target
-from ollmsandbox.permission.rule_store import RuleStore
+from ollmsandbox.permission.store import RuleStore
 store = RuleStore(Paths.from_environ(os.environ))
 for number in range(10):
     name = f"{sys.argv[2]}-{number}"

@@ -16,8 +16,8 @@ from support.window import finish, in_project, wait_until, window_of
 
 from ollmsandbox.project import manager
 from ollmsandbox.ui.application import Application
-from ollmsandbox.ui.sessions import folder_check
-from ollmsandbox.ui.sessions.folder_check import FolderChecker
+from ollmsandbox.ui.sessions import folder
+from ollmsandbox.ui.sessions.folder import FolderChecker
 from ollmsandbox.ui.widgets.tasks import LatestOnly
 
 pytestmark = pytest.mark.anybody
@@ -41,7 +41,7 @@ class Mount:
 @pytest.fixture
 def mount(person: Person, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mount]:
     mount = Mount(person.project)
-    monkeypatch.setattr(folder_check, "is_missing", mount.is_missing)
+    monkeypatch.setattr(folder, "is_missing", mount.is_missing)
     yield mount
     mount.answers.set()
 
@@ -69,7 +69,7 @@ def test_turns_go_on_and_the_window_closes_while_a_folder_gives_no_answer(
         application = window.get_application()
         assert isinstance(application, Application) and window_of(application) is window
         mount = Mount(person.project)
-        monkeypatch.setattr(folder_check, "is_missing", mount.is_missing)
+        monkeypatch.setattr(folder, "is_missing", mount.is_missing)
         session.conversation.model = ScriptedModel(*[["Yes."]] * 8)
         for _turn in range(8):
             finish(asyncio.wait_for(session.conversation.say("Still there?"), 60))
