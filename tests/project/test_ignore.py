@@ -96,15 +96,6 @@ def test_any_ignore_files_together_ignore_what_git_ignores(folder: Folder, perso
         assert kept_by_us(folder) == kept_by_git(person), texts
 
 
-def test_an_ignore_file_may_begin_with_a_mark(folder: Folder, person: Person) -> None:
-    make_repository(person)
-    (person.project / ".gitignore").write_bytes(b"\xef\xbb\xbfa\nb")
-    folder.manager.store  # noqa: B018
-    kept = kept_by_us(folder)
-    assert kept == kept_by_git(person)
-    assert not {"a", "b"} & kept
-
-
 def test_an_ignore_file_that_is_no_real_file_is_not_read(folder: Folder, person: Person) -> None:
     write(person.home, "patterns", text="*\n")
     write(person.project, "a", "b/a", "c/a")

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
-import tracemalloc
 
 import pytest
-from support.folder import make, project_of, recorded, scan, write
+from support.folder import project_of, recorded, scan, write
 from support.person import Person
 
 from ollmsandbox import loop
@@ -19,7 +17,7 @@ from ollmsandbox.project import ignore
 from ollmsandbox.project import scan as scan_module
 from ollmsandbox.project.database.models import FileRecord, Project
 from ollmsandbox.project.folder import Folder
-from ollmsandbox.project.scan import Scan, ScanProgress
+from ollmsandbox.project.scan import ScanProgress
 
 
 def record(folder: Folder, name: str) -> FileRecord:
@@ -129,14 +127,6 @@ def test_a_record_that_was_just_asked_for_is_not_removed(folder: Folder, person:
     assert "new" not in recorded(folder)
 
 
-def test_records_of_another_project_are_not_touched(folder: Folder, person: Person) -> None:
-    other = folder.manager.add_project(person.home)
-    mine = os.path.join(folder.path, "gone")
-    folder.manager.records_for(other, [mine])
-    scan(folder)
-    assert [one.project_id for one in FileRecord.select()] == [other.id]
-
-
 @pytest.mark.parametrize("why", ["closed", "too deep"])
 def test_what_cannot_be_read_is_counted_and_its_records_stay(
     folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch, why: str
@@ -154,21 +144,6 @@ def test_what_cannot_be_read_is_counted_and_its_records_stay(
         finally:
             closed.chmod(0o700)
     assert recorded(folder) == {"a/b/c/file", "a/file"}
-
-
-def test_a_folder_deeper_than_any_path_ends_the_walk_and_not_the_scan(
-    folder: Folder, person: Person
-) -> None:
-    write(person.project, "file")
-    around = os.open(person.project, os.O_RDONLY)
-    for _ in range(300):
-        os.mkdir("d" * 20, dir_fd=around)
-        inner = os.open("d" * 20, os.O_RDONLY, dir_fd=around)
-        os.close(around)
-        around = inner
-    os.close(around)
-    found = scan(folder)
-    assert (found.unreadable, found.files) == (1, 1)
 
 
 def test_a_project_that_is_gone_is_told_and_keeps_its_records(
@@ -237,67 +212,3 @@ def test_a_cancelled_scan_removes_nothing(folder: Folder, person: Person) -> Non
     assert told[-1].is_done
     assert recorded(folder) == {"a", "b", "folder/c", "link"}
     assert len(folder.linked_folders()) == 1
-
-
-def test_a_scan_that_nobody_awaits_any_more_ends(
-    folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(person.project, *(str(number) for number in range(100)))
-    entered, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-    read = ignore.read
-
-    def slow(name: str, around: int) -> ignore.Rules | None:
-        entered.set()
-        go_on.wait(30)
-        return read(name, around)
-
-    monkeypatch.setattr(ignore, "read", slow)
-    run = scan_module.Scanner.run
-
-    def noted(scanner: scan_module.Scanner) -> Scan:
-        try:
-            return run(scanner)
-        finally:
-            ended.set()
-
-    monkeypatch.setattr(scan_module.Scanner, "run", noted)
-
-    async def work() -> None:
-        task = asyncio.ensure_future(folder.scan())
-        await asyncio.to_thread(entered.wait, 30)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        go_on.set()
-        assert await asyncio.to_thread(ended.wait, 30)
-
-    loop.run(work())
-    assert recorded(folder) == set()
-
-
-@pytest.mark.anybody
-def test_a_large_scan_needs_little_memory_and_lets_others_write(
-    folder: Folder, person: Person
-) -> None:
-    for number in range(8_000):
-        if number % 800 == 0:
-            around = make(person.project / str(number))
-        (around / f"some-file-with-a-name-{number}").touch()
-    project = project_of(folder)
-    waited: list[float] = []
-
-    def write_too(_state: ScanProgress) -> None:
-        start = time.monotonic()
-        folder.manager.records_for(project, [f"/elsewhere/{len(waited)}"])
-        waited.append(time.monotonic() - start)
-
-    tracemalloc.start()
-    try:
-        found = loop.run(folder.scan(write_too))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert found.files == 8_000
-    assert peak < 1_000_000
-    assert waited
-    assert max(waited) < 20

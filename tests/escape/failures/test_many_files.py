@@ -253,16 +253,6 @@ def test_what_somebody_does_just_before_a_file_is_deleted_stays(
     assert not os.path.lexists(file)
 
 
-def test_what_was_not_replaced_is_not_kept(make: Callable[[str], Bench]) -> None:
-    bench = make(CHANGE)
-    settle(bench)
-    (layer,) = bench.person.paths.versions.glob("*/layer-*")
-    kept = {path for path, entry in look_at(layer).items() if not str(entry[0]).startswith("d")}
-    # Not the whiteouts, nor what was only touched.
-    assert kept >= {"a", "b", "one/a", "two/a", "two/inner/a", "left", "one/left", "two/left"}
-    assert not kept & {"gone", "same", "link", "added", "one/added"}
-
-
 def test_a_folder_that_the_command_closed(person: Person) -> None:
     shut = person.project / "shut"
     shut.mkdir()

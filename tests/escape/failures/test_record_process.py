@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +17,6 @@ from support.escape.kill import Bench, killed_after
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
-from ollmsandbox.project.apply.journal import Job, Journal
 from ollmsandbox.project.apply.record_process import Alongside
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.apply.swap import Step
@@ -105,7 +102,7 @@ def test_its_work_is_done_if_it_is_killed(person: Person, monkeypatch: pytest.Mo
     undo(person)
 
 
-@pytest.mark.parametrize("program", ["", "/nowhere/python", "/bin/false"])
+@pytest.mark.parametrize("program", ["/nowhere/python", "/bin/false"])
 def test_its_work_is_done_if_it_cannot_be_started(
     person: Person, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
@@ -143,54 +140,6 @@ def test_there_is_none_where_a_command_could_change_it(
     check_that_all_is_recorded(person)
 
 
-SEND = """
-import os, signal
-from ollmsandbox.paths import Paths
-from ollmsandbox.project.apply.record_process import Alongside
-from ollmsandbox.project.apply.record_process import Errand
-with Alongside() as alongside:
-    alongside.begin(Errand(Paths.from_environ(os.environ), 1, "/", "/", os.getpid()))
-    print(alongside._clerk.pid, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_it_ends_with_who_sent_it(person: Person) -> None:
-    sent = subprocess.run(
-        [sys.executable, "-c", SEND],
-        env={**os.environ, "HOME": str(person.home), "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    assert sent.returncode == -signal.SIGKILL
-    gone = Path("/proc", sent.stdout.decode().strip())
-    give_up = time.monotonic() + 60
-    while gone.exists() and "\nState:\tZ" not in (gone / "status").read_text():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
-
-
-def test_it_goes_if_nothing_could_be_written_down(
-    person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    called: list[Alongside] = []
-    come = Alongside.__init__
-
-    def noted(self: Alongside) -> None:
-        come(self)
-        called.append(self)
-
-    def full(_journal: Journal, *_jobs: Job) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Alongside, "__init__", noted)
-    with monkeypatch.context() as now, pytest.raises(OSError, match="No space"):
-        now.setattr(Journal, "write", full)
-        change(person)
-    assert called[0]._clerk.wait(60) == 0
-    check_that_all_is_finished(person)
-
-
 def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
     person: Person,
 ) -> None:
@@ -201,12 +150,6 @@ def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
         for name in NAMES:
             (person.paths.backups / f"{number}-{day}-{name}").write_text("of something else")
     change(person)
-    check_that_all_is_recorded(person)
-
-
-def test_few_changes_do_without_it(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Alongside, "__init__", None)
-    person.run(CHANGE, keeper=Recorder(str(person.project), person.paths))
     check_that_all_is_recorded(person)
 
 

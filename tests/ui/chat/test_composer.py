@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from gi.repository import Gdk, Gio, Gtk
 from support.chat import press_key
-from support.freed import watch_freeing
 from support.screen import Screen, spin_until, texts
 
 from ollmsandbox.paths import Paths
@@ -184,14 +183,6 @@ def test_it_is_as_high_as_what_is_written_up_to_a_limit(desk: Desk) -> None:
     spin_until(lambda: desk.composer.frame.get_height() >= 150)
     assert desk.composer.frame.get_height() <= 200
     assert desk.composer.measure(Gtk.Orientation.HORIZONTAL, -1)[0] <= 336
-
-
-def test_a_composer_is_freed(screen: Screen, tmp_path: Path) -> None:
-    desk = Desk(screen, tmp_path)
-    is_freed = watch_freeing(desk.composer)
-    desk.window.destroy()
-    del desk
-    spin_until(is_freed)
 
 
 def test_a_dropped_file_whose_name_is_not_utf_8_is_named_for_a_shell(

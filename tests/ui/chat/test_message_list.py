@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from gi.repository import Gtk
-from support.freed import watch_freeing
-from support.screen import Screen, all_of, draw_frames, one_of, spin_until, texts
+from support.screen import Screen, draw_frames, one_of, spin_until, texts
 
 from ollmsandbox.ui.chat.message_list import PAGE, MessageList
 
@@ -166,19 +165,6 @@ def test_it_stops_following_when_somebody_scrolls_up(screen: Screen, maker: Make
     assert changes == [False, True]
 
 
-def test_scrolling_down_to_the_end_follows_again(screen: Screen, maker: Maker) -> None:
-    column = column_of(screen, maker, items(30))
-    move(column, -200)
-    settle(column)
-    assert not column.at_end
-    move(column, 1000)
-    settle(column)
-    assert column.at_end
-    column.append(Item("new"))
-    settle(column)
-    assert column.items[-1] in seen(column)
-
-
 def test_what_is_read_stays_in_place_whatever_happens_above(screen: Screen, maker: Maker) -> None:
     many = items(300)
     column = column_of(screen, maker, many)
@@ -197,40 +183,6 @@ def test_what_is_read_stays_in_place_whatever_happens_above(screen: Screen, make
         column.remove_at(column.items.index(item))
     settle(column)
     assert place(column, many[150]) == 0
-
-
-def test_every_item_can_be_scrolled_to(screen: Screen, maker: Maker) -> None:
-    many = items(500)
-    column = column_of(screen, maker, many)
-    for index in (250, 0, 499, 480, 3):
-        column.scroll_to(many[index])
-        settle(column)
-        assert column.is_in_view(many[index])
-        if index < 490:
-            assert place(column, many[index]) == 0
-
-
-def test_another_width_measures_again(screen: Screen) -> None:
-    def wrapped(item: Item) -> Gtk.Widget:
-        return Gtk.Label(label="some words " * 40, wrap=True, xalign=0)
-
-    many = items(200)
-    column: MessageList[Item] = MessageList(wrapped)
-    column.set_items(many)
-    window = screen.show(column, 800, 400)
-    settle(column)
-    column.scroll_to(many[100])
-    settle(column)
-    row = column.row_of(many[100])
-    assert row is not None
-    wide = row.get_height()
-    screen.resize(window, 360, 400)
-    settle(column)
-    row = column.row_of(many[100])
-    assert row is not None
-    assert row.get_height() > wide
-    assert place(column, many[100]) == 0
-    assert row.get_width() == 360
 
 
 def test_the_focus_leads_into_view_and_is_kept(screen: Screen, maker: Maker) -> None:
@@ -265,43 +217,6 @@ def test_it_is_a_list_for_everybody(screen: Screen, maker: Maker) -> None:
     around = row.get_parent()
     assert around is not None
     assert around.get_accessible_role() is Gtk.AccessibleRole.LIST
-
-
-def test_few_rows_begin_at_the_top(screen: Screen, maker: Maker) -> None:
-    many = items(2)
-    column = column_of(screen, maker, many)
-    assert place(column, many[0]) == 0
-    assert column.at_end
-    column.remove_at(0)
-    settle(column)
-    assert place(column, many[1]) == 0
-    assert list(column.items) == [many[1]]
-    column.remove_at(0)
-    draw_frames(column)
-    assert all_of(column, Gtk.Button) == [column.earlier_button]
-
-
-def test_other_items_take_the_place_of_all(screen: Screen, maker: Maker) -> None:
-    first, second = items(100), items(100)
-    column = column_of(screen, maker, first)
-    move(column, -500)
-    settle(column)
-    column.set_items(second)
-    settle(column)
-    assert column.at_end
-    assert second[-1] in seen(column)
-    assert [button for button in all_of(column, Gtk.Button) if button.get_mapped()]
-
-
-def test_nothing_of_it_stays_when_it_is_gone(screen: Screen, maker: Maker) -> None:
-    column = column_of(screen, maker, items(50))
-    row = one_of(column, Gtk.Button, "item 49")
-    are_freed = watch_freeing(column, row)
-    window = column.get_root()
-    assert isinstance(window, Gtk.Window)
-    window.destroy()
-    del column, row, window
-    spin_until(are_freed)
 
 
 class Restless(Gtk.Widget):

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable
 
 import cairo
 import pytest
 from gi.repository import Adw, Gtk
-from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.ui.diff.image_pair import ImagePair, binary_words, read_picture
@@ -185,18 +183,6 @@ def test_colours_follow_the_theme(screen: Screen) -> None:
         assert tag.props.paragraph_background_rgba.to_string() != light
     finally:
         manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
-
-
-def test_a_closed_view_is_freed(screen: Screen) -> None:
-    def used() -> Callable[[], bool]:
-        view = with_texts(screen, OLD, NEW)
-        window = view.get_root()
-        assert isinstance(window, Gtk.Window)
-        window.set_child(None)
-        window.destroy()
-        return watch_freeing(view)
-
-    spin_until(used())
 
 
 def png(width: int, height: int) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 from gi.repository import Adw, Gio, Gtk
-from support.freed import watch_freeing
 from support.screen import Screen, draw_frames, spin_until, texts
 
 from ollmsandbox.ui.markdown.code_block import LONGEST_LINE, MOST_LINES, CodeBlock, find_language
@@ -121,13 +120,3 @@ def test_the_colours_follow_dark_and_light(screen: Screen) -> None:
         spin_until(lambda: scheme() == "Adwaita")
     finally:
         manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
-
-
-def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
-    block = CodeBlock("py", "pass")
-    is_freed = watch_freeing(block)
-    window = screen.show(block)
-    block.copy_button.emit("clicked")
-    window.destroy()
-    del block, window
-    spin_until(is_freed)

@@ -207,29 +207,6 @@ def test_a_text_can_be_replaced_while_it_is_being_built(screen: Screen) -> None:
     assert texts(view) == ["short"]
 
 
-def watch_drawing(view: MarkdownView) -> list[Gtk.Widget]:
-    """What of it is drawn from now on."""
-    drawn: list[Gtk.Widget] = []
-    column = view.get_child()
-    assert column is not None
-
-    def note(child: Gtk.Widget, snapshot: Gtk.Snapshot) -> None:
-        drawn.append(child)
-
-    column.snapshot_child = note  # type: ignore[method-assign]
-    return drawn
-
-
-def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
-    view = MarkdownView(TEXT)
-    view.append("more")
-    is_freed = watch_freeing(view)
-    window = screen.show(Gtk.ScrolledWindow(child=view))
-    window.destroy()
-    del view, window
-    spin_until(is_freed)
-
-
 def test_what_is_being_written_is_never_higher_than_its_text(screen: Screen) -> None:
     view = MarkdownView("")
     scroller = Gtk.ScrolledWindow(child=view)

@@ -9,7 +9,6 @@ import time
 import pytest
 from gi.repository import Gdk, Gtk
 from support.chat import allow, asked, press_key, scroll_to_end, with_network
-from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, spin, spin_until, texts
 
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
@@ -439,14 +438,6 @@ def test_a_question_that_is_taken_back_cannot_be_answered(screen: Screen) -> Non
     assert texts(shown.card) == ["No answer: did not run"]
     shown.click(Answer.ALLOW)
     assert not shown.answers
-
-
-def test_a_card_is_freed(screen: Screen) -> None:
-    shown = Shown(screen, asked("make install"))
-    is_freed = watch_freeing(shown.card)
-    shown.window.destroy()
-    del shown
-    spin_until(is_freed)
 
 
 def test_buttons_stand_in_one_line_in_two_or_below_each_other(screen: Screen) -> None:

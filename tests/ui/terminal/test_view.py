@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from gi.repository import Adw, Gtk
-from support.freed import watch_freeing
 from support.screen import Screen, draw_frames, spin_until
 
 from ollmsandbox.ui.terminal.find import places
@@ -186,16 +183,3 @@ def test_what_nobody_sees_waits(screen: Screen) -> None:
     assert view.text == ""
     screen.show(view)
     spin_until(lambda: view.text == "early")
-
-
-def test_a_closed_view_is_freed(screen: Screen) -> None:
-    def used() -> Callable[[], bool]:
-        view = TerminalView()
-        window = screen.show(view)
-        fed(view, numbered(10))
-        view.find()
-        window.set_child(None)
-        window.destroy()
-        return watch_freeing(view)
-
-    spin_until(used())
