@@ -55,7 +55,7 @@ async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go
     return took
 
 
-async def goes_on(scene: Scene) -> None:
+async def assert_goes_on(scene: Scene) -> None:
     model = ScriptedModel(["Here I am."])
     scene.conversation.use_model(model)
     assert (await scene.conversation.say("Still there?")).end is TurnEnd.DONE
@@ -76,7 +76,7 @@ def test_while_waiting_for_the_first_word(person: Person) -> None:
             await stop_when(scene, lambda: model.open)
             assert model.open == 0
             assert [m.role for m in scene.conversation.messages] == [Role.USER]
-            await goes_on(scene)
+            await assert_goes_on(scene)
 
     before = others()
     loop.run(main())
@@ -91,7 +91,7 @@ def test_while_it_streams(person: Person) -> None:
             assert model.open == 0
             assert scene.conversation.messages[-1].text == "Well, let me "
             assert scene.conversation.messages[-1].partial
-            await goes_on(scene)
+            await assert_goes_on(scene)
 
     loop.run(main())
 
@@ -106,7 +106,7 @@ def test_while_it_asks(person: Person) -> None:
             )
             assert not with_words(mark)
             assert not list(person.project.iterdir())
-            await goes_on(scene)
+            await assert_goes_on(scene)
             await scene.conversation.close()
             questions = scene.desk.history.questions(scene.conversation.session_id)
             assert [(q.answer, q.source) for q in questions] == [("deny", "nobody")]
@@ -138,7 +138,7 @@ def test_while_a_command_runs(person: Person) -> None:
             answer = scene.conversation.messages[-1]
             assert answer.role is Role.TOOL
             assert answer.text.startswith(STOPPED)
-            await goes_on(scene)
+            await assert_goes_on(scene)
             await scene.conversation.close()
             # What it had written is somebody's work: it is in the project, and can be undone.
             assert (person.project / "kept.txt").read_text() == "kept\n"
@@ -205,7 +205,7 @@ def test_the_turn_while_one_command_is_being_stopped(person: Person) -> None:
             await scene.conversation.stop()
             assert (await turn).end is TurnEnd.STOPPED
             assert len(scene.listening.of(CallEnded)) == 1
-            await goes_on(scene)
+            await assert_goes_on(scene)
             await scene.conversation.close()
             assert (person.project / "a.txt").exists()
 
@@ -223,7 +223,7 @@ def test_the_persons_own_command(person: Person) -> None:
             await scene.listening.until(lambda: scene.listening.of(CommandOutput))
             await scene.conversation.stop()
             outcome = await run
-            await goes_on(scene)
+            await assert_goes_on(scene)
             return outcome
 
     outcome = loop.run(main())
@@ -238,7 +238,7 @@ def test_stop_when_nothing_goes_on(person: Person) -> None:
         async with opened(person) as scene:
             await scene.conversation.stop()
             assert not scene.listening.of(StateChanged)
-            await goes_on(scene)
+            await assert_goes_on(scene)
 
     loop.run(main())
 
@@ -263,7 +263,7 @@ def test_a_locked_database_holds_up_no_stop_and_nothing_is_lost(person: Person) 
             with locked(person):
                 scene.conversation.use_model(SlowModel("Well, "))
                 await stop_when(scene, lambda: len(scene.listening.of(TextGrew)) == 2, "second")
-                await goes_on(scene)
+                await assert_goes_on(scene)
             await scene.conversation.close()
             stored = scene.desk.history.load(scene.conversation.session_id)
             return [message.text for message in stored.messages]
@@ -301,7 +301,7 @@ def test_again_and_again(person: Person) -> None:
                 scene.listening.heard.clear()
                 scene.conversation.use_model(ScriptedModel([call(command="echo a; sleep 1000")]))
                 await stop_when(scene, lambda: scene.listening.of(CommandOutput))
-            await goes_on(scene)
+            await assert_goes_on(scene)
 
     loop.run(main())
 
@@ -336,7 +336,7 @@ def test_a_call_that_the_time_limit_ends_is_not_said_to_be_stopped_by_the_person
                 assert told.role is Role.TOOL
                 assert told.text.startswith(OUT_OF_TIME)
                 assert STOPPED not in told.text
-                await goes_on(scene)
+                await assert_goes_on(scene)
                 return
         raise AssertionError("there was not even time for a command")
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anybody
 _NO_TEXT = "a\udcff\udcfeb"
 
 
-def refused(done: Done, *told: str, code: int = 125) -> None:
+def assert_refused(done: Done, *told: str, code: int = 125) -> None:
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr
     for text in told:
@@ -37,16 +37,16 @@ def test_what_is_not_known_is_told_with_the_usage_of_that_command(
     person: Person, arguments: list[str], usage: str
 ) -> None:
     done = cli_here(person, *arguments)
-    refused(done, f"usage: {usage} ", f"{usage}: error: unrecognized arguments: ", code=2)
+    assert_refused(done, f"usage: {usage} ", f"{usage}: error: unrecognized arguments: ", code=2)
 
 
 def test_an_option_that_is_not_known_is_named_although_there_is_no_command(person: Person) -> None:
-    refused(cli_here(person, "--nonsense"), "unrecognized arguments: --nonsense", code=2)
+    assert_refused(cli_here(person, "--nonsense"), "unrecognized arguments: --nonsense", code=2)
 
 
 def test_a_folder_without_a_slash_is_told_how_to_be_opened(person: Person) -> None:
     (person.project / "thing").mkdir()
-    refused(cli_here(person, "thing"), "ollmsandbox ./thing", code=2)
+    assert_refused(cli_here(person, "thing"), "ollmsandbox ./thing", code=2)
 
 
 def test_a_folder_does_not_hide_the_command_of_its_name(person: Person) -> None:
@@ -57,13 +57,15 @@ def test_a_folder_does_not_hide_the_command_of_its_name(person: Person) -> None:
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "9" * 20, "9" * 5000])
 @pytest.mark.parametrize("command", [["history"], ["sessions", "list"]])
 def test_a_limit_that_is_none_is_refused(person: Person, command: list[str], limit: str) -> None:
-    refused(cli_here(person, *command, f"--limit={limit}"), "is not a number above 0", code=2)
+    assert_refused(
+        cli_here(person, *command, f"--limit={limit}"), "is not a number above 0", code=2
+    )
 
 
 def test_an_empty_run_is_not_the_last_one(person: Person) -> None:
     person.cli("run", "-c", "echo new > file")
     for action in ("changes", "apply", "discard", "undo"):
-        refused(cli_here(person, action, ""), "'' is not the id of a run.", "history --all")
+        assert_refused(cli_here(person, action, ""), "'' is not the id of a run.", "history --all")
     assert (person.project / "file").read_text() == "new\n"
 
 
@@ -71,8 +73,8 @@ def test_a_path_in_the_place_of_a_run_is_explained_where_paths_can_be_named(
     person: Person,
 ) -> None:
     person.cli("run", "-c", "echo new > file")
-    refused(cli_here(person, "undo", "file"), "Name the run first: ")
-    refused(cli_here(person, "changes", "file"), "`ollmsandbox history --all`")
+    assert_refused(cli_here(person, "undo", "file"), "Name the run first: ")
+    assert_refused(cli_here(person, "changes", "file"), "`ollmsandbox history --all`")
 
 
 def test_where_nothing_waits_that_is_said(person: Person) -> None:
@@ -80,19 +82,19 @@ def test_where_nothing_waits_that_is_said(person: Person) -> None:
     done = cli_here(person, "changes", "--all")
     assert (done.returncode, done.stdout) == (0, "There are no pending changes.\n")
     assert cli_here(person, "changes", "--all", "--json").stdout == "[]\n"
-    refused(cli_here(person, "changes", "--all", "2026"), "--all")
+    assert_refused(cli_here(person, "changes", "--all", "2026"), "--all")
 
 
 def test_roots_says_what_it_does_not_do(person: Person) -> None:
     (person.project / "inside").mkdir()
-    refused(cli_here(person, "roots", "remove", "/etc"), "/etc was not added")
-    refused(cli_here(person, "roots", "add", "inside"), "is in the project")
-    refused(cli_here(person, "roots", "list", "/etc"), "takes no folder")
+    assert_refused(cli_here(person, "roots", "remove", "/etc"), "/etc was not added")
+    assert_refused(cli_here(person, "roots", "add", "inside"), "is in the project")
+    assert_refused(cli_here(person, "roots", "list", "/etc"), "takes no folder")
 
 
 def test_a_setting_that_is_not_there_is_named_as_it_was_typed(person: Person) -> None:
     for given in (["rootfs-nonsense"], ["rootfs-nonsense", "value"], ["nonsense"]):
-        refused(cli_here(person, "settings", *given), repr(given[0]), "rootfs-mirror")
+        assert_refused(cli_here(person, "settings", *given), repr(given[0]), "rootfs-mirror")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_a_setting_that_is_not_there_is_named_as_it_was_typed(person: Person) ->
 )
 def test_bytes_that_are_no_text_name_no_session(person: Person, arguments: list[str]) -> None:
     done = cli_here(person, *arguments)
-    refused(done, "There is no session a", code=1 if arguments[0] == "agent" else 125)
+    assert_refused(done, "There is no session a", code=1 if arguments[0] == "agent" else 125)
 
 
 def test_bytes_that_are_no_text_can_be_searched_for(person: Person) -> None:
@@ -117,7 +119,7 @@ def test_bytes_that_are_no_text_can_be_searched_for(person: Person) -> None:
 def test_the_agent_does_not_begin_with_a_profile_that_is_not_there(person: Person) -> None:
     words = ("--yes-to-nothing", "--connection", "tour", "text")
     done = cli_here(person, "agent", "--profile", "nonsense", *words)
-    refused(done, "There is no profile 'nonsense'.", code=1)
+    assert_refused(done, "There is no profile 'nonsense'.", code=1)
     assert done.stdout == ""
 
 
@@ -126,7 +128,7 @@ def test_a_home_folder_that_is_a_file_is_told(person: Person) -> None:
     home.write_text("")
     person.environ["HOME"] = str(home)
     for command in (["history"], ["run", "--", "true"], ["settings"]):
-        refused(cli_here(person, *command), str(home), "Not a directory.")
+        assert_refused(cli_here(person, *command), str(home), "Not a directory.")
     document = json.loads(person.cli("run", "--json", "--", "true").stdout)
     assert document["exit_code"] == 125
     assert "Not a directory." in document["errors"][0]
@@ -136,7 +138,7 @@ def test_a_home_folder_that_is_a_file_is_told(person: Person) -> None:
 def test_an_error_is_told_once(person: Person, full: list[str]) -> None:
     """What is old is cleaned up first, which finds the same."""
     person.environ["XDG_DATA_HOME"] = "/proc/nothing"
-    refused(done := cli_here(person, *full), "Cannot create")
+    assert_refused(done := cli_here(person, *full), "Cannot create")
     assert done.stderr.count("/proc/nothing") == 1
 
 

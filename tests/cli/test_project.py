@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli import WITHOUT_FOLDER, failed
+from support.cli import WITHOUT_FOLDER, assert_failed
 from support.person import Person
 
 # --- the project ---------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_a_checkout_that_is_the_home_folder_is_not_the_project(person: Person) -
 
 def test_the_home_folder_is_not_taken_for_a_project(person: Person) -> None:
     done = person.cli("run", "--", "touch", "ran", cwd=person.home)
-    failed(done, "your whole home folder", "Choose a folder inside it.")
+    assert_failed(done, "your whole home folder", "Choose a folder inside it.")
     assert not (person.home / "ran").exists()
 
 
@@ -82,7 +82,7 @@ def test_a_current_folder_that_is_gone_is_told(person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()
     done = person.cli("run", "--", "true", around=WITHOUT_FOLDER, cwd=gone)
-    failed(done, "current folder no longer exists")
+    assert_failed(done, "current folder no longer exists")
 
 
 def test_a_project_can_be_named_from_a_folder_that_is_gone(person: Person) -> None:
@@ -97,7 +97,7 @@ def test_a_project_can_be_named_from_a_folder_that_is_gone(person: Person) -> No
 def test_a_project_that_is_none_is_told(person: Person, name: str) -> None:
     (person.project / "file").write_text("")
     done = person.cli("run", "--project", name, "--", "touch", "ran")
-    failed(done, "project")
+    assert_failed(done, "project")
     assert os.listdir(person.project) == ["file"]
 
 
@@ -171,18 +171,18 @@ def test_relative_folders_are_ignored_as_the_specification_says(person: Person) 
 
 def test_a_cache_that_cannot_be_written_is_told_for_changes_go_there(person: Person) -> None:
     person.environ["XDG_CACHE_HOME"] = "/proc/nowhere"
-    failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
+    assert_failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
     assert os.listdir(person.project) == []
 
 
 def test_a_playground_that_cannot_be_made_is_told(person: Person) -> None:
     person.environ["XDG_DATA_HOME"] = "/proc/nowhere"
-    failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
+    assert_failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
     assert os.listdir(person.project) == []
 
 
 @pytest.mark.parametrize("home", ["relative", "/"])
 def test_a_home_folder_that_can_be_none_is_told(person: Person, home: str) -> None:
     person.environ["HOME"] = home
-    failed(person.cli("run", "--", "touch", "ran"), "HOME")
-    failed(person.cli("playground", "path"), "HOME")
+    assert_failed(person.cli("run", "--", "touch", "ran"), "HOME")
+    assert_failed(person.cli("playground", "path"), "HOME")

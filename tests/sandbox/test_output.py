@@ -48,16 +48,6 @@ def test_of_more_the_beginning_and_the_end_are_kept_and_the_middle_is_counted() 
     assert (capture.total, capture.left_out) == (24, 4)
 
 
-def test_one_large_piece_is_as_good_as_many_small_ones() -> None:
-    data = bytes(random.Random(1).choices(range(33, 127), k=1000))
-    whole = captured(data)
-    for size in (1, 3, 10, 11, 20, 21, 999):
-        pieces = [data[start : start + size] for start in range(0, len(data), size)]
-        assert captured(*pieces).text == whole.text
-    assert whole.text.startswith(data[:10].decode() + "\n[... 980 bytes")
-    assert whole.text.endswith("...]\n" + data[-10:].decode())
-
-
 def test_any_pieces_and_any_bounds_give_what_they_should() -> None:
     choose = random.Random(2)
     for _ in range(500):
@@ -74,12 +64,6 @@ def test_any_pieces_and_any_bounds_give_what_they_should() -> None:
             end = data[len(data) - tail :].decode()
             expected = f"{data[:head].decode()}\n[... {left_out} bytes left out ...]\n{end}"
         assert (capture.text, capture.left_out) == (expected, left_out)
-
-
-def test_without_room_only_the_count_is_kept() -> None:
-    assert captured(b"abc", head=0, tail=0).text == "\n[... 3 bytes left out ...]\n"
-    assert captured(b"abc", head=0, tail=2).text == "\n[... 1 bytes left out ...]\nbc"
-    assert captured(b"abc", head=2, tail=0).text == "ab\n[... 1 bytes left out ...]\n"
 
 
 def test_much_output_takes_little_memory() -> None:
@@ -123,13 +107,6 @@ def test_what_is_not_utf_8_is_marked(data: bytes) -> None:
     assert text[0] == "a"
     assert text[-1] == "b"
     assert set(text[1:-1]) == {UNKNOWN}
-
-
-def test_any_bytes_can_be_printed() -> None:
-    choose = random.Random(3)
-    for _ in range(200):
-        text = captured(choose.randbytes(choose.randrange(60))).text
-        assert text.encode("utf-8").decode("utf-8") == text
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -288,19 +265,8 @@ def test_a_model_gets_harmless_text() -> None:
     assert result(b"\x1b[31mred\x1b[0m\n", b"\x1b[2Jerr\n").for_model() == "red\nerr"
 
 
-def test_a_model_is_told_what_was_left_out() -> None:
-    shown = Result(0, captured(b"x" * 100), captured(b""), 0.1).for_model()
-    assert shown == "xxxxxxxxxx\n[... 80 bytes left out ...]\nxxxxxxxxxx"
-
-
 @pytest.mark.parametrize(
     ("code", "number"), [(0, None), (1, None), (128, None), (137, 9), (143, 15), (255, None)]
 )
 def test_the_signal_is_read_from_the_status(code: int, number: int | None) -> None:
     assert result(code=code).signal == number
-
-
-def test_a_result_is_truncated_if_either_stream_is() -> None:
-    assert not result(b"x", b"y").truncated
-    assert Result(0, captured(b"x" * 100), captured(b""), 0.1).truncated
-    assert Result(0, captured(b""), captured(b"x" * 100), 0.1).truncated

@@ -18,7 +18,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-def failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
     """It did not run, and a sentence says why."""
     assert done.returncode == 125
     assert done.stdout == ""

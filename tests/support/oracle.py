@@ -132,12 +132,12 @@ def apply_what_waits(person: Person) -> None:
 
     def work(review: Review, runs: list[Run]) -> None:
         for report in review.apply_all(runs[0].project) if runs else ():
-            must_all_be(report, State.APPLIED)
+            assert_all(report, State.APPLIED)
 
     with_review(person, work)
 
 
-def must_all_be(report: Report, state: State) -> None:
+def assert_all(report: Report, state: State) -> None:
     wrong = [(item.change, item.state, item.note) for item in report.changes if item.state != state]
     assert not wrong, wrong
 

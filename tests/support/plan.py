@@ -33,7 +33,7 @@ def starts_in(person: Person, working_dir: str | None, **options: Any) -> str:
     return planned
 
 
-def cannot_be_a_project(person: Person, folder: str | Path) -> str:
+def project_error(person: Person, folder: str | Path) -> str:
     with pytest.raises(ProjectError) as caught:
         person.run("touch ran", project=folder)
     return str(caught.value)

@@ -49,7 +49,7 @@ def sockets() -> set[str]:
     return found
 
 
-def check_nothing_is_left(server: Replay, before: set[str]) -> None:
+def assert_nothing_is_left(server: Replay, before: set[str]) -> None:
     wait_until(lambda: server.hung_up == 1, "the server saw the line cut")
     wait_until(lambda: not threads(), "the thread ended")
     wait_until(lambda: sockets() <= before, "the sockets were closed")
@@ -74,7 +74,7 @@ def test_cancelling_who_reads_cuts_the_line(state: str) -> None:
     with Replay({CHAT: STATES[state]}) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)
         assert len(server.seen) == 1
 
 
@@ -98,7 +98,7 @@ def test_a_secure_line_is_cut_as_well(tmp_path: Path, monkeypatch: pytest.Monkey
     with Replay({CHAT: STATES["in the middle"]}, context) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)
 
 
 def test_closing_the_iterator_cuts_the_line() -> None:
@@ -110,7 +110,7 @@ def test_closing_the_iterator_cuts_the_line() -> None:
     with Replay({CHAT: STATES["in the middle"]}) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)
 
 
 def test_a_reader_that_stops_reading_stops_the_server_and_can_still_be_cut() -> None:
@@ -132,7 +132,7 @@ def test_a_reader_that_stops_reading_stops_the_server_and_can_still_be_cut() -> 
     with Replay({CHAT: endless}) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)
 
 
 def test_after_a_stop_the_next_answer_comes() -> None:
@@ -198,4 +198,4 @@ def test_an_iterator_that_nobody_closes_ends_with_the_loop() -> None:
     with Replay({CHAT: STATES["in the middle"]}) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)

@@ -74,7 +74,7 @@ def bodies(draw: st.DrawFn) -> list[bytes]:
     return in_pieces(data, draw(st.integers(1, 50)))
 
 
-def is_sound(pieces: list[Piece]) -> None:
+def assert_sound(pieces: list[Piece]) -> None:
     for piece in pieces:
         if isinstance(piece, TextPiece | ThinkingPiece):
             assert piece.text
@@ -115,7 +115,7 @@ def test_any_stream_is_an_answer_or_a_sentence(
         fuzzed.reply = Reply(parts, status, chunked=chunked, broken=broken)
         for model in (openai(fuzzed.server.address), ollama(fuzzed.server.address)):
             try:
-                is_sound(ask(model))
+                assert_sound(ask(model))
             except ProviderError as error:
                 assert error.message
 
@@ -155,7 +155,7 @@ def test_events_of_any_kind_are_read(parts: list[bytes]) -> None:
             pieces += answer.read(event)
         return pieces + answer.end()
 
-    is_sound(asyncio.run(read()))
+    assert_sound(asyncio.run(read()))
 
 
 @QUICK

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.cli import failed, wait_for
+from support.cli import assert_failed, wait_for
 from support.person import Person, Start, cli_argv
 
 # --- the command ---------------------------------------------------------------------------------
@@ -54,14 +54,14 @@ def test_a_command_of_any_bytes_is_run_as_it_is(person: Person) -> None:
 @pytest.mark.anybody
 def test_two_commands_are_one_too_many(person: Person) -> None:
     done = person.cli("run", "-c", "touch one", "--", "touch", "two")
-    failed(done, "either -c TEXT or -- COMMAND")
+    assert_failed(done, "either -c TEXT or -- COMMAND")
     assert os.listdir(person.project) == []
 
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--network"], ["-c", ""], ["-c", "  "]])
 def test_no_command_is_told(person: Person, arguments: list[str]) -> None:
-    failed(person.cli("run", *arguments), "command")
+    assert_failed(person.cli("run", *arguments), "command")
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o027, 0o077])
@@ -134,7 +134,7 @@ def test_a_time_that_is_none_is_refused(person: Person, given: str) -> None:
 
 def test_an_unknown_profile_lists_the_choice(person: Person) -> None:
     done = person.cli("run", "--profile", "other", "--", "touch", "ran")
-    failed(done, "There is no profile 'other'.", "standard, strict")
+    assert_failed(done, "There is no profile 'other'.", "standard, strict")
     assert os.listdir(person.project) == []
 
 
@@ -143,7 +143,7 @@ def test_a_mistake_in_a_profile_is_told_and_nothing_runs(person: Person) -> None
     file = person.paths.profiles / "standard.yaml"
     file.write_text("limits:\n  tiem: 5\n")
     done = person.cli("run", "--", "touch", "ran")
-    failed(done, f"{file}, line 2, key limits.tiem", "'time'")
+    assert_failed(done, f"{file}, line 2, key limits.tiem", "'time'")
     assert os.listdir(person.project) == []
 
 

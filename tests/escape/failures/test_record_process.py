@@ -42,19 +42,19 @@ def change(person: Person) -> None:
     person.run(CHANGE, keeper=Recorder(str(person.project), person.paths, many=1))
 
 
-def undo(person: Person) -> None:
+def assert_undone(person: Person) -> None:
     Bench(person).undo()
     assert [(person.project / name).read_text() for name in NAMES] == [f"old {n}" for n in NAMES]
 
 
-def check_that_all_is_finished(person: Person) -> None:
+def assert_all_is_finished(person: Person) -> None:
     """Once the next program has started."""
     assert [error for report in recover(person.paths) for error in report.errors] == []
     assert not [*person.paths.cache.glob("overlay-*")]
 
 
-def check_that_all_is_recorded(person: Person) -> None:
-    check_that_all_is_finished(person)
+def assert_all_is_recorded(person: Person) -> None:
+    assert_all_is_finished(person)
     assert {(person.project / name).read_text() for name in NAMES} == {"this is new\n"}
     manager = ProjectManager(person.paths)
     try:
@@ -82,7 +82,7 @@ def test_what_it_stumbles_over_is_told_and_done_later(person: Person) -> None:
             change(person)
         database.execute("DROP TRIGGER stop")
         database.commit()
-    check_that_all_is_recorded(person)
+    assert_all_is_recorded(person)
 
 
 def test_its_work_is_done_if_it_is_killed(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +98,8 @@ def test_its_work_is_done_if_it_is_killed(person: Person, monkeypatch: pytest.Mo
     monkeypatch.setattr(Alongside, "put", put)
     change(person)
     assert len(seen) == len(NAMES)
-    check_that_all_is_recorded(person)
-    undo(person)
+    assert_all_is_recorded(person)
+    assert_undone(person)
 
 
 @pytest.mark.parametrize("program", ["/nowhere/python", "/bin/false"])
@@ -108,8 +108,8 @@ def test_its_work_is_done_if_it_cannot_be_started(
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
     change(person)
-    check_that_all_is_recorded(person)
-    undo(person)
+    assert_all_is_recorded(person)
+    assert_undone(person)
 
 
 def test_it_does_not_load_what_a_command_wrote(
@@ -125,7 +125,7 @@ def test_it_does_not_load_what_a_command_wrote(
     for name in modules:
         (person.project / f"{name}.py").write_text(words)
     change(person)
-    check_that_all_is_recorded(person)
+    assert_all_is_recorded(person)
     assert not escaped.exists()
 
 
@@ -137,7 +137,7 @@ def test_there_is_none_where_a_command_could_change_it(
     monkeypatch.setattr(sys, "executable", str(link))
     monkeypatch.setattr(Alongside, "__init__", None)
     change(person)
-    check_that_all_is_recorded(person)
+    assert_all_is_recorded(person)
 
 
 def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
@@ -150,7 +150,7 @@ def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
         for name in NAMES:
             (person.paths.backups / f"{number}-{day}-{name}").write_text("of something else")
     change(person)
-    check_that_all_is_recorded(person)
+    assert_all_is_recorded(person)
 
 
 @pytest.mark.parametrize("many", [1, MANY])
@@ -176,7 +176,7 @@ def test_what_somebody_writes_before_it_is_finished_is_not_undone(
     other = put_there.with_name("other")
     other.write_text("mine\n")
     other.rename(put_there)
-    check_that_all_is_finished(person)
+    assert_all_is_finished(person)
     with bench.review() as (review, run):
         review.undo(run)
     assert [file.read_text() for file in (written, put_there)] == ["mine\n"] * 2

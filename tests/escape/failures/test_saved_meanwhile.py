@@ -98,7 +98,7 @@ def saved_while_copied(
     return file, report
 
 
-def back_and_forth(person: Person, file: Path, report: Report, taken: str | None) -> None:
+def assert_apply_and_undo(person: Person, file: Path, report: Report, taken: str | None) -> None:
     """The person takes the command's version after all, and then their own again."""
     took = review(person, "apply", report.run_id, "file")
     assert states(took) == {"file": State.APPLIED}
@@ -119,7 +119,7 @@ def test_a_save_while_a_file_is_copied(
     file, report = saved_while_copied(elsewhere, monkeypatch, is_copied, save, command)
     assert states(report)["other-file"] is State.APPLIED
     assert sorted(os.listdir(elsewhere.project)) == ["file", "other-file"]
-    back_and_forth(elsewhere, file, report, "theirs\n")
+    assert_apply_and_undo(elsewhere, file, report, "theirs\n")
 
 
 def test_a_file_that_appears_while_one_is_copied_to_its_name(
@@ -139,7 +139,7 @@ def test_a_save_while_a_file_is_copied_to_be_deleted(
     elsewhere: Person, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
 ) -> None:
     file, report = saved_while_copied(elsewhere, monkeypatch, is_kept, save, "rm file")
-    back_and_forth(elsewhere, file, report, None)
+    assert_apply_and_undo(elsewhere, file, report, None)
 
 
 @pytest.mark.parametrize("save", WAYS)

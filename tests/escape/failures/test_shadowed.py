@@ -44,7 +44,7 @@ def fill(person: Person) -> Seen:
     return look_at(other)
 
 
-def check(bench: Bench, wanted: Seen) -> None:
+def assert_first_run_is_pending(bench: Bench, wanted: Seen) -> None:
     """Once the later run is discarded."""
     with bench.review() as (review, second):
         first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
@@ -67,7 +67,7 @@ def test_without_the_later_run_all_is_as_the_earlier_one_left_it(person: Person)
     person.run(SECOND, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
     bench = Bench(person)
     bench.discard()
-    check(bench, wanted)
+    assert_first_run_is_pending(bench, wanted)
 
 
 @pytest.mark.parametrize("moment", ["when the later one is kept", "when it is discarded"])
@@ -89,7 +89,7 @@ def test_a_kill_at_any_step(person: Person, moment: str) -> None:
         # If it had not begun.
         bench.discard()
         check_finished(person)
-        check(bench, wanted)
+        assert_first_run_is_pending(bench, wanted)
         number += EVERY or 17
 
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from support.oracle import (
     Ran,
     apply_what_waits,
+    assert_all,
     assert_nothing_is_left,
     differences,
-    must_all_be,
     run_plain,
     run_sandboxed,
     snapshot,
@@ -177,7 +177,7 @@ class Stage:
             self.expected.append(self.seen())
         trees.empty(person.project)
         self._set_up()
-        self.same(0, "set up")
+        self.assert_same(0, "set up")
 
     def seen(self) -> Seen:
         return snapshot(self.person.project)
@@ -211,7 +211,7 @@ class Stage:
             [f"run {number} of {name}: {self._said[number][name]}\n{said[name]}" for name in wrong],
         )
 
-    def same(self, number: int, note: str) -> None:
+    def assert_same(self, number: int, note: str) -> None:
         """The project is as it plainly is after so many runs."""
         found = differences(self.expected[number], self.seen())
         wrong = {line[1:].partition(":")[0].rstrip("'").partition("/")[0] for line in found}
@@ -251,7 +251,7 @@ Making = Callable[[list[Program]], Stage]
 def test_a_program_does_what_it_does_without_a_sandbox(stage: Making, batch: list[Program]) -> None:
     here = stage(batch)
     here.run(0, Mode.AUTO)
-    here.same(1, "applied")
+    here.assert_same(1, "applied")
     assert_nothing_is_left(here.person)
 
 
@@ -263,17 +263,17 @@ def test_runs_one_after_the_other_and_undone_and_done_again(
     here = stage(batch)
     for number in range(here.count):
         here.run(number, Mode.AUTO)
-        here.same(number + 1, "applied")
+        here.assert_same(number + 1, "applied")
     assert_nothing_is_left(here.person)
 
     def back_and_forth(review: Review, runs: list[Run]) -> None:
         assert [run.id for run in runs] == list(here.recorded)
         for run in reversed(runs):
-            must_all_be(review.undo(run), State.UNDONE)
-            here.same(here.recorded[run.id], "undone")
+            assert_all(review.undo(run), State.UNDONE)
+            here.assert_same(here.recorded[run.id], "undone")
         for run in runs:
-            must_all_be(review.apply(run), State.APPLIED)
-            here.same(here.recorded[run.id] + 1, "done again")
+            assert_all(review.apply(run), State.APPLIED)
+            here.assert_same(here.recorded[run.id] + 1, "done again")
 
     with_review(here.person, back_and_forth)
     assert_nothing_is_left(here.person)
@@ -287,9 +287,9 @@ def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
     here = stage(batch)
     for number in range(here.count):
         here.run(number, Mode.REVIEW)
-        here.same(0, "nothing applied")
+        here.assert_same(0, "nothing applied")
     apply_what_waits(here.person)
-    here.same(here.count, "applied")
+    here.assert_same(here.count, "applied")
     assert_nothing_is_left(here.person)
 
 
@@ -302,5 +302,5 @@ def test_what_is_held_back_comes_to_the_same_once_it_is_allowed(
     for number in range(here.count):
         here.run(number, Mode.AUTO)
     apply_what_waits(here.person)
-    here.same(here.count, "allowed")
+    here.assert_same(here.count, "allowed")
     assert_nothing_is_left(here.person)

@@ -11,9 +11,9 @@ import pytest
 from support.oracle import (
     Aside,
     apply_what_waits,
+    assert_all,
     assert_nothing_is_left,
     assert_same,
-    must_all_be,
     run_inside,
     run_plain,
     run_sandboxed,
@@ -101,8 +101,8 @@ def test_what_is_applied_and_what_is_discarded_is_what_the_next_command_sees(
 
     def choose(review: Review, runs: list[Run]) -> None:
         (run,) = runs
-        must_all_be(review.apply(run, [f"{here}/new/1"]), State.APPLIED)
-        must_all_be(review.discard(run, [f"{here}/new/2", f"{here}/notes"]), State.DISCARDED)
+        assert_all(review.apply(run, [f"{here}/new/1"]), State.APPLIED)
+        assert_all(review.discard(run, [f"{here}/new/2", f"{here}/notes"]), State.DISCARDED)
 
     with_review(project, choose)
     on_disk = {"README": "read me\n", "notes/kept": "kept\n", "new/1": "1\n"}
@@ -112,8 +112,8 @@ def test_what_is_applied_and_what_is_discarded_is_what_the_next_command_sees(
     assert _texts(project) == on_disk
 
     def again(review: Review, runs: list[Run]) -> None:
-        must_all_be(review.discard(runs[0], [f"{here}/README"]), State.DISCARDED)
-        must_all_be(review.apply(runs[1]), State.APPLIED)
+        assert_all(review.discard(runs[0], [f"{here}/README"]), State.DISCARDED)
+        assert_all(review.apply(runs[1]), State.APPLIED)
 
     with_review(project, again)
     assert run_sandboxed(project, "cat README; ls new", Mode.REVIEW).stdout == "read me\n1\n3\n4\n"
@@ -129,7 +129,7 @@ def test_a_discarded_session_leaves_nothing(project: Person) -> None:
 
     def discard(review: Review, runs: list[Run]) -> None:
         for run in reversed(runs):
-            must_all_be(review.discard(run), State.DISCARDED)
+            assert_all(review.discard(run), State.DISCARDED)
 
     with_review(project, discard)
     assert_same(at_first, snapshot(project.project))
@@ -153,7 +153,7 @@ def test_a_folder_made_anew_does_not_hide_what_is_applied_to_it(project: Person)
     here = os.path.realpath(project.project)
 
     def choose(review: Review, runs: list[Run]) -> None:
-        must_all_be(review.apply(runs[0], [f"{here}/notes/a"]), State.APPLIED)
+        assert_all(review.apply(runs[0], [f"{here}/notes/a"]), State.APPLIED)
 
     with_review(project, choose)
     seen = run_sandboxed(project, "find notes | sort", Mode.REVIEW).stdout

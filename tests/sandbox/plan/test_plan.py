@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.person import Person, make_person
-from support.plan import cannot_be_a_project, plan_of, starts_in
+from support.plan import plan_of, project_error, starts_in
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.sandbox.plan.mounts import (
@@ -146,7 +146,7 @@ def test_the_description_names_what_is_hidden_in_the_project(person: Person) -> 
 WHOLE = 'cd "$HOME" && pwd -P && ls -A && touch "$HOME/playground/new" && cat .ssh/key'
 
 
-def works_at_home(person: Person) -> None:
+def assert_works_at_home(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".ssh/key").write_text("secret")
     (person.home / "notes").write_text("seen")
@@ -165,7 +165,7 @@ def works_at_home(person: Person) -> None:
     [WEIRD, "new\nline", "end\n", "-dash", "$(x)", "`x`", "[a]*?", "x" * 200, "~", " ", "%s", "#"],
 )
 def test_a_home_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
-    works_at_home(make_person(tmp_path / name))
+    assert_works_at_home(make_person(tmp_path / name))
 
 
 def test_a_home_folder_may_be_a_link(tmp_path: Path) -> None:
@@ -173,11 +173,11 @@ def test_a_home_folder_may_be_a_link(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(person.home)
     through = Person(link, link / "project", {**person.environ, "HOME": str(link)})
-    works_at_home(through)
+    assert_works_at_home(through)
     assert starts_in(through, None) == str(person.project)
     assert starts_in(through, "playground") == f"{person.home}/playground"
     for folder in (link, person.home):
-        assert "your whole home folder" in cannot_be_a_project(through, folder)
+        assert "your whole home folder" in project_error(through, folder)
 
 
 @pytest.mark.parametrize("home", ["missing", "/", "relative/home", "file"])

@@ -70,18 +70,7 @@ def test_a_changed_bwrap_is_noticed(person: Person, programs: Path) -> None:
     assert look(person).can_wrap
 
 
-def test_another_bwrap_that_comes_first_is_noticed(person: Person) -> None:
-    assert look(person).bwrap == REAL
-    folder = person.home / "programs"
-    folder.mkdir()
-    file = fake(folder, f'exec {REAL} "$@"')
-    person.environ["PATH"] = f"{folder}:{person.environ['PATH']}"
-    assert look(person).bwrap == str(file)
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", "null", "{}", '{"findings": 1}', "\0", '"x"'], ids=repr
-)
+@pytest.mark.parametrize("content", ["", "[]", '{"findings": 1}'], ids=repr)
 def test_a_memory_that_cannot_be_read_is_made_anew(person: Person, content: str) -> None:
     first = look(person)
     kept = [file for file in person.paths.cache.iterdir() if file.name.startswith("probe-")]
@@ -104,16 +93,3 @@ def test_a_memory_of_another_version_is_made_anew(person: Person) -> None:
 def test_what_is_remembered_is_for_nobody_else(person: Person) -> None:
     look(person)
     assert stat.S_IMODE(person.paths.cache.stat().st_mode) == 0o700
-
-
-def test_another_home_folder_is_looked_at_by_itself(
-    person: Person, counted: Callable[[], int]
-) -> None:
-    look(person)
-    tried = counted()
-    other = person.home.parent / "other"
-    other.mkdir()
-    person.environ["XDG_CACHE_HOME"] = str(person.paths.cache.parent)
-    person.environ["HOME"] = str(other)
-    look(person)
-    assert counted() > tried

@@ -22,7 +22,7 @@ def missed(person: Person) -> set[str]:
     return {finding.key for finding in look(person).missing}
 
 
-def nothing_runs(person: Person) -> str:
+def assert_nothing_runs(person: Person) -> str:
     """Neither through the engine nor through the command line; gives what was said."""
     assert not Bubble.can_wrap(person.environ)
     with pytest.raises(SandboxError) as caught:
@@ -108,7 +108,7 @@ def test_a_bwrap_that_does_not_work_is_noticed_and_nothing_runs(
     assert miss.key == key
     assert miss.cause
     assert miss.remedy
-    said = nothing_runs(person)
+    said = assert_nothing_runs(person)
     assert miss.cause in said
     assert miss.remedy in said
 
@@ -117,7 +117,7 @@ def test_a_bwrap_that_does_not_work_is_noticed_and_nothing_runs(
 def test_without_a_bwrap_the_package_is_named_and_nothing_runs(person: Person) -> None:
     person.environ["PATH"] = f"{person.home}/nowhere"
     assert missed(person) == {"bwrap"}
-    said = nothing_runs(person)
+    said = assert_nothing_runs(person)
     assert "bubblewrap is not installed" in said
     assert "nstall" in said.partition("bubblewrap is not installed")[2]
 
@@ -142,7 +142,7 @@ def test_what_is_not_a_program_is_no_bwrap(person: Person, kind: str) -> None:
     else:
         (folder / "bwrap").touch(mode=0o755)
     assert missed(person) == {"bwrap"}
-    nothing_runs(person)
+    assert_nothing_runs(person)
 
 
 def test_what_is_not_a_program_does_not_hide_one_further_on(person: Person, programs: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_bwrap_that_is_removed_after_it_was_tried_is_missed(
     file = fake(programs, f'exec {REAL} "$@"')
     assert look(person).can_wrap
     file.unlink()
-    nothing_runs(person)
+    assert_nothing_runs(person)
 
 
 # --- programs of the project -------------------------------------------------------------------
@@ -354,7 +354,7 @@ def test_in_a_flatpak_nothing_runs_and_the_way_out_is_told(person: Person) -> No
     found = look(person)
     assert found.surroundings == "flatpak"
     assert [miss.key for miss in found.missing] == ["surroundings"]
-    said = nothing_runs(person)
+    said = assert_nothing_runs(person)
     assert "Flatpak" in said
     assert "without Flatpak" in said
 

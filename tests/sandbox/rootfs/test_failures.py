@@ -29,7 +29,6 @@ from support.rootfs import (
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError, RootfsError
-from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, need
 
@@ -131,24 +130,6 @@ def test_a_version_whose_folders_are_merged_is_installed_and_used(
 
 # --- packages -----------------------------------------------------------------------------------
 
-OLD_APK = """\
-#!/bin/sh
-if [ "$2" = --help ]; then echo "--no-scripts"; exit; fi
-echo "$@" >/asked
-cp /bin/busybox /usr/bin/python3
-"""
-
-
-@pytest.mark.anybody
-def test_an_older_apk_is_not_asked_for_what_cannot_be_done_here(
-    person: Person, served: Mirror
-) -> None:
-    """It would run each script in another root folder, which nobody may choose in there."""
-    served.has(VERSION, system(VERSION, Entry("./sbin/apk", OLD_APK.encode(), 0o755)))
-    found = prepare(person, served).installed
-    asked = Path(found.folder, "asked").read_text()
-    assert asked.startswith("add --no-cache --no-scripts bash python3")
-
 
 @pytest.mark.anybody
 def test_what_a_package_manager_says_cannot_move_the_cursor(person: Person, served: Mirror) -> None:
@@ -171,14 +152,6 @@ def test_a_password_of_the_mirror_is_not_left_where_commands_can_read_it(
     assert "me:secret@" in Path(found.folder, "seen").read_text()
     repositories = Path(found.folder, "etc/apk/repositories").read_text()
     assert repositories.startswith(f"{served.address}/v3.99/main\n")
-
-
-@pytest.mark.anybody
-def test_a_machine_without_a_resolver_can_install_packages_by_number(
-    person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Host, "read", lambda: Host((), (), "/nowhere/resolv.conf"))
-    assert prepare(person, served).installed.tier == 1
 
 
 def test_who_a_command_is_run_by_is_known_in_there(person: Person, alpine: Installed) -> None:

@@ -98,20 +98,6 @@ def test_rows_come_and_go_a_few_at_a_time(screen: Screen) -> None:
     assert seen.names == ["a closed", "b open", "b/0"]
 
 
-def test_a_run_is_closed_before_all_of_it_was_there(screen: Screen) -> None:
-    runs = [run("a", _MANY), run("b", 2)]
-    model = ChangeList()
-    seen = Mirror(model)
-    model.show(runs, {"a", "b"})
-    model.grow()
-    model.fold(0)
-    grown(model)
-    assert seen.names == expected(runs, {"b"})
-    model.show(runs[1:], ())
-    assert seen.names == ["b closed"]
-    assert grown(model) == 0
-
-
 def test_of_many_files_only_those_with_rows_become_items(screen: Screen) -> None:
     bound: list[FileItem | RunItem] = []
     model = ChangeList()

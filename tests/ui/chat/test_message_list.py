@@ -50,12 +50,12 @@ def column_of(
     column.connect("row-dropped", lambda _column, item, _row: maker.dropped.append(item))
     column.set_items(many)
     screen.show(column, 400, height)
-    settle(column)
+    wait_for_layout(column)
     return column
 
 
-def settle(column: MessageList[Item]) -> None:
-    """Until what is in sight is there, and stays where it is."""
+def wait_for_layout(column: MessageList[Item]) -> None:
+    """Wait until the visible rows exist and stay where they are."""
 
     def state() -> tuple[object, ...]:
         built = tuple(item.name for item in column.items if column.row_of(item))
@@ -101,12 +101,12 @@ def test_the_last_entries_are_shown_and_a_button_adds_earlier_ones(
     assert many[-1] in seen(column)
     for left in (50, 0):
         move(column, -100_000)
-        settle(column)
+        wait_for_layout(column)
         assert column.earlier_button.get_mapped()
         reading = seen(column)[0]
         before = place(column, reading)
         column.earlier_button.emit("clicked")
-        settle(column)
+        wait_for_layout(column)
         assert place(column, reading) == before
         assert [item for item in many if not column.row_of(item)] == many[:left]
     assert not column.earlier_button.get_visible()
@@ -116,13 +116,13 @@ def test_following_the_end_drops_what_is_older(screen: Screen, maker: Maker) -> 
     many = items(PAGE)
     column = column_of(screen, maker, many)
     column.append(Item("new"))
-    settle(column)
+    wait_for_layout(column)
     assert maker.dropped == many[:1]
     assert column.earlier_button.get_visible()
     move(column, -500)
-    settle(column)
+    wait_for_layout(column)
     column.append(Item("newer"))
-    settle(column)
+    wait_for_layout(column)
     assert maker.dropped == many[:1]
 
 
@@ -134,12 +134,12 @@ def test_it_opens_at_the_end_and_stays_there(screen: Screen, maker: Maker) -> No
     assert place(column, last) + last.height == column.get_height()
     new = Item("new", 90)
     column.append(new)
-    settle(column)
+    wait_for_layout(column)
     assert place(column, new) + 90 == column.get_height()
     row = column.row_of(new)
     assert row is not None
     row.set_size_request(-1, 200)
-    settle(column)
+    wait_for_layout(column)
     assert place(column, new) + 200 == column.get_height()
     assert column.at_end
 
@@ -150,16 +150,16 @@ def test_it_stops_following_when_somebody_scrolls_up(screen: Screen, maker: Make
     changes: list[bool] = []
     column.connect("notify::at-end", lambda *_: changes.append(column.at_end))
     move(column, -5)  # however little
-    settle(column)
+    wait_for_layout(column)
     assert not column.at_end
     reading = seen(column)[0]
     before = place(column, reading)
     for _number in range(10):
         column.append(Item("more"))
-        settle(column)
+        wait_for_layout(column)
     assert place(column, reading) == before
     column.scroll_to_end()
-    settle(column)
+    wait_for_layout(column)
     assert column.at_end
     assert column.items[-1] in seen(column)
     assert changes == [False, True]
@@ -169,19 +169,19 @@ def test_what_is_read_stays_in_place_whatever_happens_above(screen: Screen, make
     many = items(300)
     column = column_of(screen, maker, many)
     column.scroll_to(many[150])
-    settle(column)
+    wait_for_layout(column)
     assert place(column, many[150]) == 0
     above = column.row_of(many[148])
     assert above is not None
     above.set_size_request(-1, 500)
-    settle(column)
+    wait_for_layout(column)
     assert place(column, many[150]) == 0
     column.insert(3, Item("inserted", 333))
-    settle(column)
+    wait_for_layout(column)
     assert place(column, many[150]) == 0
     for item in (many[149], many[5]):
         column.remove_at(column.items.index(item))
-    settle(column)
+    wait_for_layout(column)
     assert place(column, many[150]) == 0
 
 
@@ -189,7 +189,7 @@ def test_the_focus_leads_into_view_and_is_kept(screen: Screen, maker: Maker) -> 
     many = items(100)
     column = column_of(screen, maker, many)
     column.scroll_to(many[50])
-    settle(column)
+    wait_for_layout(column)
     window = column.get_root()
     assert isinstance(window, Gtk.Window)
     first = column.row_of(many[50])
@@ -198,13 +198,13 @@ def test_the_focus_leads_into_view_and_is_kept(screen: Screen, maker: Maker) -> 
     window.set_focus_visible(True)
     for number in range(51, 62):
         assert column.child_focus(Gtk.DirectionType.TAB_FORWARD)
-        settle(column)
+        wait_for_layout(column)
         assert window.get_focus() is column.row_of(many[number])
         assert column.is_in_view(many[number])
     # The wheel leads away, the focus does not get lost.
     for _step in range(6):
         move(column, -700)
-        settle(column)
+        wait_for_layout(column)
     assert window.get_focus() is column.row_of(many[61])
     assert not column.is_in_view(many[61])
 

@@ -54,14 +54,6 @@ def test_a_folder_that_gives_no_answer_is_looked_at_once(mount: Mount, tmp_path:
     assert folders.is_missing(str(tmp_path / "gone"))
 
 
-def test_it_is_there_again_as_soon_as_it_answers(mount: Mount) -> None:
-    folders = FolderChecker(patience=0.01)
-    assert folders.is_missing(mount.folder)
-    mount.answers.set()
-    patient = FolderChecker(patience=120)
-    assert not patient.is_missing(mount.folder)
-
-
 def test_turns_go_on_and_the_window_closes_while_a_folder_gives_no_answer(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
