@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What went wrong is English to programs, logs and models, and can be said in any language."""
+"""Errors are English for programs, logs and models, and can be translated for users."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ends a turn before its time: answers that are empty, broken off or without end."""
+"""Replies that end a turn early: empty, broken off, or endless."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is left out of a conversation that has become too long for its model."""
+"""Shortening a conversation that no longer fits into the model's context."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The turn loop, with a model and tools that do as they are told."""
+"""The turn loop, with a scripted model and scripted tools."""
 
 from __future__ import annotations
 

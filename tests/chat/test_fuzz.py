@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever a model sends: no exception, no hang, and each call has its answer."""
+"""Random model output never raises or hangs, and every call gets its answer."""
 
 from __future__ import annotations
 

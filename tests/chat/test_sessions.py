@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the fronts share: sessions with real tools, permission and records."""
+"""Sessions as the window and the command line use them: real tools, permissions and records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stop, in every state: at once ready for the next message, and nothing left that runs."""
+"""Stop works in every state: the next message can be sent at once, and nothing keeps running."""
 
 from __future__ import annotations
 

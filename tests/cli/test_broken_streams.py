@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line where its own streams are closed, full, or read by nobody any more."""
+"""The command line when its own streams are closed, full, or no longer read."""
 
 from __future__ import annotations
 

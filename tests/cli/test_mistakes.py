@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people mistype, and surroundings that are not as usual: told in a sentence."""
+"""Mistyped arguments and unusual surroundings are reported in one sentence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of a command: which project it works on, and where the program keeps its own."""
+"""Which project a command works on, and where the program stores its own files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project's folder was moved: what is known of it is found at its new place."""
+"""Moving a project: its history, pending changes, sessions and rules move along."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One way to prepare, execute and settle a run."""
+"""Preparing, executing and settling a run through the engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The strongest of the attacks once more, in the Alpine system: there the wall is built another
-way. Rows 1 to 5."""
+"""The strongest attacks of rows 1 to 5, in the Alpine root file system, whose mounts differ."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attempts to write elsewhere while things outside change, and by what a command gets from whoever
-starts it: open files, and the program that made its sandbox."""
+"""Attempts to write elsewhere while files outside change, or through what a command inherits: open
+files, and the program that started its sandbox."""
 
 from __future__ import annotations
 

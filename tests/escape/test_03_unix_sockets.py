@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attempts to reach other programs by their Unix sockets: who gets there can run commands by way of
-the session bus, systemd, docker, ssh-agent or X11."""
+"""Attempts to reach other programs through Unix sockets: the session bus, systemd, docker,
+ssh-agent and X11 would run commands."""
 
 from __future__ import annotations
 

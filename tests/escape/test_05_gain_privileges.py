@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries to become more than it is, or to get at what is."""
+"""A command tries to gain privileges, or to use a process that has them."""
 
 from __future__ import annotations
 

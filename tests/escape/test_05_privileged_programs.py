@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries to become more than it is by programs that have, or are given, privileges."""
+"""A command tries to gain privileges through setuid programs and programs with capabilities."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries the kernel's own doors, one by one."""
+"""A command tries dangerous system calls, one by one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run is ended by a person, or with the program or a part of it, at any moment: nothing of it may
-go on."""
+"""The user, a signal or a crash ends a run at any moment: none of its processes survives."""
 
 from __future__ import annotations
 

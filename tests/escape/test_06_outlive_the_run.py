@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries to leave something running when it is over, or not to be over when it should."""
+"""A command tries to leave processes running after its end, or refuses to end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command pours out what it can, says what cannot be told, or is too much to be started."""
+"""A command prints without end, prints anything but text, or is too long to start."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries to use up what it shares with everybody: processes, memory, disk.
+"""A command tries to use up shared resources: processes, memory, disk.
 
-Every bomb here is bounded: where a limit did not hold, the machine would live on.
-"""
+Every bomb here is bounded: if a limit does not hold, the machine survives."""
 
 from __future__ import annotations
 

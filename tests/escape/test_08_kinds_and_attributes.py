@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command leaves that is more than a file or a folder: pipes, devices, attributes that mean
-something to an overlay, hard links, rights that are lent. None of it leads the copy-back astray."""
+"""A command leaves more than files and folders: pipes, devices, overlay attributes, hard links,
+setuid bits. None of them misleads the copy-back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A folder becomes a link to somewhere else, before, while and after a command runs: the copy-back
-must not be led to anything but the named path in the project."""
+"""A folder becomes a link to another place before, during or after a run: the copy-back writes only
+to the named path in the project."""
 
 from __future__ import annotations
 

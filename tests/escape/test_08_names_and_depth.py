@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names and depths that a copy-back stumbles over, names of our own that a command guesses, and
-files that nobody may read."""
+"""Odd names, deep folders, guessed names of the program's own files, and unreadable files in the
+copy-back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one command leaves behind must not run outside, or lift a mask, when the next one starts."""
+"""Files that one command leaves must not run outside, or lift a mask, when the next command
+starts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of the project that the config of git leads to: git runs them, whatever the person asked
-for. They wait for a yes, as the hooks in their usual place do."""
+"""Files of the project that git's configuration makes git run: they are held, as hooks in their
+usual place are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command leaves in the project and something else acts on later: marked, and what git would
-run by itself waits for a yes."""
+"""Files that other programs act on later are marked, and those that git would run are held."""
 
 from __future__ import annotations
 

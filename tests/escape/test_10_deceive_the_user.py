@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is shown is what will run, all of it; what was approved is what runs."""
+"""The card shows the whole command that will run, and what was approved is what runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One command was allowed always. Whatever looks like it, or has it inside, asks again."""
+"""One command is always allowed. A command that looks like it, or contains it, asks again."""
 
 from __future__ import annotations
 

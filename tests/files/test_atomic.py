@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that the program owns."""
+"""Atomic writes, and real paths."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which addresses are fetched, and which machines are left alone."""
+"""Which addresses may be fetched, and which machines count as private."""
 
 from __future__ import annotations
 

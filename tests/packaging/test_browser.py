@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where there is no display, a browser shows the window: until the program ends, and no longer."""
+"""`build-aux/in-browser` shows the window in a browser until the program ends."""
 
 from __future__ import annotations
 

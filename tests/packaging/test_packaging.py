@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is installed besides the code: it agrees with the code, and with itself."""
+"""Installed files besides the code: manual, completions, desktop entry, metainfo, Flatpak."""
 
 from __future__ import annotations
 

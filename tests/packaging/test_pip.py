@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`pip install .` asks for a PyGObject that can be built where it runs."""
+"""`pip install .` asks for a PyGObject that can be built on this system."""
 
 from __future__ import annotations
 

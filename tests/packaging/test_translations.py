@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window speaks the person's language in all that it tells them. Models, records and other
-programs are told in English."""
+"""The window uses the user's language; models, records and the command line get English."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tree itself: licences, versions and names that have to agree with each other."""
+"""Licences, versions and names agree throughout the source tree."""
 
 import configparser
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Session, then saved, then the person; several at once; and nobody there."""
+"""Answers come from the session, then the saved rules, then the user; several questions at once; no
+user to ask."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""permissions.yaml: read, written, edited by hand, broken, shared."""
+"""permissions.yaml: read, written, edited by hand, damaged, shared by programs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""By what a rule is found, and that the file gives back what was put into it."""
+"""What a rule applies to, and that rules survive being written to the file."""
 
 from __future__ import annotations
 

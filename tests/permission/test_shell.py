@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever is read as a simple command, real shells run with exactly these words.
-
-What is read as one simple command, and what is left unread.
-
-Whatever is read as a simple command, real shells run with exactly these words.
-"""
+"""Which command lines are read as one simple command: real shells run them with exactly these
+words."""
 
 from __future__ import annotations
 

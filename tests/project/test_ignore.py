@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a scan leaves out is what git leaves out."""
+"""A scan ignores the same files as git."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project's folder: what a scan records."""
+"""What a scan of a project's folder records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command in a real sandbox: what it gets, what it says, how it ends."""
+"""A command in a real sandbox: its input, output, network and exit status."""
 
 from __future__ import annotations
 

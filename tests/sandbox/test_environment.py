@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The environment and the limits of a command in a real sandbox, as its profile has them."""
+"""A command's environment and limits in a real sandbox, as its profile sets them."""
 
 from __future__ import annotations
 

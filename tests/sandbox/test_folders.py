@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of a command in a real sandbox: project, home folder, playground."""
+"""A command's folders in a real sandbox: project, home folder, playground."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where systemd holds the memory limit, the kernel ends what passes it. Nobody tells us so but the
-control group, which is gone with the command. Here a program plays systemd and the kernel: it puts
-a group's own count where the sandbox's starter looks, in a mount namespace that only that has."""
+"""Commands that the kernel kills for systemd's memory limit. Only the control group counts the
+kills, and it is removed with the command. A program here plays systemd and the kernel: it puts a
+group's count where the sandbox's starter looks, in a mount namespace of that starter alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A sandbox where other things are mounted, and in other sandboxes."""
+"""A sandbox on systems with other mounts, and inside other sandboxes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Output: how much of it is kept, what becomes of bytes that are no text, what a model is told."""
+"""Captured output: its bounds, bytes that are not UTF-8, and the text a model gets."""
 
 from __future__ import annotations
 

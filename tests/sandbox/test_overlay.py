@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of a run: what is left of them, who takes them up again, and what time it is."""
+"""A run's overlay folders: removing them, recovering them, and the run's clock."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Without a sandbox: nothing runs that the person was not asked about, each time anew."""
+"""Without a sandbox, every command asks first, every time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The system-call filter of every built-in profile, compiled for every kind of machine: what gets
-past it on one of them is a hole there, whatever the machine that the tests run on."""
+"""The system-call filter of every built-in profile, compiled for every architecture: a hole on one
+of them is found on any machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One starter serves all commands of a program, each by what is true when it starts."""
+"""One starter process serves all commands of a program, each with the machine's current state."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command in a real sandbox that is ended before its time: by a person, or by a limit."""
+"""A command in a real sandbox that the user or a limit ends early."""
 
 from __future__ import annotations
 

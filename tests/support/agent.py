@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A conversation with real tools, a real sandbox and a real database; only the model and the person
-are played."""
+"""A conversation with real tools, a real sandbox and a real database; only the model and the user
+are scripted."""
 
 from __future__ import annotations
 

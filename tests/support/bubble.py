@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests of real sandboxes have in common: every way of this machine to make one."""
+"""Run commands in every kind of sandbox that this machine can make."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A conversation that says what a test wants, and what can happen in it."""
+"""A scripted conversation for tests of the chat, and the events in it."""
 
 from __future__ import annotations
 

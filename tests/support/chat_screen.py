@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A chat on a screen, for tests."""
+"""A chat view in a window, for tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests of the command line have in common."""
+"""Helpers for tests of the command line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line as a process of its own that need not load its modules first: a copy of one that
-has them. Half of what a short command takes is that."""
+"""Run the command line as a forked copy of a process that has its modules loaded, which takes half
+the time."""
 
 from __future__ import annotations
 

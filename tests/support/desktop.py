@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program as a process of its own, seen as a screen reader sees it and driven with a mouse and
-a keyboard: nothing of it is imported."""
+"""Drive the program from outside: with a mouse, a keyboard and what it tells screen readers.
+Nothing of it is imported."""
 
 from __future__ import annotations
 

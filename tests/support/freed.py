@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether what nobody needs any more is freed."""
+"""Check that objects are freed."""
 
 from __future__ import annotations
 

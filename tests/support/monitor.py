@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project with a folder above it, and who watches that."""
+"""A project, an upper folder above it, and a monitor that watches that folder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The oracle: what a script does in the sandbox, once applied, is what it does without one."""
+"""The oracle: a script's changes, applied from the sandbox, must equal those of the same script
+without one."""
 
 from __future__ import annotations
 

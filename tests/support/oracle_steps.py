@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the oracle runs unchanged inside and outside of the sandbox: steps on files, and a look at a
-tree. Standard library only; it is handed over as text, for the sandbox may not see this file."""
+"""Steps on files and a snapshot of a tree, which the oracle runs inside and outside the sandbox.
+Standard library only: it is passed as text, because the sandbox may not see this file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A person with a home, a project and commands to run: all real, nothing of the machine's own."""
+"""A user with a home folder, a project and commands to run: all real, and separate from the
+machine's own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a run, and where that run starts."""
+"""Make a run's plan, and find the folder it starts in."""
 
 from __future__ import annotations
 

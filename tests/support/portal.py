@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A person in a Flatpak, and what the Flatpak portal starts for them."""
+"""A user in a Flatpak, and what the Flatpak portal starts for them."""
 
 from __future__ import annotations
 

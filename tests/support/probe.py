@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that are called bwrap and are none, and what is found out with them."""
+"""Fake bwrap programs, and what the probe finds with them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asking a model in a test, on the loop that the program has."""
+"""Ask a model in a test, on the program's event loop."""
 
 from __future__ import annotations
 

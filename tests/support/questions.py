@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests, and a person who answers them when the test says so."""
+"""Permission requests, and a scripted user who answers them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A screen to put real widgets on. Fixture `screen` (in conftest.py) gives one to a test."""
+"""Show real widgets on a screen. The fixture `screen` in conftest.py provides one."""
 
 from __future__ import annotations
 

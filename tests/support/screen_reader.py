@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a program tells screen readers, over the bus that is there for them. All of it in one
-answer: one question after the other would take a busy program seconds, and tell of a window that
-never was so."""
+"""Read what a program tells screen readers, over the accessibility bus. The whole tree comes in one
+answer: single questions would take seconds and mix different moments."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model that says what a test tells it to say, and tools that do what a test tells them."""
+"""A model that sends scripted replies, and tools with scripted results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line at a real terminal, with a model server that a test has scripted."""
+"""Run the command line at a real terminal, with a scripted model server."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A person who answers, somebody who looks on, and the tools between them."""
+"""A scripted user, a recorder of events, and a model's tools between them."""
 
 from __future__ import annotations
 

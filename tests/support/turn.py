@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One turn of a conversation, and what holds after each."""
+"""One turn of a conversation, and the invariants that hold after each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The whole program in this process: its window, its loop, its person."""
+"""Run the whole program in the test's process: window, event loop and user."""
 
 from __future__ import annotations
 

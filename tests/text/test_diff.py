@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The unified diff of `changes --diff`: what is left of the old text and put into it is the new
-one, whatever the two are."""
+"""The unified diff of `changes --diff` turns the old text into the new one."""
 
 from __future__ import annotations
 

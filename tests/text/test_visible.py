@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person is shown has no effect, hides nothing, and is never alike for two texts."""
+"""Text shown to a user has no side effects, hides nothing, and differs for different inputs."""
 
 from __future__ import annotations
 

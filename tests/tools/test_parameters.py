@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a model sends is read, or refused in words that it can act on."""
+"""A model's arguments are parsed, or refused with a message that it can act on."""
 
 from __future__ import annotations
 

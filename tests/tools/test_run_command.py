@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run_command: what runs, and what the model is told of it."""
+"""run_command: what runs, and what the model gets back."""
 
 from __future__ import annotations
 

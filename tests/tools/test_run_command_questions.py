@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run_command: what is asked before anything runs."""
+"""run_command: the questions it asks before anything runs."""
 
 from __future__ import annotations
 

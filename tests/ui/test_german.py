@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What comes from below the window, a person who speaks German reads in German. (What stands in
-.ui files is the C library's business, and stays English here.)"""
+"""Messages from below the window are German for a user with a German locale. (The C library
+translates .ui files, which stay English here.)"""
 
 from __future__ import annotations
 

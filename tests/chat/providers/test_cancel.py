@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stopping: at once, whatever the server does, and nothing is left behind."""
+"""Stopping a request: it ends at once, whatever the server does, and leaves no thread or socket."""
 
 from __future__ import annotations
 

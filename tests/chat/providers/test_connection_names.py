@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A connection under another name is the same one, and none takes the place of another."""
+"""Renaming a connection keeps its key and its place, and never replaces another one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections are kept in a file that people can read and write, and keys are not."""
+"""Connections are stored in a file that users can edit; their keys are not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever goes wrong on the way: a sentence that a person understands, and never the key."""
+"""Every failed request ends in a sentence that a user understands, which never has the key in
+it."""
 
 from __future__ import annotations
 

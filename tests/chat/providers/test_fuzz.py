@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever a server sends: pieces, or a sentence; no other exception, and an end."""
+"""Random server replies end in pieces or a ProviderError, never in another exception."""
 
 from __future__ import annotations
 

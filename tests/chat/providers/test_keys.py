@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys in a keyring, on a bus of the test's own."""
+"""Keys in a keyring, on a D-Bus session bus that the test starts."""
 
 from __future__ import annotations
 

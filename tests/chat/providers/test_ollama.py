@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers as Ollama sends them."""
+"""Replies in Ollama's format."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers as llama.cpp, vLLM and others send them."""
+"""Replies in OpenAI's format, as llama.cpp, vLLM and others send them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tour, on its sample project, in a real sandbox."""
+"""The tour's scripted model, with its sample project in a real sandbox."""
 
 from __future__ import annotations
 

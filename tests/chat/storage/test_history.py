@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sessions in the database: found, renamed, deleted, brought back, written as documents."""
+"""Sessions in the database: searching, renaming, deleting, restoring, exporting."""
 
 from __future__ import annotations
 

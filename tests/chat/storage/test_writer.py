@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said survives: a crash in the middle of an answer, a restart, another program."""
+"""Messages survive a crash in the middle of a reply, a restart and a second program."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox agent` where nobody can be asked: in a script, as JSON, without a model."""
+"""`ollmsandbox agent` without a terminal: in a script, with JSON output, without a model."""
 
 from __future__ import annotations
 

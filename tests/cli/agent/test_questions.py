@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions at a terminal, and what a terminal is shown of a command's output."""
+"""Permission questions at a terminal, and how a command's output is shown there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox permissions`: what was answered with always, and taking it back."""
+"""`ollmsandbox permissions`: listing and forgetting saved answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox playground`: where it is, how large, and nothing of it any more."""
+"""`ollmsandbox playground`: its path, its size, and clearing it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command given to `ollmsandbox run`: which one, where, and how it ends."""
+"""`ollmsandbox run`: how the command, its folder and its exit status are chosen."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What comes out of `ollmsandbox run`, as it comes and as JSON, and what goes into it."""
+"""The streams of `ollmsandbox run`: input, output as it arrives, and JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the command line says of what is kept, where somebody would look for it."""
+"""The commands that show and settle recorded runs: paths, JSON, pending and interrupted runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A clock that is set back between two commands: the later one is still the later one, and what it
-found waiting it has seen."""
+"""The clock is set back between two commands: the later command still counts as the later one."""
 
 from __future__ import annotations
 

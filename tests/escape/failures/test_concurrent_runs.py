@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs at once in one project, of which one waits for the person: neither takes the place of
-what the other one did."""
+"""Two runs at once in one project, one of them in review mode: neither overwrites the other's
+changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happens while a command runs: the program is killed, somebody else changes the files, the
-disk is full, the database is not to be used, the project is gone."""
+"""Failures while a command runs: a kill, edits by the user, a full disk, a broken database, a
+missing project."""
 
 from __future__ import annotations
 

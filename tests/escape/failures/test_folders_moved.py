@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""13. Whole folders that somebody deletes, or moves, while a command works on what is in them."""
+"""The user deletes or moves whole folders while a command works in them."""
 
 from __future__ import annotations
 

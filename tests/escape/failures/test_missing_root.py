@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run was cut off, and the folder that it wrote to is gone: that is told once, what it wrote is
-kept until the folder is back, and who does not want it can discard it, unless files of the project
-are among it."""
+"""A run was interrupted and its root is missing: this is reported once, its changes are kept until
+the root is back, and can be discarded unless old files of the project are among them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The process that makes the records of many changes: what becomes of them when it fails."""
+"""Failures of the process that writes the records of many changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Something was cut off that is for two folders, and one of them is gone: it is finished in parts,
-and no part gets in the way of another."""
+"""An interrupted operation on two roots, one of which is missing: it is finished in parts that do
+not disturb each other."""
 
 from __future__ import annotations
 

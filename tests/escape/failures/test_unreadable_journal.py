@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was to be done is written down first. If that cannot be read any more after a kill, it is
-kept, the person is told once, and nothing of theirs is lost."""
+"""A journal that cannot be read after a kill is kept and reported once, and no file of the user is
+lost."""
 
 from __future__ import annotations
 

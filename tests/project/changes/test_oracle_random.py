@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random programs do in the sandbox what they do without one: alone, in a row, in review,
-undone and done again."""
+"""Random programs do the same in the sandbox as without it: alone, in a row, in review, undone and
+redone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The database, when several threads or programs open and use it at once."""
+"""Several threads or programs open and use the database at once."""
 
 from __future__ import annotations
 

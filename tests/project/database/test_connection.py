@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The database: opened, made, brought up to date, set aside."""
+"""Opening, creating and upgrading the database, and setting aside a damaged one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the database knows: projects, agreements, records of files, runs."""
+"""The tables: projects, approved roots, records of files, runs."""
 
 from __future__ import annotations
 

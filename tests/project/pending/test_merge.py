@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What several runs have made of a file waits together: no edit of the person's is taken for
-theirs, and each version can be had."""
+"""Pending changes of several runs to one file: the user's edits are never overwritten, and each
+version stays available."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Review mode: a whole session works as if each command were applied, and nothing is, until the
-person says so."""
+"""Review mode: a whole session works as if each command had been applied, and nothing is, until the
+user agrees."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two projects with a link to the same folder, which both may change: what waits for one is not the
-other's to apply."""
+"""Two projects share a linked folder: neither applies or discards the other's pending changes."""
 
 from __future__ import annotations
 

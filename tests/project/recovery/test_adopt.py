@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What waits outlives the database that knew it: it is found in its layer, and listed again."""
+"""Pending changes survive the loss of the database: they are found in their layer and listed
+again."""
 
 from __future__ import annotations
 

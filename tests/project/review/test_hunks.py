@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts of a change to a text: one taken back, one applied, one discarded, the others left."""
+"""Applying, undoing and discarding single hunks of a text file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person sees of changes on the command line, and does with them."""
+"""Reviewing changes on the command line."""
 
 from __future__ import annotations
 

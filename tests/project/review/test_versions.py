@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be seen of earlier runs: both versions of each change, whatever happened since; runs by
-what they did; and what is done at start."""
+"""Both versions of each change of an earlier run, searching runs, and cleaning up at start."""
 
 from __future__ import annotations
 

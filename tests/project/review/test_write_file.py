@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes that the program makes itself go the way of a command's: recorded, backed up, held,
-undone."""
+"""Edits that the program makes itself are recorded, backed up, held and undone like a command's."""
 
 from __future__ import annotations
 

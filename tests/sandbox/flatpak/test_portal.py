@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In a Flatpak: commands in an inner sandbox that the Flatpak portal starts, where there is one."""
+"""In a Flatpak, commands run in an inner sandbox that the Flatpak portal starts."""
 
 from __future__ import annotations
 

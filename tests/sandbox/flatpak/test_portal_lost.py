@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In a Flatpak: where no portal is to be relied on, and where it goes away."""
+"""In a Flatpak whose portal is missing, faulty, or goes away."""
 
 from __future__ import annotations
 

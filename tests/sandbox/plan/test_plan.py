@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a run: which mounts in which order, what a person is told of it, homes and masks."""
+"""A run's plan: the order of mounts, their descriptions, home folders and masks."""
 
 from __future__ import annotations
 

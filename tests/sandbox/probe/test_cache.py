@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was found out of a machine is remembered, as long as it is the same."""
+"""The probe's findings are cached until the machine changes."""
 
 from __future__ import annotations
 

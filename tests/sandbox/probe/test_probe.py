@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a machine can do is found by trying; and where it can do nothing, nothing runs."""
+"""The probe tries out what the machine can do; if a sandbox cannot work, no command runs."""
 
 from __future__ import annotations
 

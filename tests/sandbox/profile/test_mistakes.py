@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Mistakes in a profile: each is told with the file, the line and the key."""
+"""Each mistake in a profile is reported with the file, the line and the key."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Profiles: what the files say, and what a person's own file changes."""
+"""Profiles: the built-in files, and what a user's own file changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real commands in the other system: where things are, what is kept, what is not there."""
+"""Commands in the Alpine root file system: paths, writable folders, environment."""
 
 from __future__ import annotations
 

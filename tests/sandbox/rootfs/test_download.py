@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tarball on its way: broken off, taken up again, exchanged, too large."""
+"""Downloading the tarball: interrupted, resumed, replaced, too large."""
 
 from __future__ import annotations
 

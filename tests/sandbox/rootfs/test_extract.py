@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tarballs that want more than to be unpacked: nothing of them lands outside the folder."""
+"""Hostile tarballs write nothing outside the target folder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can go wrong while it is installed, upgraded or removed, and what a person is told."""
+"""Failures while the root file system is installed, upgraded or removed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Alpine system from outside: the command line, the tools of a model, what both are told."""
+"""The Alpine root file system in the command line and in a model's tools."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From nothing to a system: once, by one, whole or not at all, and beside those who use the old."""
+"""Installing a root file system: once, complete or not at all, and beside the one in use."""
 
 from __future__ import annotations
 

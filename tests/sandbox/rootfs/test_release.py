@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Alpine there is, asked of a mirror that may be wrong, down or out of reach."""
+"""Finding the newest Alpine on a mirror that may be wrong, down or unreachable."""
 
 from __future__ import annotations
 

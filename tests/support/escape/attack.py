@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the attacks have in common: programs to run on both sides of the wall, and things outside
-that must not notice."""
+"""Helpers for attacks: programs that run inside and outside the sandbox, and things outside that
+must not change."""
 
 from __future__ import annotations
 

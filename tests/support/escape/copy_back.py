@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the attacks on the copy-back have in common: a project, the person's other files around it,
-and somebody who swaps folders for links."""
+"""Helpers for attacks on the copy-back: a project, the user's other files, and swapping folders for
+links."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program that is killed after each thing it does on disk, and the same project again each time
-as it was before."""
+"""Kill a program after each of its steps on disk, starting from the same project each time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command that waits in its sandbox while something happens outside."""
+"""A command that pauses in its sandbox while a test changes something outside."""
 
 from __future__ import annotations
 

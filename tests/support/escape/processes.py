@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Processes that are found by a number that nobody else has in its arguments, and commands that
-leave such behind or do not want to be over."""
+"""Find processes by a unique number in their arguments, and commands that leave such processes
+behind."""
 
 from __future__ import annotations
 

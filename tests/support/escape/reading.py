@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many attempts to read something, all in one sandbox, and the same without it."""
+"""Many attempts to read something, all in one sandbox, and the same attempts without it."""
 
 from __future__ import annotations
 

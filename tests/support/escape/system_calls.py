@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The numbers of system calls, by which attacks make them."""
+"""The numbers of system calls that attacks use."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bus of a test's own, and a service on it."""
+"""A private D-Bus daemon for a test, and a service on it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""web_fetch over TLS: connected to the number that was looked up, proved by the name."""
+"""web_fetch over TLS connects to the resolved address and verifies the name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window in a Flatpak: the badge says what holds commands in there, as the cards do."""
+"""The window in a Flatpak: the badge and the cards show what confines commands."""
 
 from __future__ import annotations
 

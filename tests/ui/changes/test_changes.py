@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pane of changes: runs, files, parts of files, and what can be done with each."""
+"""The pane of changes: runs, files, hunks, and the actions on each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The list of runs and files, of which very many may come at once."""
+"""The list model of runs and files, with thousands of rows at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a message is written."""
+"""The text field for messages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written and not sent yet is kept, whatever happens meanwhile."""
+"""Unsent messages are kept."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""By key from one command of the chat to the next, past all that was said between them."""
+"""Moving from one command of the chat to the next with the keyboard."""
 
 from __future__ import annotations
 

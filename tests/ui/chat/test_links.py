@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What leads out of the window, and leads nowhere."""
+"""A link that no program can open is reported."""
 
 from __future__ import annotations
 

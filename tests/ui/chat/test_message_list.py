@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The list of messages: what it shows, and that nothing moves while it is read."""
+"""The list of messages: it follows the end, and nothing moves while the user reads."""
 
 from __future__ import annotations
 

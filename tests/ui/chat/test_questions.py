@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions in a conversation: which one has the keyboard, and is seen."""
+"""Questions in a conversation: which one has the focus, and scrolling to it."""
 
 from __future__ import annotations
 

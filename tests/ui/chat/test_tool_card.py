@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tool call in the chat, from its beginning to long after its end."""
+"""A tool call's card, from its start until long after its end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is left of a call: its output on disk, and a card made from what was stored."""
+"""A call's output on disk, and the card of a stored call."""
 
 from __future__ import annotations
 

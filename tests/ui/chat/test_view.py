@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The conversation as a whole: rows, scrolling, and what is left when it is closed."""
+"""The chat view as a whole: rows, scrolling, and closing it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked in the window, and answered from outside, by mouse and by keyboard."""
+"""Questions in the window, answered from outside by mouse and by keyboard."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes are reviewed without a mouse, from outside: the keyboard gets to both versions of a file,
-to each choice, and back to where it came from."""
+"""Reviewing changes from outside with the keyboard alone: both versions of a file, each action, and
+back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window from its opening to its end, with commands of the person's own, from outside."""
+"""The window from opening to closing, with the user's own commands, driven from outside."""
 
 from __future__ import annotations
 

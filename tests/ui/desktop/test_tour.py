@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program as a person meets it: a process of its own, with a mouse, a keyboard and what a
-screen reader tells. `build-aux/with-display --accessible` gives it all that."""
+"""The tour in a process of its own, with a mouse, a keyboard and a screen reader.
+`build-aux/with-display --accessible` provides these."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two versions of a text, as data."""
+"""The model of a diff between two versions of a text."""
 
 from __future__ import annotations
 

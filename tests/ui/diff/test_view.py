@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two versions of a file on a screen."""
+"""The view of a diff between two versions of a file."""
 
 from __future__ import annotations
 

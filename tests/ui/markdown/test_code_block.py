@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Code in the chat."""
+"""Code blocks in the chat."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Markdown as blocks: any text, whole or in pieces."""
+"""Parsing Markdown into blocks, at once or in pieces."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Markdown on the screen, whole and while it is being written."""
+"""The Markdown view, with whole texts and while a text grows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which model is talked to, and with which key, after its connection was changed."""
+"""Which model and which key a session uses after its connection was changed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The card that asks: what it shows, when it can be allowed, and what tries to fool the person."""
+"""The permission card: what it shows, when it can be allowed, and attempts to deceive the user."""
 
 from __future__ import annotations
 

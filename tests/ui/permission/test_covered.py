@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions where the changes lie over the chat, and the way to each of several."""
+"""Questions while the pane of changes covers the chat, and moving between several questions."""
 
 from __future__ import annotations
 

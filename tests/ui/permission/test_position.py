@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions that move: what is pressed then, what has the keyboard, and what is in sight."""
+"""Questions that move on the screen: clicks, focus and visibility."""
 
 from __future__ import annotations
 

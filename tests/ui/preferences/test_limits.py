@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The limits of a command that the person sets: shown, kept within bounds, and held."""
+"""Limits that the user sets for commands: shown, kept within bounds, enforced."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The preferences: each is shown as it is, and changed where it is kept."""
+"""The preferences show each setting's value and change it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of the preferences for Alpine: it is installed, chosen for a project, and removed."""
+"""The preferences page for Alpine: installing, choosing and removing it."""
 
 from __future__ import annotations
 

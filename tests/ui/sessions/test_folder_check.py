@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project on a mount that does not answer any more holds up neither the window nor other work."""
+"""A project on a mount that does not respond blocks neither the window nor other work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sessions are open as long as somebody needs them, and what was typed in them is kept."""
+"""Opening, closing and deleting sessions, and their drafts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From one session to another: the last wish counts, and what is left is let go."""
+"""Switching between sessions: the last choice wins, and the session that was left is released."""
 
 from __future__ import annotations
 

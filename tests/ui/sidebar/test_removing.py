@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removing a project from the list, and deleting a session: nothing is lost or stopped unasked."""
+"""Removing a project and deleting a session lose nothing, and ask before they stop anything."""
 
 from __future__ import annotations
 

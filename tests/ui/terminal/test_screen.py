@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a terminal would show: from bytes to lines."""
+"""The terminal emulation: from bytes to lines."""
 
 from __future__ import annotations
 

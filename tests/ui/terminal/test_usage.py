@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command takes of the machine, measured and drawn."""
+"""A command's CPU, memory and disk usage, measured and drawn."""
 
 from __future__ import annotations
 

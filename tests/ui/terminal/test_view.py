@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command's output on a screen."""
+"""The view of a command's output."""
 
 from __future__ import annotations
 

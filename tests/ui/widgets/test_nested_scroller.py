@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The wheel over something that scrolls, inside something that scrolls."""
+"""The mouse wheel over a scroller inside a scroller."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is made in pieces lets each piece be drawn before the next."""
+"""Widgets made in pieces: each piece is drawn before the next is made."""
 
 from __future__ import annotations
 

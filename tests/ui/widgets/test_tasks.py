@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Of several readings on threads only the newest counts, and no two run at once."""
+"""Of several readings in threads only the newest counts, and no two run at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What takes its time is seen to be under way, on the page of a file as well."""
+"""The progress bar while changes are applied, undone or restored."""
 
 from __future__ import annotations
 

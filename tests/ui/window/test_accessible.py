@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whoever cannot see the window hears a name for all that can be used in it. GTK 4.8 takes it from
-the text in a widget or from a label that was given; a tooltip is not enough."""
+"""Every usable widget has a name for screen readers. GTK 4.8 takes it from the text in a widget or
+from a label; a tooltip is not enough."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window closes whatever goes wrong meanwhile, and says what that was."""
+"""The window closes whatever goes wrong meanwhile, and reports what went wrong."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nothing halts the window that could be done when nobody looks."""
+"""Long work, such as garbage collection, does not block the window."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Without a mouse: the keyboard gets everywhere, out again, and never to nowhere."""
+"""Everything can be reached, used and left with the keyboard alone."""
 
 from __future__ import annotations
 

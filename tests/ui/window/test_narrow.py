@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where there is little room: what is cut off is told, and what matters is said first."""
+"""A narrow window: cut-off text is available as a tooltip, and the important part comes first."""
 
 from __future__ import annotations
 

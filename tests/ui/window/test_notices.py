@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the person has to know is said in the window, whoever found it out."""
+"""Notices about the machine appear in the window."""
 
 from __future__ import annotations
 

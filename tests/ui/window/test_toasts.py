@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the window says in passing."""
+"""Toasts."""
 
 from __future__ import annotations
 

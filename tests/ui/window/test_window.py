@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window as a whole: the tour from the first page to the undoing of a change."""
+"""The window as a whole: the tour from the first page until a change is undone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was in the project is kept as it was, and comes back as it was."""
+"""Stored versions and backups bring files back with their attributes and folders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several runs at the same paths: what waits belongs to the last one, and nobody takes it unseen.
-And what is done in several steps is finished after a kill."""
+"""Several runs change the same paths: a pending path belongs to the last run, and no earlier run
+applies it unseen."""
 
 from __future__ import annotations
 

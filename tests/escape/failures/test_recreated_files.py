@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs at once, of which one deletes or replaces what the other one makes again as it was: each
-record says what is on disk, and what waits is what the next command sees."""
+"""Of two concurrent runs, one deletes or replaces what the other creates again: the records match
+the disk, and the next command sees what is pending."""
 
 from __future__ import annotations
 

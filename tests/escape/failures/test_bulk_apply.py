@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many files at once change places with what they replace: a kill at any step, and what somebody
-else does in between."""
+"""Applying many files at once by exchanging them: SIGKILL at any step, and edits in between."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a file was changed or only touched is told without reading what was never written."""
+"""A file that was touched but not changed is recognized without reading its holes."""
 
 from __future__ import annotations
 

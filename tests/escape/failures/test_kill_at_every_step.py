@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kill -9 at any moment: no file is lost or half written, and the next start finishes it."""
+"""SIGKILL at any step: no file is lost or half written, and the next start finishes the work."""
 
 from __future__ import annotations
 

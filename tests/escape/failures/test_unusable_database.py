@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""13. A command that has ended, and whose work cannot be recorded: it is kept, and that is said."""
+"""A run's changes that cannot be recorded are kept, and the user is told."""
 
 from __future__ import annotations
 

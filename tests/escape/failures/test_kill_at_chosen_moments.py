@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moments of a kill that are hard to meet by counting: a file is just being written, the last of
-what waited is gone, something is open that was closed, a backup is not on record yet."""
+"""SIGKILL at moments that counting steps rarely hits: in the middle of a write, after the last
+pending change, while a closed folder is open, before a backup is recorded."""
 
 from __future__ import annotations
 

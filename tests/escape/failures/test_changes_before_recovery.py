@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happens between a kill and the next start: a run that was at work ends, and somebody goes on
-editing. What is finished then takes nothing of theirs for its own."""
+"""Changes between a kill and the next start: recovery takes neither a later run's files nor the
+user's edits for its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What waits, and what a later run made of it: without the later run all is as the earlier one had
-left it, whatever it did to files and folders, and wherever a program was killed."""
+"""A later run covers pending changes: after it is discarded, all is as the earlier run left it,
+even after a kill."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Somebody saves a file while it is being exchanged, or after a kill in the midst of that: theirs
-stays where it is, or is kept."""
+"""The user saves a file while it is being replaced, or after a kill in the middle of that: their
+version stays or is kept."""
 
 from __future__ import annotations
 

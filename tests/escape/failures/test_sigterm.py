@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SIGTERM when the command is over, and what it changed is not looked at yet: the program leaves,
-nothing is lost, and the next start goes on with it."""
+"""SIGTERM after the command has ended and before its changes are settled: nothing is lost, and the
+next start settles them."""
 
 from __future__ import annotations
 

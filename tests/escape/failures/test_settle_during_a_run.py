@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of things that wait while a command runs on top of them: it must not see a project
-with nothing in it."""
+"""Pending changes are applied or discarded while a command runs on top of them: it still sees the
+project."""
 
 from __future__ import annotations
 
