@@ -44,7 +44,7 @@ def gone() -> OllmSandboxError:
 # --- what it is ---------------------------------------------------------------------------------
 
 
-def test_an_error_is_english_and_can_be_said_in_german() -> None:
+def test_an_error_is_english_and_can_be_translated() -> None:
     error = gone()
     assert (error.message, error.remedy) == (f"{HOSTILE} is gone.", f"Put it back: {HOSTILE}")
     assert str(error) == f"{error}" == f"{HOSTILE} is gone.\nPut it back: {HOSTILE}"

@@ -88,7 +88,7 @@ def test_a_time_out_is_one(run: Run) -> None:
 
 
 @both
-def test_a_descriptor_can_be_waited_for(run: Run) -> None:
+def test_a_descriptor_can_be_awaited(run: Run) -> None:
     reader, writer = os.pipe()
 
     async def main() -> bytes:

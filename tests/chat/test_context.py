@@ -124,7 +124,7 @@ def test_the_servers_own_count_corrects_the_estimate() -> None:
     assert context.estimate(messages) > before / 2
 
 
-def test_a_model_is_sent_less_and_the_person_is_told() -> None:
+def test_a_model_is_sent_less_and_the_user_is_informed() -> None:
     tool = FakeTool("long", lambda *_: "z" * 9000)
     replies = [[call("long", str(n), n=n)] for n in range(6)]
     model = ScriptedModel(*replies, length=8000)

@@ -64,7 +64,7 @@ def test_commands_of_one_reply_each_have_their_own_changes(person: Person) -> No
     ]
 
 
-def test_in_review_mode_the_next_command_sees_what_waits(person: Person) -> None:
+def test_in_review_mode_the_next_command_sees_pending_changes(person: Person) -> None:
     async def main() -> None:
         model = ScriptedModel(
             [call(id="a", command="echo one > f.txt")], [call(id="b", command="cat f.txt")]
@@ -190,7 +190,7 @@ def test_two_questions_at_once_each_get_their_answer(person: Person) -> None:
     assert not (person.project / "b.txt").exists()
 
 
-def test_where_nobody_can_be_asked_it_is_denied(person: Person) -> None:
+def test_without_a_user_to_ask_it_is_denied(person: Person) -> None:
     async def main() -> None:
         desk = SessionFactory(person.paths, person.environ, NobodyAsks())
         conversation = await desk.open(str(person.project), with_model=False)

@@ -69,7 +69,7 @@ def others() -> set[str]:
     return {t.name for t in threading.enumerate() if not t.name.startswith(pools)}
 
 
-def test_while_waiting_for_the_first_word(person: Person) -> None:
+def test_before_the_first_word(person: Person) -> None:
     async def main() -> None:
         model = SlowModel()
         async with opened(person, model) as scene:
@@ -212,7 +212,7 @@ def test_the_turn_while_one_command_is_being_stopped(person: Person) -> None:
     loop.run(main())
 
 
-def test_the_persons_own_command(person: Person) -> None:
+def test_a_command_of_the_user(person: Person) -> None:
     seconds = f"96{uuid.uuid4().int % 10**9}"
 
     async def main() -> Outcome:
@@ -306,7 +306,7 @@ def test_again_and_again(person: Person) -> None:
     loop.run(main())
 
 
-def test_the_time_limit_ends_an_answer_and_what_was_said_stays(person: Person) -> None:
+def test_the_time_limit_ends_a_reply_and_keeps_the_text_so_far(person: Person) -> None:
     async def main() -> None:
         for seconds in LIMITS:
             model = SlowModel("Well, ")
@@ -321,7 +321,7 @@ def test_the_time_limit_ends_an_answer_and_what_was_said_stays(person: Person) -
     loop.run(main())
 
 
-def test_a_call_that_the_time_limit_ends_is_not_said_to_be_stopped_by_the_person(
+def test_a_call_ended_by_the_time_limit_does_not_count_as_stopped_by_the_user(
     person: Person,
 ) -> None:
     async def main() -> None:

@@ -40,13 +40,13 @@ def test_the_doctor_finds_no_fault_in_a_closed_stream(person: Person) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["history"], ["--help"], ["run", "--json", "--", "true"]])
-def test_a_full_disk_behind_the_output_is_told(person: Person, arguments: list[str]) -> None:
+def test_a_full_disk_behind_the_output_is_reported(person: Person, arguments: list[str]) -> None:
     done = redirected(person, ">/dev/full", *arguments)
     assert done.returncode == 125
     assert done.stderr == "ollmsandbox: Cannot write the output: No space left on device.\n"
 
 
-def test_an_error_that_nobody_can_be_told_is_in_the_exit_status(person: Person) -> None:
+def test_an_error_that_cannot_be_printed_is_in_the_exit_status(person: Person) -> None:
     assert redirected(person, "2>/dev/full", "changes", "nothing").returncode == 125
 
 
@@ -57,7 +57,7 @@ def test_a_command_keeps_its_exit_status_if_the_summary_cannot_be_written(person
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_a_turn_ends_with_who_reads_it(person: Person, more: list[str]) -> None:
+def test_a_turn_ends_with_its_reader(person: Person, more: list[str]) -> None:
     """It does not go on for nobody, and no mistake in the program is told."""
     process = subprocess.Popen(
         cli_argv("tour", "--yes-to-nothing", *more),

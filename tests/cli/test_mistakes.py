@@ -33,7 +33,7 @@ def assert_refused(done: Done, *told: str, code: int = 125) -> None:
         (["rootfs", "status", "--nonsense"], "ollmsandbox rootfs status"),
     ],
 )
-def test_what_is_not_known_is_told_with_the_usage_of_that_command(
+def test_an_unknown_argument_prints_the_usage_of_that_command(
     person: Person, arguments: list[str], usage: str
 ) -> None:
     done = cli_here(person, *arguments)
@@ -44,7 +44,7 @@ def test_an_option_that_is_not_known_is_named_although_there_is_no_command(perso
     assert_refused(cli_here(person, "--nonsense"), "unrecognized arguments: --nonsense", code=2)
 
 
-def test_a_folder_without_a_slash_is_told_how_to_be_opened(person: Person) -> None:
+def test_a_folder_name_without_a_slash_is_explained(person: Person) -> None:
     (person.project / "thing").mkdir()
     assert_refused(cli_here(person, "thing"), "ollmsandbox ./thing", code=2)
 
@@ -56,7 +56,7 @@ def test_a_folder_does_not_hide_the_command_of_its_name(person: Person) -> None:
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "9" * 20, "9" * 5000])
 @pytest.mark.parametrize("command", [["history"], ["sessions", "list"]])
-def test_a_limit_that_is_none_is_refused(person: Person, command: list[str], limit: str) -> None:
+def test_an_invalid_limit_is_refused(person: Person, command: list[str], limit: str) -> None:
     assert_refused(
         cli_here(person, *command, f"--limit={limit}"), "is not a number above 0", code=2
     )
@@ -77,7 +77,7 @@ def test_a_path_in_the_place_of_a_run_is_explained_where_paths_can_be_named(
     assert_refused(cli_here(person, "changes", "file"), "`ollmsandbox history --all`")
 
 
-def test_where_nothing_waits_that_is_said(person: Person) -> None:
+def test_no_pending_changes_are_reported_as_such(person: Person) -> None:
     person.cli("run", "-c", "echo new > file")
     done = cli_here(person, "changes", "--all")
     assert (done.returncode, done.stdout) == (0, "There are no pending changes.\n")
@@ -123,7 +123,7 @@ def test_the_agent_does_not_begin_with_a_profile_that_is_not_there(person: Perso
     assert done.stdout == ""
 
 
-def test_a_home_folder_that_is_a_file_is_told(person: Person) -> None:
+def test_a_home_folder_that_is_a_file_is_reported(person: Person) -> None:
     home = person.home / "file"
     home.write_text("")
     person.environ["HOME"] = str(home)
@@ -135,7 +135,7 @@ def test_a_home_folder_that_is_a_file_is_told(person: Person) -> None:
 
 
 @pytest.mark.parametrize("full", [["history"], ["changes"], ["undo"]])
-def test_an_error_is_told_once(person: Person, full: list[str]) -> None:
+def test_an_error_is_printed_once(person: Person, full: list[str]) -> None:
     """What is old is cleaned up first, which finds the same."""
     person.environ["XDG_DATA_HOME"] = "/proc/nothing"
     assert_refused(done := cli_here(person, *full), "Cannot create")

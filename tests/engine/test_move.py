@@ -98,7 +98,9 @@ def test_many_files_of_one_run_go_along(person: Person, review: Review) -> None:
     assert {file.read_text() for file in new.iterdir()} == {"before\n"}
 
 
-def test_what_waits_waits_on_and_the_next_command_sees_it(person: Person, review: Review) -> None:
+def test_pending_changes_stay_pending_and_the_next_command_sees_them(
+    person: Person, review: Review
+) -> None:
     _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)
     new = _move(person, review)
     _run(person, "grep -q 1 a && echo 2 > b", new, mode=Mode.REVIEW)
@@ -271,7 +273,7 @@ def test_two_histories_do_not_become_one(person: Person, review: Review) -> None
 
 
 @pytest.mark.parametrize("left", ["overlay1", ".removed-overlay1", "overlay1.modes"])
-def test_what_waits_for_a_project_that_was_there_is_not_written_over(
+def test_pending_changes_at_the_new_path_are_not_overwritten(
     person: Person, review: Review, left: str
 ) -> None:
     _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)

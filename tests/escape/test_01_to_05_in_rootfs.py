@@ -231,7 +231,7 @@ def test_touching_a_process_outside(person: Person, alpine: Installed, bystander
 # --- 5: getting privileges ---------------------------------------------------------------------
 
 
-def test_no_capability_and_none_to_be_had(person: Person, alpine: Installed) -> None:
+def test_no_capability_can_be_gained(person: Person, alpine: Installed) -> None:
     found = person.run("cat /proc/self/status", rootfs=alpine).stdout.text
     status = dict(line.split(":\t", 1) for line in found.splitlines() if ":\t" in line)
     assert status["NoNewPrivs"] == "1"

@@ -279,7 +279,7 @@ def without_a_name(somebody: Person) -> Iterator[Reached]:
 
 @pytest.mark.parametrize("bind", BINDS)
 @pytest.mark.parametrize(("kind", "way"), SHORT)
-def test_a_unix_socket_in_the_home_folder_whose_name_the_kernel_does_not_tell(
+def test_a_unix_socket_in_the_home_folder_that_the_kernel_does_not_list(
     without_a_name: Reached, kind: str, way: str, bind: str
 ) -> None:
     name = f"{bind} {kind}"

@@ -290,7 +290,7 @@ def test_changing_how_a_program_outside_runs(person: Person) -> None:
         "call('ioprio_set', 3, os.getuid(), 3 << 13)",
     ],
 )
-def test_changing_how_all_programs_of_the_person_run(
+def test_changing_how_all_programs_of_the_user_run(
     person: Person, victim: Victim, code: str
 ) -> None:
     # Not tried outside. Inside it works, for the command's own programs.
@@ -299,7 +299,7 @@ def test_changing_how_all_programs_of_the_person_run(
     assert (settings(victim.pid), settings(os.getpid())) == before
 
 
-def test_locking_a_file_of_the_person(person: Person) -> None:
+def test_locking_a_file_of_the_user(person: Person) -> None:
     file = person.home / "database"
     file.touch()
     attack = attempt(f"""

@@ -164,7 +164,7 @@ def answers_to_changes(somebody: Person) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("what", sorted(CHANGES))
-def test_changing_oneself_is_refused(answers_to_changes: dict[str, str], what: str) -> None:
+def test_changing_its_own_process_is_refused(answers_to_changes: dict[str, str], what: str) -> None:
     why = answers_to_changes[what]
     assert why in ("EPERM", "EACCES", "EINVAL", "EROFS", "EAFNOSUPPORT"), why
 

@@ -199,7 +199,7 @@ def test_making_a_setuid_program(lent: Lent, request: pytest.FixtureRequest, way
     assert (way in lent.outside) == (folder != "/tmp")
 
 
-def test_a_setuid_program_that_waits_is_none_when_it_is_applied(person: Person) -> None:
+def test_a_pending_setuid_program_loses_the_bit_when_applied(person: Person) -> None:
     person.home.chmod(0o755)
     person.project.chmod(0o755)
     done = person.cli("run", "--apply", "review", "-c", "cp /bin/true t; chmod 6755 t")

@@ -46,7 +46,7 @@ async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
 @pytest.mark.parametrize("act", ["stop", "cancel", "cancel twice"])
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "no sandbox"])
 @pytest.mark.parametrize("way", ["waiting", "ignored signals", "busy", "a daemon and its parent"])
-def test_a_person_ends(person: Person, mark: Mark, way: str, sandbox: bool, act: str) -> None:
+def test_the_user_ends(person: Person, mark: Mark, way: str, sandbox: bool, act: str) -> None:
     command = "echo so far; " + mark.put_into(STUBBORN[way])
     runner = person.bubble() if sandbox else plain(person)
 
@@ -254,7 +254,7 @@ def test_a_program_without_sandbox_that_is_killed_takes_the_command_with_it(
     assert mark.gone()
 
 
-def test_a_command_without_sandbox_cannot_stop_who_watches_it(person: Person, mark: Mark) -> None:
+def test_a_command_without_sandbox_cannot_stop_its_supervisor(person: Person, mark: Mark) -> None:
     # It has no wall, but the time limit is kept.
     async def main() -> Result:
         command = f"sleep {mark.seconds} & kill -STOP $PPID; sleep {mark.seconds}"

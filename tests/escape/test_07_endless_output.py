@@ -149,7 +149,7 @@ BYTES = {
 
 
 @pytest.mark.parametrize("kind", sorted(BYTES))
-def test_whatever_a_command_says_can_be_told(person: Person, kind: str) -> None:
+def test_any_output_of_a_command_can_be_printed(person: Person, kind: str) -> None:
     (person.project / "said").write_bytes(BYTES[kind])
     # As it is on a pipe, as text in JSON, harmless for the model.
     with _command_line(person, "--", "cat", "said") as process:

@@ -78,7 +78,7 @@ def block(file: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "during", "between", "undo"])
-def test_a_file_of_the_project_that_would_block_who_opens_it(person: Person, when: str) -> None:
+def test_a_file_of_the_project_that_blocks_its_reader(person: Person, when: str) -> None:
     files = [
         person.project / f"{name}{kind}" for name in "abc" for kind in ("pipe", "socket", "device")
     ]
@@ -241,7 +241,7 @@ def test_a_file_of_the_project_with_another_name_outside(person: Person) -> None
         os.removexattr(outside / name, "user.overlay.mine")
 
 
-def test_hard_links_between_what_is_applied_and_what_waits(person: Person) -> None:
+def test_hard_links_between_applied_and_pending_files(person: Person) -> None:
     (person.project / ".git").mkdir()
     report = settle(person, "echo one >plain; mkdir .git/hooks; ln plain .git/hooks/pre-commit")
     assert states(report)["plain"] is State.APPLIED

@@ -245,7 +245,7 @@ def test_the_project_is_moved_away_while_the_command_runs(inside: Person, comman
     assert (inside.project / "outer" / "sub" / "changed").read_text() == "old\n"
 
 
-def test_a_folder_that_waits_around_a_file_that_does_not(person: Person) -> None:
+def test_a_pending_folder_around_an_applied_file(person: Person) -> None:
     settle(person, "mkdir -p a/b/c; ln -s ~ a/link", Mode.REVIEW)
     report = settle(person, "echo new >a/b/c/file")
     assert set(states(report).values()) == {State.APPLIED}

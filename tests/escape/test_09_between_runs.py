@@ -51,7 +51,7 @@ def test_a_library_for_the_program_that_makes_the_sandbox(
     assert not mark.exists()
 
 
-def test_the_person_s_own_library_path_is_there_for_the_command(person: Person) -> None:
+def test_the_user_s_library_path_is_passed_to_the_command(person: Person) -> None:
     person.environ["LD_LIBRARY_PATH"] = "/opt/lib"
     assert person.run('echo "$LD_LIBRARY_PATH"').stdout.text == "/opt/lib\n"
 
@@ -199,7 +199,7 @@ if os.getuid() == 0:
         os.chown(person.home, 0, 0)
 
 
-def test_a_second_person_s_files_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_a_second_user_are_distinguished(tmp_path: Path) -> None:
     # Equal homes share their layers; those with other modes or masks do not.
     one, two = make_person(tmp_path / "one"), make_person(tmp_path / "two")
     two.home.chmod(0o700)

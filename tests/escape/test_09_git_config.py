@@ -137,7 +137,7 @@ def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
     ],
     ids=["many programs", "long", "many files"],
 )
-def test_where_more_is_said_than_is_looked_at_all_waits(tmp_path: Path, setting: str) -> None:
+def test_an_overlong_config_holds_everything(tmp_path: Path, setting: str) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text(setting)
     (tmp_path / "more").mkdir()
@@ -251,7 +251,7 @@ def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
 
 
 @pytest.mark.parametrize("limit", ["_MOST_FOLDERS", "_MOST_NAMES", "_MOST_FOUND"])
-def test_in_more_folders_than_are_looked_at_what_is_named_as_a_hook_waits(
+def test_with_too_many_folders_every_file_named_like_a_hook_is_held(
     person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(git_config, limit, 0)
@@ -312,13 +312,13 @@ def states_of(person: Person, command: str) -> dict[str, str]:
     return {change["path"]: change["state"] for change in found["changes"]}
 
 
-def test_the_person_s_own_config(person: Person, checkout: Path) -> None:
+def test_the_user_s_own_config(person: Person, checkout: Path) -> None:
     git(person, "config", "--global", "core.hooksPath", "tools/hooks")
     attack = f"echo x >>{HOOK}; echo x >>tools/build"
     assert states_of(person, attack) == {HOOK: "pending", "tools/build": "applied"}
 
 
-def test_the_person_s_own_config_is_a_part_of_the_project(person: Person, checkout: Path) -> None:
+def test_the_user_s_own_config_is_a_part_of_the_project(person: Person, checkout: Path) -> None:
     write(checkout / "dot" / "gitconfig", "[alias]\nx = log\n")
     (person.home / ".config" / "git").mkdir(parents=True)
     (person.home / ".config" / "git" / "config").symlink_to(checkout / "dot" / "gitconfig")
@@ -326,7 +326,7 @@ def test_the_person_s_own_config_is_a_part_of_the_project(person: Person, checko
     assert states_of(person, attack) == {"dot/gitconfig": "pending", "dot/other": "applied"}
 
 
-def test_the_person_s_own_config_counts_for_each_repository(person: Person, checkout: Path) -> None:
+def test_the_user_s_own_config_counts_for_each_repository(person: Person, checkout: Path) -> None:
     git(person, "config", "--global", "core.hooksPath", "my/hooks")
     git(person, "init", "-q", "inner")
     for folder in (checkout, checkout / "inner"):

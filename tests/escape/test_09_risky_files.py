@@ -116,9 +116,7 @@ def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_git_would_run_it_once_the_person_said_yes(
-    person: Person, checkout: Path, plant: str
-) -> None:
+def test_git_would_run_it_after_approval(person: Person, checkout: Path, plant: str) -> None:
     # Else the test above would prove nothing.
     assert held(person, PLANTS[plant])
     done = cli_here(person, "apply")
@@ -209,7 +207,7 @@ def test_files_that_other_programs_act_on_are_marked(person: Person) -> None:
 
 
 @pytest.mark.parametrize("path", [".envrc", ".vscode/tasks.json"])
-def test_a_person_is_told_of_what_acts_later(person: Person, path: str) -> None:
+def test_the_user_is_informed_of_risky_files(person: Person, path: str) -> None:
     (person.project / path).parent.mkdir(exist_ok=True)
     (person.project / path).write_text("x\n")
     done = person.cli("run", "-c", f"echo y >'{path}'")

@@ -121,7 +121,7 @@ def test_a_question_that_changes_after_it_was_shown(
     assert loop.run(change_it()).allowed
 
 
-def test_a_yes_to_one_question_is_none_to_another_with_its_name(
+def test_an_answer_to_one_question_does_not_count_for_another_with_its_name(
     provider: Provider, somebody: Somebody, person: Person
 ) -> None:
     async def ask_both() -> None:

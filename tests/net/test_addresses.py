@@ -110,7 +110,7 @@ def test_the_own_machine_is_recognised_in_every_spelling(host: str) -> None:
         public_addresses(Address.parse(f"http://{host}/"), resolve, allow_private=False)
 
 
-def test_a_name_that_nobody_knows_is_said() -> None:
+def test_an_unknown_host_name_is_reported() -> None:
     def unknown(_host: str, _port: int) -> list[str]:
         raise OSError("no such name")
 

@@ -71,7 +71,7 @@ def german(locales: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 # --- what a person reads ------------------------------------------------------------------------
 
 
-def test_a_card_asks_in_the_person_s_language(german: dict[str, Any]) -> None:
+def test_a_card_asks_in_the_user_s_language(german: dict[str, Any]) -> None:
     card = german["cards"][0]
     assert card["question"] == "Befehl mit Netzwerkzugriff ausführen?"
     assert card["facts"] == {
@@ -84,7 +84,9 @@ def test_a_card_asks_in_the_person_s_language(german: dict[str, Any]) -> None:
     assert [text for text in card["sees"] if re.search(r"\b(can|cannot|is|the)\b", text)] == []
 
 
-def test_a_card_tells_in_that_language_why_a_yes_is_not_remembered(german: dict[str, Any]) -> None:
+def test_a_card_explains_in_the_user_s_language_why_an_answer_cannot_be_saved(
+    german: dict[str, Any],
+) -> None:
     card = german["cards"][1]
     assert card["facts"]["Netzwerk"] == "Aus"
     assert card["lasting"] == (
@@ -92,7 +94,7 @@ def test_a_card_tells_in_that_language_why_a_yes_is_not_remembered(german: dict[
     )
 
 
-def test_a_card_tells_in_that_language_that_nothing_holds_it_back(german: dict[str, Any]) -> None:
+def test_a_card_explains_a_missing_sandbox_in_the_user_s_language(german: dict[str, Any]) -> None:
     cards = german["cards"][3:]
     assert [card["question"] for card in cards] == [
         "Befehl ohne Sandbox ausführen?",
@@ -123,7 +125,7 @@ def test_the_badge_sorts_its_sentences_in_any_language(german: dict[str, Any]) -
     assert badge["Netzwerk"] == ["Das Netzwerk ist aus."]
 
 
-def test_the_badge_tells_in_that_language_what_a_flatpak_cannot_do(german: dict[str, Any]) -> None:
+def test_the_badge_explains_a_flatpak_in_the_user_s_language(german: dict[str, Any]) -> None:
     told = german["badge in a Flatpak"]
     assert told.pop("Grenzen eines Befehls")[0] == "10 Minuten"
     assert told == {
@@ -139,14 +141,14 @@ def test_the_badge_tells_in_that_language_what_a_flatpak_cannot_do(german: dict[
     }
 
 
-def test_what_a_machine_lacks_is_told_in_that_language(german: dict[str, Any]) -> None:
+def test_missing_parts_are_reported_in_the_user_s_language(german: dict[str, Any]) -> None:
     [miss] = german["missing"]
     assert miss["title"] == "Bubblewrap ist installiert"
     assert miss["cause"] == "Bubblewrap ist nicht installiert."
     assert "nstallieren" in miss["remedy"]
 
 
-def test_what_became_of_a_change_is_told_in_that_language(german: dict[str, Any]) -> None:
+def test_notes_of_changes_are_in_the_user_s_language(german: dict[str, Any]) -> None:
     assert german["notes"] == [
         "Es wurde inzwischen geändert.",
         "Auch eine spätere Ausführung hat es geändert: some-run.",
@@ -157,7 +159,7 @@ def test_what_became_of_a_change_is_told_in_that_language(german: dict[str, Any]
 # --- what others are told -----------------------------------------------------------------------
 
 
-def test_a_model_is_told_in_english(german: dict[str, Any]) -> None:
+def test_a_model_gets_english(german: dict[str, Any]) -> None:
     denied, piped, ran, plain, read, edited = german["model"]
     assert denied.startswith("ERROR: The command with network was denied by the user.")
     for text in (piped, plain, read, edited):
@@ -287,7 +289,7 @@ def test_every_note_of_a_change_is_known_to_the_window() -> None:
     assert found - known == set()
 
 
-def test_all_that_is_said_from_inside_a_flatpak_s_sandbox_is_translated() -> None:
+def test_all_messages_from_inside_a_flatpak_s_sandbox_are_translated() -> None:
     text = (TREE / "ollmsandbox/sandbox/flatpak/child.py").read_text()
     said = set(re.findall(r'b"([A-Z][^"]+\.)"', text))
     assert said == {*SAID, NO_START.decode()}

@@ -63,7 +63,7 @@ def desk(person: Person) -> Desk:
 
 
 @pytest.mark.parametrize("answer", Answer)
-def test_each_answer_is_what_the_person_said(desk: Desk, answer: Answer) -> None:
+def test_each_answer_is_the_user_s(desk: Desk, answer: Answer) -> None:
     desk.says(answer)
     assert desk.decide("make") == (answer, Source.PERSON)
     assert desk.book.verdicts[-1].allowed is answer.allows
@@ -148,13 +148,13 @@ def test_an_answer_that_was_not_offered_counts_once(desk: Desk) -> None:
     assert desk.decide("make && ls") == (Answer.DENY, Source.PERSON)
 
 
-def test_where_nobody_asks_all_is_denied(desk: Desk) -> None:
+def test_without_an_asker_everything_is_denied(desk: Desk) -> None:
     desk.provider = Provider(NobodyAsks(), desk.store, desk.book)
     assert desk.decide("make") == (Answer.DENY, Source.NOBODY)
     assert desk.provider.notices == []
 
 
-def test_an_asker_that_fails_means_deny_and_is_said(desk: Desk) -> None:
+def test_an_asker_that_fails_means_deny_and_is_reported(desk: Desk) -> None:
     class Broken:
         async def ask(self, request: PermissionRequest) -> Answer:
             raise RuntimeError("the screen is gone")
@@ -197,7 +197,7 @@ def test_a_stopped_turn_takes_the_card_away_and_is_recorded_as_deny(desk: Desk) 
     assert (verdict.answer, verdict.source) == (Answer.DENY, Source.NOBODY)
 
 
-def test_who_waits_too_long_is_denied(desk: Desk) -> None:
+def test_an_unanswered_question_is_denied(desk: Desk) -> None:
     async def wait() -> Verdict:
         verdict = await desk.provider.decide(desk.request("make"))
         await desk.somebody.cards_shown(0)
@@ -212,7 +212,7 @@ def test_who_waits_too_long_is_denied(desk: Desk) -> None:
     ("answer", "source"),
     [(ALWAYS, Source.SAVED), (SESSION, Source.SESSION), (Answer.DENY_ALWAYS, Source.SAVED)],
 )
-def test_an_answer_that_lasts_answers_the_others_that_wait(
+def test_a_lasting_answer_answers_the_other_open_questions(
     desk: Desk, answer: Answer, source: Source
 ) -> None:
     async def ask_three() -> list[Verdict]:
@@ -237,7 +237,7 @@ def test_an_answer_that_lasts_answers_the_others_that_wait(
     assert len(desk.book.verdicts) == 3
 
 
-def test_an_answer_for_once_leaves_the_others_waiting(desk: Desk) -> None:
+def test_an_answer_for_once_leaves_the_others_open(desk: Desk) -> None:
     async def ask_two() -> None:
         two = [desk.begin("make"), desk.begin("make")]
         await desk.somebody.cards_shown(2)
@@ -291,7 +291,7 @@ def test_an_answer_that_cannot_be_saved_holds_for_the_session(desk: Desk) -> Non
     assert desk.decide("make") == (ALWAYS, Source.SESSION)
 
 
-def test_what_was_said_is_saved_although_the_turn_is_stopped(
+def test_a_lasting_answer_is_saved_although_the_turn_is_stopped(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add = desk.store.add
@@ -321,7 +321,7 @@ def test_what_was_said_is_saved_although_the_turn_is_stopped(
     assert [verdict.source for verdict in desk.book.verdicts] == [Source.PERSON]
 
 
-def test_a_broken_rule_file_is_said_once(desk: Desk) -> None:
+def test_a_broken_rule_file_is_reported_once(desk: Desk) -> None:
     desk.store.file.parent.mkdir(parents=True)
     desk.store.file.write_text("rules: 5\n")
     desk.says(Answer.DENY, Answer.DENY)
@@ -331,7 +331,7 @@ def test_a_broken_rule_file_is_said_once(desk: Desk) -> None:
     assert "line 1, key rules" in notice
 
 
-def test_an_audit_that_fails_is_said_and_the_answer_counts(desk: Desk) -> None:
+def test_an_audit_that_fails_is_reported_and_the_answer_counts(desk: Desk) -> None:
     class Full(Book):
         def answered(self, verdict: Verdict) -> None:
             raise OllmSandboxError("The disk is full.")

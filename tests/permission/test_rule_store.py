@@ -55,7 +55,7 @@ def test_a_rule_is_kept(store: RuleStore, person: Person) -> None:
     assert RuleStore(person.paths).find(rule("make  'test'").key) is ALLOW
 
 
-def test_the_file_is_for_nobody_else(store: RuleStore) -> None:
+def test_the_file_is_readable_by_its_owner_only(store: RuleStore) -> None:
     store.add(rule("make"))
     assert stat.S_IMODE(store.file.stat().st_mode) == 0o600
 
@@ -67,7 +67,7 @@ def test_a_file_that_others_can_read_is_closed_to_them(store: RuleStore) -> None
     assert stat.S_IMODE(store.file.stat().st_mode) == 0o600
 
 
-def test_a_rule_can_be_read_by_a_person(store: RuleStore) -> None:
+def test_a_rule_is_readable_in_the_file(store: RuleStore) -> None:
     store.add(rule("grep  'a b' x", project="/home/u/My Project"))
     assert (
         "  - answer: allow\n"
@@ -134,7 +134,7 @@ def test_words_that_yaml_takes_for_something_else_are_words(store: RuleStore) ->
     assert store.find(rule("true").key) is ALLOW
 
 
-def test_comments_of_the_person_stay(store: RuleStore) -> None:
+def test_comments_of_the_user_stay(store: RuleStore) -> None:
     write(
         store,
         "# mine\nrules:  # here\n"
@@ -154,7 +154,9 @@ def test_comments_of_the_person_stay(store: RuleStore) -> None:
     assert not store.take_notices()
 
 
-def test_comments_that_cannot_stay_are_kept_elsewhere_and_it_is_said(store: RuleStore) -> None:
+def test_comments_that_cannot_stay_are_kept_in_a_copy_and_this_is_reported(
+    store: RuleStore,
+) -> None:
     old = "# mine\nrules: [{answer: deny, tool: run_command, project: /p, command: ls}]\n"
     write(store, old)
     store.add(rule("make"))
@@ -218,7 +220,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_file_is_set_aside_and_said(store: RuleStore, case: str) -> None:
+def test_a_broken_file_is_set_aside_and_reported(store: RuleStore, case: str) -> None:
     text, complaint = BROKEN[case]
     store.file.parent.mkdir(parents=True)
     store.file.write_bytes(text.encode("utf-8", "surrogateescape"))

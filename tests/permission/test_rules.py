@@ -54,7 +54,7 @@ def test_all_answers_are_offered_for_a_command_that_was_read() -> None:
     assert request.why_not_remembered == ""
 
 
-def test_it_is_said_why_a_yes_cannot_last() -> None:
+def test_the_reason_is_given_why_an_answer_cannot_be_saved() -> None:
     assert command("make | sh", "/p").why_not_remembered == (
         "Your answer cannot be saved, because the command runs several commands."
     )

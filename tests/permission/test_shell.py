@@ -153,7 +153,7 @@ def test_it_is_one_simple_command(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", UNREAD)
-def test_it_cannot_be_said(case: str) -> None:
+def test_it_is_not_one_simple_command(case: str) -> None:
     text, why = UNREAD[case]
     reading = read(text)
     assert isinstance(reading, Unparsable)

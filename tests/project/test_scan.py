@@ -146,7 +146,7 @@ def test_what_cannot_be_read_is_counted_and_its_records_stay(
     assert recorded(folder) == {"a/b/c/file", "a/file"}
 
 
-def test_a_project_that_is_gone_is_told_and_keeps_its_records(
+def test_a_missing_project_is_reported_and_keeps_its_records(
     folder: Folder, person: Person
 ) -> None:
     write(person.project, "file")
@@ -158,7 +158,7 @@ def test_a_project_that_is_gone_is_told_and_keeps_its_records(
     assert recorded(folder) == {"file"}
 
 
-def test_a_project_that_became_another_meanwhile_is_told(
+def test_a_project_that_is_removed_during_a_scan_is_reported(
     folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan_module, "_BATCH", 1)
@@ -180,7 +180,7 @@ def test_a_project_that_became_another_meanwhile_is_told(
 
 
 @pytest.mark.anybody
-def test_progress_is_told_where_the_scan_is_awaited(folder: Folder, person: Person) -> None:
+def test_progress_is_reported_in_the_awaiting_thread(folder: Folder, person: Person) -> None:
     write(person.project, *(f"{number % 10}/{number}" for number in range(3000)))
     told: list[tuple[ScanProgress, int]] = []
 

@@ -170,7 +170,7 @@ def test_commands_run_side_by_side_in_one_loop_after_another(person: Person) -> 
         assert [result.exit_code for result in loop.run(five(person))] == [0] * 5
 
 
-def test_nothing_is_left_open_and_nobody_left_running(person: Person) -> None:
+def test_no_descriptor_and_no_process_is_left(person: Person) -> None:
     person.run("true")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

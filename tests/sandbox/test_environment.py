@@ -47,7 +47,7 @@ def test_a_changed_profile_counts_from_the_next_run_on(person: Person) -> None:
     assert person.run("cat ~/letters").stdout.text == "secret"
 
 
-def test_without_a_profile_the_persons_standard_is_used(person: Person) -> None:
+def test_without_a_profile_the_user_s_standard_is_used(person: Person) -> None:
     with_profile(person, "environment: {set: {FROM: mine}}", "standard")
     bubble = Bubble(person.project, environ=person.environ)
     assert loop.run(bubble.exec("echo $FROM")).stdout.text == "mine\n"

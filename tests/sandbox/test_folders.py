@@ -179,7 +179,7 @@ def test_the_playground_is_the_same_folder_for_every_way(person: Person) -> None
     assert set(os.listdir(person.playground)) == {way.value for way in WAYS}
 
 
-def test_a_folder_of_the_persons_own_called_playground_is_left_alone(person: Person) -> None:
+def test_a_folder_of_the_user_called_playground_is_left_alone(person: Person) -> None:
     own = person.home / "playground"
     own.mkdir()
     (own / "mine").write_text("mine")

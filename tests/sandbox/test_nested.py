@@ -188,7 +188,7 @@ def test_root_of_a_user_namespace_hides_what_a_stranger_has(person: Person, stra
     assert (done.returncode, done.stdout) == (0, f"{stranger}/man\n"), done.stderr
 
 
-def test_in_our_own_sandbox_none_can_start_and_that_is_told(person: Person) -> None:
+def test_inside_our_own_sandbox_no_other_can_start_and_this_is_reported(person: Person) -> None:
     bwrap = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     result = person.run([*bwrap, "--unshare-user", "touch", "ran"])
     assert result.exit_code not in (0, 127)

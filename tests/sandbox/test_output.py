@@ -139,7 +139,7 @@ def test_a_stream_is_read_until_its_last_writer_is_gone() -> None:
     assert capture.text.endswith("\nxxend")
 
 
-def test_while_a_sink_is_busy_the_writer_waits() -> None:
+def test_a_busy_sink_blocks_the_writer() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     written = 0
@@ -235,12 +235,12 @@ def result(out: bytes = b"", err: bytes = b"", code: int = 0, stop: Stop | None 
     return Result(code, captured(out, head=1000), captured(err, head=1000), 0.1, stop)
 
 
-def test_a_model_is_told_output_then_errors_then_the_status() -> None:
+def test_a_model_gets_output_then_errors_then_the_status() -> None:
     told = result(b"out\n", b"err\n", 3).for_model()
     assert told == "out\nerr\nExit status: 3"
 
 
-def test_a_model_is_told_why_a_command_was_ended() -> None:
+def test_a_model_gets_the_reason_why_a_command_was_ended() -> None:
     told = result(b"out\n", b"err\n", 124, Stop.TIME).for_model()
     assert told.splitlines() == [
         "out",
@@ -250,13 +250,13 @@ def test_a_model_is_told_why_a_command_was_ended() -> None:
     ]
 
 
-def test_a_model_is_told_no_status_of_a_command_that_went_well() -> None:
+def test_a_model_gets_no_status_of_a_successful_command() -> None:
     assert result(b"out\n").for_model() == "out"
     assert result(b"", b"only errors\n").for_model() == "only errors"
     assert result().for_model() == ""
 
 
-def test_a_model_is_told_only_the_status_where_there_is_no_output() -> None:
+def test_a_model_gets_only_the_status_if_there_is_no_output() -> None:
     assert result(code=1).for_model() == "Exit status: 1"
     assert result(b"\n\n", b" \n", code=1).for_model() == "Exit status: 1"
 

@@ -107,7 +107,7 @@ def test_what_is_there_against_all_expectation_is_removed_too(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("what", ["journal.json", "upper/overlay1/earlier version"])
-def test_what_holds_something_and_cannot_be_read_is_left_alone_and_told(
+def test_an_unreadable_folder_with_content_is_left_alone_and_reported(
     tmp_path: Path, what: str
 ) -> None:
     """As a power cut may leave it: a file is there, and empty."""

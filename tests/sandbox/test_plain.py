@@ -93,7 +93,7 @@ def test_every_command_is_asked_about_again(person: Person) -> None:
     assert (person.project / "ran").read_text() == "x\nx\n"
 
 
-def test_a_person_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
+def test_a_user_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
     async def gone(_question: str) -> bool:
         raise ConnectionError("nobody there")
 
@@ -103,7 +103,7 @@ def test_a_person_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
     assert os.listdir(person.project) == []
 
 
-def test_it_cannot_be_made_without_somebody_to_ask(person: Person) -> None:
+def test_it_cannot_be_made_without_an_asker(person: Person) -> None:
     with pytest.raises(TypeError):
         PlainRunner(person.project)  # type: ignore[call-arg]
 
@@ -129,14 +129,14 @@ def test_a_question_that_is_taken_back_runs_nothing(person: Person) -> None:
 
 
 @pytest.mark.parametrize("command", ["", " \n", []], ids=repr)
-def test_nobody_is_asked_about_an_empty_command(person: Person, command: str | list[str]) -> None:
+def test_an_empty_command_asks_nothing(person: Person, command: str | list[str]) -> None:
     asked = Asked()
     with pytest.raises(SandboxError, match="The command is empty"):
         loop.run(runner(person, asked).exec(command))
     assert asked.questions == []
 
 
-def test_nobody_is_asked_about_a_folder_that_is_not_there(person: Person) -> None:
+def test_a_missing_folder_asks_nothing(person: Person) -> None:
     asked = Asked()
     with pytest.raises(WorkingDirError) as caught:
         loop.run(runner(person, asked, working_dir="missing").exec("touch ran"))
@@ -227,7 +227,7 @@ def test_a_project_may_have_any_name(person: Person, name: str) -> None:
 # --- where -------------------------------------------------------------------------------------
 
 
-def test_it_starts_in_the_project_or_where_it_is_told(person: Person) -> None:
+def test_it_starts_in_the_project_or_in_the_given_folder(person: Person) -> None:
     (person.project / "src").mkdir()
     assert run(person, "pwd").stdout.text == f"{person.project}\n"
     assert run(person, "pwd", working_dir="src").stdout.text == f"{person.project}/src\n"

@@ -209,7 +209,7 @@ def test_only_sockets_of_some_families_can_be_made(name: str, profile: str) -> N
 
 @on_every_machine
 @with_every_profile
-def test_netlink_tells_of_nothing_but_routes(name: str, profile: str) -> None:
+def test_netlink_gives_nothing_but_routes(name: str, profile: str) -> None:
     found = machine(name, profile)
     for protocol in range(1, 32):
         for value in with_high_bits(found, protocol):

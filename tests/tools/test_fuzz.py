@@ -133,7 +133,7 @@ def test_a_document_is_written_as_it_was_read(text: str) -> None:
 
 @FUZZED
 @given(TEXT, TEXT)
-def test_a_difference_tells_all_that_is_different(old: str, new: str) -> None:
+def test_a_diff_contains_every_difference(old: str, new: str) -> None:
     told = difference(old, new)
     gone = [line[1:] for line in told.split("\n") if line.startswith("-")]
     come = [line[1:] for line in told.split("\n") if line.startswith("+")]

@@ -133,6 +133,6 @@ def test_no_text_at_all_is_no_arguments() -> None:
     assert "`command` is missing" in error("")
 
 
-def test_what_a_model_is_told_can_be_sent() -> None:
+def test_messages_for_a_model_are_valid_utf_8() -> None:
     for arguments in ({"a\ud800": 1}, {"command": "x", "network": "\ud800"}):
         error(arguments).encode("utf-8")

@@ -35,7 +35,7 @@ def german(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     gettext.textdomain(before)
 
 
-def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(person: Person) -> None:
+def test_an_error_is_german_for_the_user_and_english_for_the_model(person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
         window.open_project(str(person.home))

@@ -63,7 +63,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_cancelling_who_reads_cuts_the_line(state: str) -> None:
+def test_cancelling_the_reader_closes_the_connection(state: str) -> None:
     async def main() -> None:
         task = asyncio.create_task(gather(openai(server.address)))
         await asyncio.to_thread(wait_until, lambda: bool(server.seen), "it was asked")
@@ -149,7 +149,7 @@ def test_after_a_stop_the_next_answer_comes() -> None:
         assert loop.run(main()) == "b"
 
 
-def test_stopping_while_it_waits_to_try_again() -> None:
+def test_stopping_during_the_pause_before_a_retry() -> None:
     busy = Reply([b"{}"], 503, {"Retry-After": "20"})
 
     async def main() -> None:
@@ -187,7 +187,7 @@ def test_many_at_once() -> None:
     wait_until(lambda: not threads(), "the threads ended")
 
 
-def test_an_iterator_that_nobody_closes_ends_with_the_loop() -> None:
+def test_an_unclosed_iterator_ends_with_the_loop() -> None:
     kept: list[AsyncIterator[Piece]] = []
 
     async def main() -> None:

@@ -127,7 +127,7 @@ def test_removing_a_connection_removes_its_key(person: Person) -> None:
 
 
 @pytest.mark.parametrize("way", ["removed", "renamed"])
-def test_what_was_begun_is_done_though_nobody_waits_for_it(person: Person, way: str) -> None:
+def test_a_change_is_finished_after_its_task_is_cancelled(person: Person, way: str) -> None:
     """The dialog is closed while another program has the file."""
     store = store_of(person)
     put(store, WORK, KEY)
@@ -172,7 +172,7 @@ def test_a_keyring_that_is_gone_does_not_stand_in_the_way(person: Person) -> Non
     assert store.take_notices() == []
 
 
-def test_a_broken_file_of_keys_is_said_without_what_is_in_it(person: Person) -> None:
+def test_a_broken_key_file_is_reported_without_its_content(person: Person) -> None:
     store = store_of(person)
     found = put(store, WORK, KEY)
     (person.paths.config / "keys.yaml").write_text(f"a: [{KEY}")
@@ -211,7 +211,7 @@ def test_names_that_cannot_be(person: Person, name: str) -> None:
         ("\t", "line 1"),
     ],
 )
-def test_a_broken_file_is_set_aside_and_said(person: Person, text: str, words: str) -> None:
+def test_a_broken_file_is_set_aside_and_reported(person: Person, text: str, words: str) -> None:
     file = person.paths.config / "connections.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(text)
@@ -319,7 +319,7 @@ def test_one_that_stalls_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("what", ["put", "remove"])
-def test_who_waits_for_another_program_holds_up_nothing_else(person: Person, what: str) -> None:
+def test_waiting_for_another_program_blocks_nothing_else(person: Person, what: str) -> None:
     store = store_of(person)
     put(store, HOME)
     is_held, may_let_go = threading.Event(), threading.Event()

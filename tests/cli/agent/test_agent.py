@@ -70,7 +70,7 @@ def test_events_as_json(person: Person) -> None:
     assert next(e for e in events if e["event"] == "end")["end"] == "done"
 
 
-def test_without_a_model_it_is_said_what_to_do(person: Person) -> None:
+def test_without_a_model_the_remedy_is_printed(person: Person) -> None:
     done = person.cli("agent", "Do it")
     assert done.returncode == 1
     for part in ("No model", "connections find", "connections add", "tour"):

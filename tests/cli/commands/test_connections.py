@@ -80,7 +80,7 @@ def test_what_a_server_calls_its_models_does_nothing_to_the_terminal(person: Per
         assert "m⟨ESC⟩[2J" in cli_here(person, "connections", "test").stdout
 
 
-def test_what_cannot_be_written_is_said(person: Person) -> None:
+def test_an_unwritable_file_is_reported(person: Person) -> None:
     config = person.paths.config
     for name in (".keys.lock", ".connections.lock"):
         (config / name).mkdir(parents=True)
@@ -91,7 +91,7 @@ def test_what_cannot_be_written_is_said(person: Person) -> None:
         (config / name).rmdir()
 
 
-def test_a_broken_file_is_said(person: Person) -> None:
+def test_a_broken_file_is_reported(person: Person) -> None:
     file = person.paths.config / "connections.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("connections: 7")

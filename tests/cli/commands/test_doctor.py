@@ -114,7 +114,7 @@ def test_doctor_works_from_a_folder_that_is_gone(person: Person) -> None:
 
 
 @pytest.mark.anybody
-def test_the_version_is_told(person: Person) -> None:
+def test_the_version_is_printed(person: Person) -> None:
     done = person.cli("--version")
     assert (done.returncode, done.stdout) == (0, f"OLLM Sandbox {ollmsandbox.__version__}\n")
 

@@ -60,7 +60,7 @@ def test_two_commands_are_one_too_many(person: Person) -> None:
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--network"], ["-c", ""], ["-c", "  "]])
-def test_no_command_is_told(person: Person, arguments: list[str]) -> None:
+def test_a_missing_command_is_reported(person: Person, arguments: list[str]) -> None:
     assert_failed(person.cli("run", *arguments), "command")
 
 
@@ -85,7 +85,7 @@ def test_the_working_folder_can_be_chosen(person: Person) -> None:
     assert (person.playground / "made").exists()
 
 
-def test_a_working_folder_that_is_not_there_is_told_in_exact_words(person: Person) -> None:
+def test_a_missing_working_folder_is_reported(person: Person) -> None:
     done = person.cli("run", "--working-dir", "no/where", "--", "touch", "ran")
     assert done.returncode == 125
     assert "ERROR: Working directory does not exist: no/where\n" in done.stderr
@@ -112,7 +112,7 @@ def test_a_command_that_is_not_there_ends_with_127(person: Person) -> None:
     assert "not found" in done.stderr
 
 
-def test_a_time_out_ends_with_124_and_is_told(person: Person) -> None:
+def test_a_time_out_ends_with_124_and_is_reported(person: Person) -> None:
     done = person.cli("run", "--timeout", "0.5", "-c", "echo before; sleep 60")
     assert (done.returncode, done.stdout) == (124, "before\n")
     assert "time limit" in done.stderr
@@ -125,7 +125,7 @@ def test_quiet_says_nothing_besides_the_command(person: Person) -> None:
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "x", ""])
-def test_a_time_that_is_none_is_refused(person: Person, given: str) -> None:
+def test_an_invalid_time_is_refused(person: Person, given: str) -> None:
     done = person.cli("run", f"--timeout={given}", "--", "touch", "ran")
     assert done.returncode == 2
     assert f"{given!r} is not a number of seconds" in done.stderr
@@ -138,7 +138,7 @@ def test_an_unknown_profile_lists_the_choice(person: Person) -> None:
     assert os.listdir(person.project) == []
 
 
-def test_a_mistake_in_a_profile_is_told_and_nothing_runs(person: Person) -> None:
+def test_a_mistake_in_a_profile_is_reported_and_nothing_runs(person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     file = person.paths.profiles / "standard.yaml"
     file.write_text("limits:\n  tiem: 5\n")
@@ -147,7 +147,7 @@ def test_a_mistake_in_a_profile_is_told_and_nothing_runs(person: Person) -> None
     assert os.listdir(person.project) == []
 
 
-def test_a_profile_of_the_persons_own_is_used(person: Person) -> None:
+def test_a_profile_of_the_user_is_used(person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "mine.yaml").write_text("environment: {set: {FROM: mine}}")
     assert person.cli("run", "--profile", "mine", "-c", "echo $FROM").stdout == "mine\n"
@@ -219,7 +219,7 @@ def test_ctrl_c_of_a_terminal_ends_the_run_even_if_the_command_ignores_it(
     assert stands_still(person.playground / "beat")
 
 
-def test_an_interrupted_run_does_not_wait_for_who_does_not_read(
+def test_an_interrupted_run_ends_though_its_output_is_not_read(
     person: Person, start: Start
 ) -> None:
     process = start("run", "-c", "touch ~/playground/beat; yes")

@@ -163,7 +163,7 @@ def take_it_away(file: Path) -> None:
     "act",
     [write_to_it, put_another_there, put_a_link_there, put_a_folder_there, take_it_away],
 )
-def test_what_somebody_does_just_before_a_file_changes_places_stays(
+def test_an_edit_just_before_a_file_is_replaced_stays(
     make: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]
 ) -> None:
     """Between the look at a file and the step that puts another in its place."""
@@ -217,7 +217,7 @@ def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
 
 @pytest.mark.parametrize("act", [write_to_it, put_another_there, put_a_folder_there])
 @pytest.mark.parametrize("path", ["gone/a", "one/left"])
-def test_what_somebody_does_just_before_a_file_is_deleted_stays(
+def test_an_edit_just_before_a_file_is_deleted_stays(
     make: Callable[[str], Bench],
     monkeypatch: pytest.MonkeyPatch,
     path: str,

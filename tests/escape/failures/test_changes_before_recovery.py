@@ -65,7 +65,7 @@ def kills() -> Iterator[int]:
         number += EVERY or 8
 
 
-def test_a_later_run_that_waits_is_not_swallowed_by_what_is_taken(bench: Bench) -> None:
+def test_a_later_pending_run_survives_recovering_a_settle(bench: Bench) -> None:
     person = bench.person
     first = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
     bench.save()
@@ -91,7 +91,7 @@ def slow_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("is_fast", [False, True], ids=["as it is", "fast"])
-def test_a_later_run_that_waits_is_not_swallowed_by_what_is_applied(
+def test_a_later_pending_run_survives_recovering_an_apply(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, is_fast: bool
 ) -> None:
     person = bench.person
@@ -126,7 +126,7 @@ def test_a_later_run_that_waits_is_not_swallowed_by_what_is_applied(
 
 
 @pytest.mark.parametrize("action", ["apply", "undo", "redo"])
-def test_what_somebody_wrote_since_is_not_taken_for_ours(bench: Bench, action: str) -> None:
+def test_edits_since_the_kill_are_not_taken_for_ours(bench: Bench, action: str) -> None:
     person = bench.person
     run = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
     verbs = {"apply": ["apply"], "undo": ["apply", "undo"], "redo": ["apply", "undo", "apply"]}

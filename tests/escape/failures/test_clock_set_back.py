@@ -59,7 +59,7 @@ def test_what_a_later_command_made_of_it_is_no_conflict(person: Person, first: s
     check_nothing_waits(person)
 
 
-def test_what_is_applied_at_once_settles_what_waited_before(person: Person, first: str) -> None:
+def test_a_run_in_auto_mode_settles_what_was_pending_before(person: Person, first: str) -> None:
     second = settle(person, "echo second >>f; rm -r d")
     assert states(second) == dict.fromkeys(("f", "d", "d/x"), State.APPLIED)
     assert (person.project / "f").read_text() == "old\nfirst\nsecond\n"
@@ -117,7 +117,7 @@ def test_a_later_command_that_is_killed_is_still_the_later_one(person: Person, f
     assert all(one == dict.fromkeys(("f", "d/x"), State.PENDING) for one in done)
 
 
-def test_who_comes_before_that_is_finished_is_later(person: Person, first: str) -> None:
+def test_a_run_before_the_recovery_counts_as_later(person: Person, first: str) -> None:
     bench = Bench(person)
     bench.leave("echo second >>f")
     bench.save()
@@ -155,7 +155,7 @@ def test_files_of_a_time_to_come_were_there_before(tmp_path: Path) -> None:
     assert came_since(layer, at - 9, newest=at, now=at)
 
 
-def test_what_a_person_decides_is_noted_as_well(person: Person) -> None:
+def test_decisions_of_the_user_are_recorded(person: Person) -> None:
     """To show one file of a deleted folder again, the others are hidden by their names."""
     (person.project / "d").mkdir()
     for name in ("x", "y"):

@@ -148,7 +148,7 @@ def test_of_two_that_change_a_file_the_second_can_be_chosen(
     assert text(person, "file") == "first\n"
 
 
-def test_one_that_is_applied_at_once_leaves_what_waits(person: Person) -> None:
+def test_a_run_in_auto_mode_leaves_pending_changes(person: Person) -> None:
     fill(person.project)
     first, second = both(
         person, "echo first >file", "echo second >file; echo new >new", "--apply", "auto"

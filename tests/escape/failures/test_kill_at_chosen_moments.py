@@ -96,7 +96,7 @@ def test_a_journal_that_is_written_again_leaves_no_half(bench: Bench) -> None:
     assert (person.project / "a").read_text() == "second\n"
 
 
-def test_a_kill_after_the_last_of_what_waited_is_gone(bench: Bench) -> None:
+def test_a_kill_after_the_last_pending_change_is_gone(bench: Bench) -> None:
     person = bench.person
     settle(person, "echo waits >a; rm b", Mode.REVIEW)
     bench.leave("echo new >a; echo back >b; echo more >c")
@@ -227,7 +227,7 @@ def test_backups_whose_numbers_a_kill_has_taken_are_not_left(bench: Bench) -> No
     assert not [*person.paths.backups.glob("7*")]
 
 
-def test_half_a_backup_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_backup_is_not_used(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a file cannot have two names, it is copied."""
     person = bench.person
     backups = person.paths.backups
@@ -255,7 +255,7 @@ def test_half_a_backup_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("name", ["closed/sub/f", "made/anew/f"])
-def test_an_edit_that_was_cut_off_waits_as_a_whole(bench: Bench, name: str) -> None:
+def test_an_interrupted_edit_is_pending_as_a_whole(bench: Bench, name: str) -> None:
     """Or not at all; but no folder that was made for it, or opened."""
     person = bench.person
     (person.project / "closed" / "sub").mkdir(parents=True)

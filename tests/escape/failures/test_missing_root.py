@@ -85,7 +85,9 @@ def another(person: Person) -> Person:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_it_is_told_once_and_finished_when_the_folder_is_back(bench: Bench, begun: bool) -> None:
+def test_it_is_reported_once_and_finished_when_the_folder_is_back(
+    bench: Bench, begun: bool
+) -> None:
     person = bench.person
     folder = cut_off(bench, begun=begun)
     away = person.home / "away"
@@ -130,7 +132,7 @@ def test_what_can_still_be_finished_is_not_discarded_that_way(bench: Bench) -> N
     assert [change["state"] for change in json.loads(done.stdout)["changes"]] == ["discarded"]
 
 
-def test_what_a_person_asked_for_is_told_once_too(bench: Bench) -> None:
+def test_a_request_of_the_user_is_reported_once(bench: Bench) -> None:
     person = bench.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
     bench.save()
@@ -151,7 +153,7 @@ def test_what_a_person_asked_for_is_told_once_too(bench: Bench) -> None:
     assert (person.project / "f").read_text() == "new\n"
 
 
-def test_what_waits_in_other_projects_is_found_all_the_same(bench: Bench) -> None:
+def test_interrupted_runs_of_other_projects_are_recovered_all_the_same(bench: Bench) -> None:
     person = bench.person
     cut_off(bench, begun=False)
     shutil.rmtree(person.project)
@@ -287,7 +289,7 @@ def test_the_rest_of_a_run_can_be_discarded(bench: Bench) -> None:
     assert [change["path"] for run in found for change in run["changes"]] == ["f"]
 
 
-def test_what_a_person_asked_for_is_done_where_it_can_be(bench: Bench) -> None:
+def test_a_request_of_the_user_is_done_where_possible(bench: Bench) -> None:
     person = bench.person
     take_care(person.paths)
     other = linked(bench)
@@ -311,7 +313,7 @@ def test_what_a_person_asked_for_is_done_where_it_can_be(bench: Bench) -> None:
     check_finished(person)
 
 
-def test_what_waits_for_other_folders_can_be_applied_and_undone(bench: Bench) -> None:
+def test_pending_changes_of_other_folders_can_be_applied_and_undone(bench: Bench) -> None:
     person = bench.person
     other = linked(bench)
     run = settle(
@@ -335,7 +337,7 @@ def test_what_waits_for_other_folders_can_be_applied_and_undone(bench: Bench) ->
     assert (other / "other").read_text() == (other / "old").read_text() == "old\n"
 
 
-def test_what_waits_for_a_folder_that_is_gone_can_be_discarded(bench: Bench) -> None:
+def test_pending_changes_of_a_missing_folder_can_be_discarded(bench: Bench) -> None:
     person = bench.person
     other = linked(bench)
     settle(person, f"chmod 700 {other}; echo new >{other}/other; rm {other}/old", Mode.REVIEW)
@@ -347,7 +349,7 @@ def test_what_waits_for_a_folder_that_is_gone_can_be_discarded(bench: Bench) -> 
     assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"
 
 
-def test_what_somebody_is_about_to_end_is_not_told(person: Person) -> None:
+def test_a_run_that_is_being_settled_is_not_reported(person: Person) -> None:
     """Whoever holds the lock is still at it."""
     gone = str(person.home / "gone")
     journal = Journal.of_person(person.paths, "1")
@@ -372,7 +374,7 @@ def test_what_somebody_is_about_to_end_is_not_told(person: Person) -> None:
     assert found == [[]]
 
 
-def test_it_is_told_where_nothing_can_be_noted(bench: Bench) -> None:
+def test_it_is_reported_even_if_nothing_can_be_recorded(bench: Bench) -> None:
     person = bench.person
     cut_off(bench, begun=False)
     shutil.rmtree(person.project)
@@ -382,7 +384,7 @@ def test_it_is_told_where_nothing_can_be_noted(bench: Bench) -> None:
         assert str(person.project) in said
 
 
-def test_nobody_looks_again_while_the_project_is_gone(bench: Bench) -> None:
+def test_recovery_is_not_tried_again_while_the_project_is_missing(bench: Bench) -> None:
     person = bench.person
     cut_off(bench, begun=True)
     away = person.home / "away"

@@ -70,7 +70,7 @@ def assert_all_is_recorded(person: Person) -> None:
         manager.close()
 
 
-def test_what_it_stumbles_over_is_told_and_done_later(person: Person) -> None:
+def test_its_error_is_reported_and_its_work_done_later(person: Person) -> None:
     with closing(ProjectManager(person.paths)) as manager:
         manager.project_for(person.project)
     with closing(sqlite3.connect(person.paths.database)) as database:
@@ -129,7 +129,7 @@ def test_it_does_not_load_what_a_command_wrote(
     assert not escaped.exists()
 
 
-def test_there_is_none_where_a_command_could_change_it(
+def test_there_is_none_if_a_command_could_change_its_python(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = person.project / "python"
@@ -154,9 +154,7 @@ def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
 
 
 @pytest.mark.parametrize("many", [1, MANY])
-def test_what_somebody_writes_before_it_is_finished_is_not_undone(
-    person: Person, many: int
-) -> None:
+def test_an_edit_before_the_recovery_is_not_undone(person: Person, many: int) -> None:
     bench = Bench(person)
     bench.leave(CHANGE)
     written, put_there, theirs = (person.project / name for name in NAMES[:3])

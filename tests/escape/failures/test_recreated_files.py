@@ -234,7 +234,7 @@ def test_the_next_command_sees_what_was_chosen_of_a_folder_that_the_other_delete
     assert on_disk(person) == by_next(person)
 
 
-def test_a_folder_goes_after_what_waits_in_it_for_another_run(
+def test_a_folder_is_deleted_after_the_pending_changes_of_another_run_in_it(
     deleted_and_made: tuple[Person, str, str],
 ) -> None:
     person, _, second = deleted_and_made
@@ -247,7 +247,7 @@ def test_a_folder_goes_after_what_waits_in_it_for_another_run(
     assert on_disk(person) == {"l": "@"}
 
 
-def test_a_deletion_that_gave_way_with_its_folder_does_not_wait(person: Person) -> None:
+def test_a_deletion_that_went_with_its_folder_is_not_pending(person: Person) -> None:
     fill(person.project)
     second = leave(person, "chmod 700 d")
     first = settle(person, "rm -r d; echo first >d", Mode.REVIEW).run_id

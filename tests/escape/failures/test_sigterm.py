@@ -23,7 +23,7 @@ from ollmsandbox.project.apply.journal import project_lock
 from ollmsandbox.project.recovery.recover import take_care
 
 
-def test_who_waits_to_look_can_be_ended(person: Person) -> None:
+def test_a_program_waiting_for_the_lock_can_be_ended(person: Person) -> None:
     (person.project / "file").write_text("old\n")
     mark = person.playground / "over"
     with project_lock(person.paths, str(person.project)):
@@ -66,7 +66,7 @@ def nobody_reads(*, has_gone: bool) -> Iterator[int]:
             os.close(ours)
 
 
-def test_nobody_has_to_hear_what_it_says_then_and_it_is_true(person: Person) -> None:
+def test_its_last_message_is_true_and_need_not_be_read(person: Person) -> None:
     processes: list[Started] = []
     with contextlib.ExitStack() as ends:
         heard, said = os.pipe()
@@ -132,7 +132,7 @@ Overlay.cleanup = cleanup
     assert not take_care(person.paths).finished
 
 
-def test_a_window_that_is_ended_waits_for_nobody_and_loses_nothing(person: Person) -> None:
+def test_a_terminated_window_closes_at_once_and_loses_nothing(person: Person) -> None:
     """As when it is closed at once: its tasks are cancelled, and its main loop ends."""
     (person.project / "file").write_text("old\n")
     bubble = person.bubble()

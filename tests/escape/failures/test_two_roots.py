@@ -61,7 +61,7 @@ def test_each_change_has_a_number_of_its_own(person: Person, linked: Path) -> No
     assert sorted(paths) == ["new", "new/second", "one", "two"]
 
 
-def test_the_rest_waits_for_its_project_too(person: Person, linked: Path) -> None:
+def test_the_rest_waits_for_its_project(person: Person, linked: Path) -> None:
     away = _cut_off(person, linked)
     elsewhere = person.project.rename(person.home / "elsewhere")
     away.rename(linked)

@@ -43,7 +43,7 @@ def check_told_once(person: Person, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_what_a_person_asked_for(bench: Bench, what: str) -> None:
+def test_a_request_of_the_user(bench: Bench, what: str) -> None:
     person = bench.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
     # Right after it was written down.

@@ -88,7 +88,7 @@ def test_processes_that_start_at_once_share_one_database(person: Person, broken:
         assert FileRecord.select().count() == 4 * 20
 
 
-def test_one_waits_while_another_makes_the_database(person: Person) -> None:
+def test_one_process_waits_while_another_creates_the_database(person: Person) -> None:
     person.paths.data.mkdir(parents=True)
     folder = os.open(person.paths.data, os.O_RDONLY)
     try:

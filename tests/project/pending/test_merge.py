@@ -64,7 +64,7 @@ def seen(person: Person, name: str = "file") -> str | None:
 
 
 @pytest.mark.parametrize("first", [write, delete])
-def test_an_edit_between_two_runs_that_wait_is_not_replaced(
+def test_an_edit_between_two_pending_runs_is_not_replaced(
     person: Person, review: Review, first: object
 ) -> None:
     file = person.project / "file"
@@ -84,7 +84,7 @@ def test_an_edit_between_two_runs_that_wait_is_not_replaced(
 
 
 @pytest.mark.parametrize("first", [write, delete])
-def test_an_edit_is_not_replaced_by_a_run_on_top_of_one_that_waits(
+def test_an_edit_is_not_replaced_by_a_run_on_top_of_a_pending_one(
     person: Person, review: Review, first: object
 ) -> None:
     file = person.project / "file"
@@ -113,7 +113,9 @@ def test_a_conflict_is_not_decided_by_the_next_run(person: Person, review: Revie
     assert file.read_text() == "the person's"
 
 
-def test_what_nobody_edited_is_applied_with_what_waited(person: Person, review: Review) -> None:
+def test_an_unedited_file_is_applied_with_all_its_pending_changes(
+    person: Person, review: Review
+) -> None:
     file = person.project / "file"
     edit(file, "old")
     write(person, review, Mode.REVIEW, "first")
@@ -125,7 +127,7 @@ def test_what_nobody_edited_is_applied_with_what_waited(person: Person, review: 
     assert os.listdir(person.project) == ["file"]
 
 
-def test_without_the_later_version_the_earlier_one_waits_again(
+def test_without_the_later_version_the_earlier_one_is_pending_again(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"
@@ -145,7 +147,9 @@ def test_without_the_later_version_the_earlier_one_waits_again(
         assert file.read_text() == text
 
 
-def test_an_earlier_version_that_waits_again_is_applied(person: Person, review: Review) -> None:
+def test_an_earlier_version_that_is_pending_again_is_applied(
+    person: Person, review: Review
+) -> None:
     first = write(person, review, Mode.REVIEW, "first", "folder/file")
     second = write(person, review, Mode.REVIEW, "second", "folder/file")
     done = person.cli("discard", second.id)
@@ -156,7 +160,7 @@ def test_an_earlier_version_that_waits_again_is_applied(person: Person, review: 
     assert review.waiting(first.project) == []
 
 
-def test_a_deletion_waits_again_without_what_was_made_in_its_place(
+def test_a_deletion_is_pending_again_without_its_replacement(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"
@@ -171,7 +175,7 @@ def test_a_deletion_waits_again_without_what_was_made_in_its_place(
     assert not file.exists()
 
 
-def test_what_waited_is_there_again_without_its_deletion(person: Person, review: Review) -> None:
+def test_a_pending_file_is_back_without_its_deletion(person: Person, review: Review) -> None:
     (person.project / "file").write_text("old")
     first = write(person, review, Mode.REVIEW, "first")
     second = delete(person, review, Mode.REVIEW)
@@ -181,7 +185,9 @@ def test_what_waited_is_there_again_without_its_deletion(person: Person, review:
     assert states_of(review, first) == [State.PENDING]
 
 
-def test_everything_is_discarded_also_what_waits_again(person: Person, review: Review) -> None:
+def test_everything_is_discarded_including_what_is_pending_again(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text("old")
     first = write(person, review, Mode.REVIEW, "first")
     write(person, review, Mode.REVIEW, "second")
@@ -191,7 +197,7 @@ def test_everything_is_discarded_also_what_waits_again(person: Person, review: R
     assert review.waiting(first.project) == []
 
 
-def test_of_what_a_later_run_replaced_nobody_is_told_that_it_was_applied(
+def test_a_change_replaced_by_a_later_run_does_not_count_as_applied(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"
@@ -233,7 +239,9 @@ def test_what_a_later_run_took_back_was_never_applied(person: Person, review: Re
     assert seen(person) == "old"
 
 
-def test_to_look_at_one_costs_the_same_however_many_wait(person: Person, review: Review) -> None:
+def test_the_cost_of_reading_one_run_does_not_grow_with_pending_runs(
+    person: Person, review: Review
+) -> None:
     run = write(person, review, Mode.REVIEW, "new")
     [item] = read_changes(review.manager, run)
     versions = Versions(review.manager)
@@ -254,7 +262,7 @@ def test_to_look_at_one_costs_the_same_however_many_wait(person: Person, review:
 
 
 @pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
-def test_an_edit_is_told_before_it_is_replaced_also_where_the_file_is_named(
+def test_an_edit_is_reported_before_it_is_replaced_even_if_the_file_is_named(
     person: Person, review: Review, verb: str
 ) -> None:
     file = person.project / "file"

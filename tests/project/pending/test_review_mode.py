@@ -137,7 +137,7 @@ def test_a_discarded_session_leaves_nothing(project: Person) -> None:
     assert_nothing_is_left(project)
 
 
-def test_the_mode_of_the_project_folder_waits_too(project: Person) -> None:
+def test_the_mode_of_the_project_folder_is_pending_too(project: Person) -> None:
     run_sandboxed(project, "chmod 700 .", Mode.REVIEW)
     assert run_sandboxed(project, "stat -c %a .; touch new", Mode.REVIEW).stdout == "700\n"
     assert project.project.stat().st_mode & 0o777 == 0o755

@@ -100,9 +100,7 @@ def test_of_everything_each_path_goes_with_its_last_run(person: Person, review: 
     assert os.listdir(person.project) == ["one"]
 
 
-def test_what_is_neither_in_the_layer_nor_on_disk_is_not_said_to_be_applied(
-    person: Person, review: Review
-) -> None:
+def test_a_lost_version_does_not_count_as_applied(person: Person, review: Review) -> None:
     (person.project / "file").write_text("old")
     run = write(person, review, Mode.REVIEW, file="new")
     [layer] = person.paths.data.glob("pending/*/overlay1")
@@ -116,7 +114,7 @@ def test_what_is_neither_in_the_layer_nor_on_disk_is_not_said_to_be_applied(
     assert review.waiting(run.project) == []
 
 
-def test_who_cannot_apply_what_is_lost_is_told_how_to_be_rid_of_it(
+def test_a_lost_version_is_reported_with_the_way_to_discard_it(
     person: Person, review: Review
 ) -> None:
     run = write(person, review, Mode.REVIEW, file="new")
@@ -132,7 +130,7 @@ def test_who_cannot_apply_what_is_lost_is_told_how_to_be_rid_of_it(
     assert person.cli("apply", "--all").returncode == 0
 
 
-def test_what_somebody_else_put_in_its_place_is_applied(person: Person, review: Review) -> None:
+def test_a_file_that_the_user_put_there_can_be_replaced(person: Person, review: Review) -> None:
     (person.project / "file").write_text("old")
     run = write(person, review, Mode.REVIEW, file="new")
     (person.project / "file").write_text("new")
@@ -156,7 +154,7 @@ def test_what_is_there_already_needs_no_other_run_to_be_applied(
 
 
 @pytest.mark.parametrize("what", ["file", "link", "folder"])
-def test_what_somebody_else_has_there_is_not_taken_for_it(
+def test_another_file_at_that_path_does_not_count_as_applied(
     person: Person, review: Review, what: str
 ) -> None:
     keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
@@ -176,7 +174,7 @@ def test_what_somebody_else_has_there_is_not_taken_for_it(
     assert (item.state, item.note) == (State.FAILED, "This version is no longer kept.")
 
 
-def test_an_added_folder_behind_a_link_is_not_said_to_be_undone(
+def test_an_added_folder_behind_a_link_does_not_count_as_undone(
     person: Person, review: Review
 ) -> None:
     person.run("mkdir -p around/made/inner")

@@ -58,7 +58,7 @@ def test_each_project_discards_its_own(both: tuple[Person, Person, Path]) -> Non
     assert file.read_text() == "1\n"
 
 
-def test_who_only_looks_gives_no_layer_to_a_root(both: tuple[Person, Person, Path]) -> None:
+def test_reading_makes_no_layer_for_a_root(both: tuple[Person, Person, Path]) -> None:
     """That is for who holds the project's lock: two at once would give one number to two."""
     first, _, shared = both
     project = str(first.project)

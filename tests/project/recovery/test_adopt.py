@@ -38,7 +38,7 @@ def waiting(person: Person) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_what_waits_is_listed_again_and_can_be_applied(person: Person) -> None:
+def test_pending_changes_are_listed_again_and_can_be_applied(person: Person) -> None:
     for name in ("file", "gone", "folder/leaf"):
         (person.project / name).parent.mkdir(exist_ok=True)
         (person.project / name).write_text("old\n")
@@ -71,7 +71,7 @@ def test_it_can_be_discarded(person: Person) -> None:
     assert person.cli("run", "-c", "ls").stdout == ""
 
 
-def test_what_a_run_adds_before_anybody_looks_is_not_taken_for_all(person: Person) -> None:
+def test_a_run_before_the_recovery_does_not_hide_the_rest(person: Person) -> None:
     write(person, "first", "first\n")
     lose_database(person)
     # Only when this one has ended, somebody needs the database.
@@ -79,7 +79,7 @@ def test_what_a_run_adds_before_anybody_looks_is_not_taken_for_all(person: Perso
     assert waiting(person) == {"first": ("added", "pending"), "second": ("added", "pending")}
 
 
-def test_a_file_that_somebody_changed_since_is_not_replaced_unasked(person: Person) -> None:
+def test_a_file_changed_since_is_not_replaced_unasked(person: Person) -> None:
     file = person.project / "file"
     file.write_text("old\n")
     write(person, "file", "new\n")

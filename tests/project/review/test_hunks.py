@@ -96,7 +96,7 @@ def test_a_part_is_found_again_when_other_lines_have_changed() -> None:
     assert diff.taken_back("a\nb\nc\n", "a\nb\n", appended) is None
 
 
-def test_a_text_that_repeats_itself_does_not_keep_anybody_waiting() -> None:
+def test_a_repetitive_text_is_compared_quickly() -> None:
     """Each line is there some hundred times; compared with one another, that takes minutes."""
     numbers = [number * number * 7 % 211 for number in range(60_000)]
     old = "".join(f"{number}\n" for number in numbers)
@@ -162,7 +162,7 @@ def test_an_undone_part_is_known_as_such_and_comes_back(person: Person, review: 
     assert rewriting.parts_since(review.manager, run, item)[second] is diff.Standing.THERE
 
 
-def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, review: Review) -> None:
+def test_a_hunk_is_applied_and_the_rest_stays_pending(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
@@ -194,7 +194,9 @@ def test_with_the_last_part_all_is_applied(person: Person, review: Review) -> No
     assert not person.paths.pending(str(person.project)).exists()
 
 
-def test_an_applied_part_can_be_undone_while_the_rest_waits(person: Person, review: Review) -> None:
+def test_an_applied_hunk_can_be_undone_while_the_rest_is_pending(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
     report = rewriting.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
@@ -204,7 +206,7 @@ def test_an_applied_part_can_be_undone_while_the_rest_waits(person: Person, revi
     assert len(parts(review, *latest(review, run.id))) == 3
 
 
-def test_a_part_is_discarded_and_the_rest_waits(person: Person, review: Review) -> None:
+def test_a_hunk_is_discarded_and_the_rest_stays_pending(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
@@ -276,7 +278,7 @@ def test_what_was_discarded_in_part_is_not_written_through_a_link(
     assert len(parts(review, *latest(review, report.run_id))) == 3
 
 
-def test_a_mode_that_was_changed_waits_on_without_the_text(person: Person, review: Review) -> None:
+def test_a_changed_mode_stays_pending_without_the_text(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     write_file.write_file(
@@ -295,7 +297,9 @@ def test_a_mode_that_was_changed_waits_on_without_the_text(person: Person, revie
     assert (file.read_text(), file.stat().st_mode & 0o777) == (OLD, 0o755)
 
 
-def test_a_part_is_not_undone_while_other_changes_wait(person: Person, review: Review) -> None:
+def test_a_hunk_is_not_undone_while_other_changes_are_pending(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
     first = parts(review, run, item)[0]

@@ -87,7 +87,7 @@ def test_a_run_that_changes_nothing_leaves_nothing(person: Person) -> None:
     assert person.cli("history").stdout == "No command has changed anything yet.\n"
 
 
-def test_a_dry_run_is_told_and_dropped(person: Person) -> None:
+def test_a_dry_run_is_reported_and_dropped(person: Person) -> None:
     document = run(person, "echo new > file", "--apply", "never")
     assert shown(document) == [("added", "file", "discarded")]
     assert files(person.project) == {}
@@ -139,7 +139,7 @@ def test_an_older_run_is_not_undone_over_a_later_one_unless_it_is_named(person: 
     assert (person.project / "file").read_text() == "0"
 
 
-def test_what_waits_is_seen_by_the_next_command_and_not_on_disk(person: Person) -> None:
+def test_pending_changes_are_seen_by_the_next_command_and_not_on_disk(person: Person) -> None:
     (person.project / "old").write_text("old")
     first = run(person, "echo new > file; rm old", "--apply", "review")
     assert files(person.project) == {"old": "old"}
@@ -154,7 +154,7 @@ def test_what_waits_is_seen_by_the_next_command_and_not_on_disk(person: Person) 
     assert not person.paths.pending(str(person.project)).exists()
 
 
-def test_all_that_waits_is_shown_discarded_and_applied_at_once(person: Person) -> None:
+def test_all_pending_changes_are_shown_discarded_and_applied_at_once(person: Person) -> None:
     run(person, "echo 0 > undone")
     assert cli_here(person, "undo").returncode == 0
     for number in (1, 2, 3):
@@ -229,7 +229,7 @@ def test_names_cannot_act_on_a_terminal_or_pass_for_others(person: Person) -> No
     assert "\\nadded nothing" in done.stderr
 
 
-def test_what_acts_later_is_marked_and_what_git_runs_waits(person: Person) -> None:
+def test_risky_files_are_marked_and_git_hooks_are_held(person: Person) -> None:
     document = run(
         person,
         "mkdir -p .git/hooks .vscode; echo '#!/bin/sh' > .git/hooks/pre-commit; echo > .envrc;"
@@ -248,13 +248,13 @@ def test_what_acts_later_is_marked_and_what_git_runs_waits(person: Person) -> No
     assert (person.project / ".git" / "hooks" / "pre-commit").exists()
 
 
-def test_special_files_are_left_out_and_told(person: Person) -> None:
+def test_special_files_are_left_out_and_reported(person: Person) -> None:
     document = run(person, "mkfifo pipe; echo > file")
     assert document["skipped"] == [{"path": "pipe", "what": "a pipe"}]
     assert [path.name for path in person.project.iterdir()] == ["file"]
 
 
-def test_a_linked_folder_is_written_only_once_the_person_agreed(person: Person) -> None:
+def test_a_linked_folder_is_written_only_after_approval(person: Person) -> None:
     outside = person.home / "outside"
     outside.mkdir()
     (person.project / "link").symlink_to(outside)
@@ -317,7 +317,7 @@ def test_backups_go_after_seven_days_and_their_paths_with_them(person: Person) -
 
 
 @pytest.mark.anybody
-def test_old_runs_go_and_those_that_wait_stay(person: Person) -> None:
+def test_old_runs_are_removed_unless_they_are_pending(person: Person) -> None:
     (person.project / "file").write_text("first")
     old = run(person, "echo second > file")["run_id"]
     waits = run(person, "echo third > file", "--apply", "review")["run_id"]

@@ -38,7 +38,7 @@ def test_what_is_denied_does_not_run_and_leaves_no_sandbox(flatpak: Flatpak) -> 
     wait_until(lambda: not children_of(flatpak.service.pid))
 
 
-def test_how_a_command_ends_is_told(flatpak: Flatpak) -> None:
+def test_the_end_of_a_command_is_reported(flatpak: Flatpak) -> None:
     (flatpak.person.project / "text").write_text("hello")
     ends = {"true": 0, "exit 7": 7, "exit 255": 255, "kill -9 $$": 137, "kill -15 $$": 143}
     assert {command: flatpak.run(command).exit_code for command in ends} == ends
@@ -91,7 +91,7 @@ def test_the_network_is_cut_off_unless_it_was_asked_for(flatpak: Flatpak) -> Non
         assert flatpak.run(command, network=True).exit_code == 0
 
 
-def test_it_starts_where_it_is_told_if_that_is_there(flatpak: Flatpak) -> None:
+def test_it_starts_in_the_given_folder_if_it_exists(flatpak: Flatpak) -> None:
     person = flatpak.person
     (person.project / "src").mkdir()
     (person.home / "elsewhere").mkdir()
@@ -120,7 +120,7 @@ def test_what_a_command_leaves_running_ends_with_it(flatpak: Flatpak) -> None:
     assert not flatpak.sleeping()
 
 
-def test_a_command_that_ends_who_watches_over_it_leaves_nothing_either(flatpak: Flatpak) -> None:
+def test_a_command_that_kills_its_supervisor_leaves_nothing(flatpak: Flatpak) -> None:
     result = flatpak.run(hiding(flatpak, "kill -9 $PPID; sleep 60"))
     assert result.exit_code == 137
     assert not flatpak.sleeping()
@@ -179,7 +179,7 @@ loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
 # --- what the person is told -------------------------------------------------------------------
 
 
-def test_the_card_tells_of_the_inner_sandbox(flatpak: Flatpak) -> None:
+def test_the_card_mentions_the_inner_sandbox(flatpak: Flatpak) -> None:
     agent = flatpak.agent(Answer.DENY)
     assert "denied" in agent.run("touch ran").text
     assert "denied" in agent.run("touch ran", network=True).text
@@ -198,7 +198,7 @@ def test_the_card_tells_of_the_inner_sandbox(flatpak: Flatpak) -> None:
     assert os.listdir(flatpak.person.project) == []
 
 
-def test_what_the_person_allows_runs_in_the_inner_sandbox(flatpak: Flatpak) -> None:
+def test_an_allowed_command_runs_in_the_inner_sandbox(flatpak: Flatpak) -> None:
     (flatpak.person.home / "secret").write_text("s3cret")
     agent = flatpak.agent()
     outcome = agent.run("cat ~/secret; echo done >made; cat made")

@@ -42,7 +42,7 @@ def test_a_portal_that_cannot_be_relied_on_is_not_used(person: Person, fault: st
     assert os.listdir(person.project) == []
 
 
-def test_without_a_portal_or_a_bus_it_is_said(person: Person) -> None:
+def test_a_missing_portal_or_bus_is_reported(person: Person) -> None:
     with private_bus() as bus:
         agent = Agent(person, environ={"FLATPAK_ID": "x", "DBUS_SESSION_BUS_ADDRESS": bus.address})
         agent.run("touch ran")

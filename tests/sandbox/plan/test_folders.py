@@ -115,7 +115,7 @@ def test_a_link_leads_to_its_folder(person: Person) -> None:
         "new\nline",
     ],
 )
-def test_a_folder_that_is_not_there_is_told_in_exact_words(person: Person, given: str) -> None:
+def test_a_missing_working_folder_is_an_error(person: Person, given: str) -> None:
     (person.project / "file").write_text("")
     (person.project / "src").mkdir()
     (person.project / "dangling").symlink_to("nowhere")
@@ -226,7 +226,7 @@ def test_a_folder_of_the_kernel_cannot_be_a_project(person: Person, folder: str)
 
 
 @pytest.mark.parametrize("folder", ["/tmp", "/var/tmp"])
-def test_a_folder_that_everybody_uses_cannot_be_a_project(
+def test_a_folder_shared_by_all_users_cannot_be_a_project(
     tmp_path_factory: pytest.TempPathFactory, folder: str
 ) -> None:
     person = make_person(tmp_path_factory.mktemp("person"))

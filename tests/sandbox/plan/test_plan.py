@@ -90,7 +90,7 @@ def test_the_playground_that_is_mounted_is_the_one_of_the_data_folder(person: Pe
 
 
 @pytest.mark.parametrize("network", [False, True])
-def test_bwrap_is_told_to_take_everything_away(person: Person, network: bool) -> None:
+def test_bwrap_drops_everything(person: Person, network: bool) -> None:
     arguments = plan_of(person, network=network).args()
     for option in ("user", "pid", "ipc", "uts", "cgroup-try"):
         assert f"--unshare-{option}" in arguments
@@ -129,7 +129,7 @@ def test_the_description_says_when_the_network_can_be_reached(person: Person) ->
     assert "The network is off." not in told
 
 
-def test_the_description_names_no_secret_that_the_person_does_not_have(person: Person) -> None:
+def test_the_description_names_only_secrets_that_exist(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     assert ".gnupg" not in "\n".join(plan_of(person).describe())
 
@@ -181,7 +181,7 @@ def test_a_home_folder_may_be_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("home", ["missing", "/", "relative/home", "file"])
-def test_a_home_folder_that_is_none_is_told(person: Person, home: str) -> None:
+def test_a_home_folder_that_is_no_folder_is_reported(person: Person, home: str) -> None:
     (person.home / "file").write_text("")
     given = home if home in ("/", "relative/home") else f"{person.home}/{home}"
     person.environ["HOME"] = given
@@ -274,7 +274,7 @@ def test_what_hides_a_folder_in_the_project_says_so_only_if_it_is_there(person: 
     assert only(plan_of(person, OverlayMethod.UNSHARE, profile="mine"), HiddenPath) == []
 
 
-def test_a_folder_that_somebody_else_made_is_not_used(person: Person, tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_not_used(person: Person, tmp_path: Path) -> None:
     """In a folder for all, anybody can be first to make a name that can be guessed."""
     shared = tmp_path / "shared"
     shared.mkdir()

@@ -90,6 +90,6 @@ def test_a_memory_of_another_version_is_made_anew(person: Person) -> None:
     assert look(person) == first
 
 
-def test_what_is_remembered_is_for_nobody_else(person: Person) -> None:
+def test_the_cache_is_readable_by_its_owner_only(person: Person) -> None:
     look(person)
     assert stat.S_IMODE(person.paths.cache.stat().st_mode) == 0o700

@@ -62,11 +62,11 @@ def test_this_machine_can(person: Person) -> None:
     assert all(finding.title for finding in found.findings)
 
 
-def test_what_is_found_is_said_by_can_wrap(person: Person) -> None:
+def test_can_wrap_returns_the_probe_s_result(person: Person) -> None:
     assert Bubble.can_wrap(person.environ)
 
 
-def test_what_is_missing_has_a_cause_and_a_remedy_and_what_is_there_has_none(
+def test_every_missing_part_has_a_cause_and_a_remedy(
     person: Person,
 ) -> None:
     for finding in look(person).findings:
@@ -160,7 +160,7 @@ HANGING = {
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("script", HANGING.values(), ids=HANGING.keys())
-def test_a_bwrap_that_hangs_is_not_waited_for_long_and_nothing_runs(
+def test_a_bwrap_that_hangs_is_given_up_and_nothing_runs(
     person: Person, programs: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(programs, script)
@@ -189,7 +189,7 @@ def test_a_machine_that_is_slow_is_not_taken_for_one_that_cannot(
     assert look(person).can_wrap
 
 
-def test_namespaces_that_take_long_are_not_taken_for_none(
+def test_slow_namespaces_do_not_count_as_missing(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("select.select", lambda *_given: ([], [], []))
@@ -199,9 +199,7 @@ def test_namespaces_that_take_long_are_not_taken_for_none(
 
 
 @pytest.mark.anybody
-def test_the_command_line_does_not_wait_long_for_a_bwrap_that_hangs(
-    person: Person, programs: Path
-) -> None:
+def test_the_command_line_gives_up_a_bwrap_that_hangs(person: Person, programs: Path) -> None:
     fake(programs, "exec sleep 100")
     started = time.monotonic()
     done = person.cli("run", "--", "touch", "ran")
@@ -289,7 +287,7 @@ def test_a_bwrap_of_the_current_folder_is_not_used(
 
 
 @pytest.mark.parametrize("entry", [".", "", "programs", ":"])
-def test_where_only_the_current_folder_has_a_bwrap_there_is_none(
+def test_a_bwrap_in_the_current_folder_alone_counts_as_missing(
     person: Person, entry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker = planted(person, person.project, person.project / "programs")
@@ -349,7 +347,7 @@ def test_a_link_to_a_bwrap_of_the_project_is_not_used(person: Person, what: str)
 
 
 @pytest.mark.anybody
-def test_in_a_flatpak_nothing_runs_and_the_way_out_is_told(person: Person) -> None:
+def test_in_a_flatpak_nothing_runs_and_the_remedy_is_named(person: Person) -> None:
     person.environ["FLATPAK_ID"] = "org.example.App"
     found = look(person)
     assert found.surroundings == "flatpak"

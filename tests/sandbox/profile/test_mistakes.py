@@ -155,7 +155,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("text", "told"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_told_with_file_line_and_key(
+def test_a_mistake_is_reported_with_file_line_and_key(
     folder: Path, text: str, told: tuple[str, ...]
 ) -> None:
     message = mistake(folder, text)

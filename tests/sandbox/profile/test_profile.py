@@ -32,9 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["standard", "strict"])
-def test_the_built_in_profiles_can_be_loaded_without_any_file_of_the_person(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_built_in_profiles_need_no_file_of_the_user(name: str, tmp_path: Path) -> None:
     found = profile_file.load(name, tmp_path / "nowhere")
     assert found.name == name
     assert found.description
@@ -56,7 +54,7 @@ def test_strict_hides_all_that_standard_hides_and_allows_less(folder: Path) -> N
         assert getattr(strict.limits, name) < getattr(standard.limits, name)
 
 
-def test_the_choice_is_what_is_built_in_and_what_the_person_wrote(folder: Path) -> None:
+def test_the_choice_is_the_built_in_profiles_and_the_user_s(folder: Path) -> None:
     write(folder, "zebra", "")
     (folder / "notes.txt").write_text("not a profile")
     assert profile_file.available(folder) == ["standard", "strict", "zebra"]
@@ -105,7 +103,7 @@ def test_a_change_of_standard_is_in_strict_too(folder: Path) -> None:
     assert "~/letters" in profile_file.load("strict", folder).hidden
 
 
-def test_a_profile_of_the_persons_own_stands_on_standard(folder: Path) -> None:
+def test_a_profile_of_the_user_extends_standard(folder: Path) -> None:
     standard = profile_file.load("standard", folder)
     found = load(folder, "limits: {time: 1 h}")
     assert found.name == "mine"
@@ -303,7 +301,7 @@ def test_processes_are_counted_without_a_unit(folder: Path) -> None:
     assert load(folder, "limits: {processes: none}").limits.processes is None
 
 
-def test_only_a_memory_limit_of_the_persons_own_is_marked_as_theirs(folder: Path) -> None:
+def test_only_a_memory_limit_of_the_user_is_marked_as_theirs(folder: Path) -> None:
     assert load(folder, "limits: {memory: 1 GiB}").own_memory_limit
     assert not load(folder, "limits: {memory: none}").own_memory_limit
     assert not load(folder, "limits: {tmp: 1 GiB}").own_memory_limit

@@ -58,9 +58,7 @@ def test_a_write_in_the_workspace_is_applied_and_can_be_undone(
     assert not (person.project / "a").exists()
 
 
-def test_what_waits_for_review_is_seen_by_the_next_command(
-    person: Person, alpine: Installed
-) -> None:
+def test_pending_changes_are_seen_by_the_next_command(person: Person, alpine: Installed) -> None:
     keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
     run(person, alpine, "echo waits >file", keeper=keeper)
     assert keeper.report is not None
@@ -86,7 +84,7 @@ def test_what_is_written_to_tmp_is_gone_afterwards(person: Person, alpine: Insta
     assert not os.path.exists(f"{alpine.folder}/tmp/x")
 
 
-def test_the_environment_holds_what_is_listed_and_nothing_of_the_person(
+def test_the_environment_has_the_listed_variables_and_none_of_the_user(
     person: Person, alpine: Installed
 ) -> None:
     person.environ |= {"EDITOR": "vi", "MY_TOKEN": "secret", "http_proxy": "http://p.example"}
@@ -272,7 +270,7 @@ def test_the_plan_says_in_which_system_it_runs_and_where_the_project_is(
     assert any(f"{person.project} (the project, visible as /workspace)" in s for s in told)
 
 
-def test_a_system_that_goes_before_the_command_starts_is_told(
+def test_a_root_file_system_removed_before_the_start_is_reported(
     person: Person, alpine: Installed
 ) -> None:
     mine = install(person, alpine)

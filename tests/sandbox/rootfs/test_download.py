@@ -108,7 +108,7 @@ def test_a_beginning_that_is_longer_than_the_whole_is_thrown_away(
     assert served.fetched(path) == ["bytes=400000-", ""]
 
 
-def test_a_server_error_is_told(
+def test_a_server_error_is_reported(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:
     served.status[path] = 500
@@ -124,7 +124,7 @@ def test_what_is_too_large_is_not_fetched(
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 200_000
 
 
-def test_who_has_enough_can_end_it(release: Release, tmp_path: Path) -> None:
+def test_a_download_can_be_cancelled(release: Release, tmp_path: Path) -> None:
     class Enough(Exception):
         pass
 
@@ -136,7 +136,7 @@ def test_who_has_enough_can_end_it(release: Release, tmp_path: Path) -> None:
     assert download_rootfs(release, tmp_path, nobody).read_bytes() == CONTENT
 
 
-def test_a_full_disk_is_told_as_that_and_not_as_a_line_that_broke(
+def test_a_full_disk_is_not_reported_as_a_broken_connection(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:
     (tmp_path / f"{release.sha256}.part").symlink_to("/dev/full")

@@ -203,7 +203,7 @@ def test_a_name_as_large_as_memory_is_not_read(target: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/" * 65 + "b", "n" * 1100], ids=["deep", "long"])
-def test_paths_that_nobody_needs_are_refused(target: Path, name: str) -> None:
+def test_absurd_paths_are_refused(target: Path, name: str) -> None:
     with pytest.raises(RootfsError, match="too long"):
         unpack(target, Entry(name))
 
@@ -245,7 +245,7 @@ def test_what_a_program_packed_is_whole(target: Path, program: list[str]) -> Non
 
 
 @pytest.mark.parametrize("data", [b"text, not a tarball", b"\x1f\x8bnot really", b"\0"])
-def test_what_is_no_tarball_is_told(target: Path, data: bytes) -> None:
+def test_a_file_that_is_no_tarball_is_refused(target: Path, data: bytes) -> None:
     with pytest.raises(RootfsError, match="damaged, or no tarball"):
         unpack(target, data=data)
 
@@ -343,7 +343,7 @@ def test_little_that_unpacks_to_very_much_is_refused_though_there_is_room(target
         unpack(target, data=packed.getvalue())
 
 
-def test_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "big.tar.gz").write_bytes(tarball([Entry("a", os.urandom(3 << 20))]))
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"

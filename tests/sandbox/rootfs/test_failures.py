@@ -44,7 +44,7 @@ def served() -> Iterator[Mirror]:
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("dead", ["latest-releases.yaml", ".tar.gz"])
-def test_who_cancels_need_not_wait_for_a_mirror_that_does_not_answer(
+def test_cancelling_does_not_wait_for_a_mirror_that_does_not_respond(
     person: Person, served: Mirror, dead: str
 ) -> None:
     asked, answers = threading.Event(), threading.Event()
@@ -154,7 +154,7 @@ def test_a_password_of_the_mirror_is_not_left_where_commands_can_read_it(
     assert repositories.startswith(f"{served.address}/v3.99/main\n")
 
 
-def test_who_a_command_is_run_by_is_known_in_there(person: Person, alpine: Installed) -> None:
+def test_the_user_has_a_name_in_the_system(person: Person, alpine: Installed) -> None:
     found = person.run("id -un; id -gn", rootfs=alpine)
     assert found.stdout.text == ("root\nroot\n" if os.getuid() == 0 else "user\nuser\n")
 
@@ -179,9 +179,7 @@ def test_nothing_is_removed_while_a_command_runs_in_an_older_one(
 
 
 @pytest.mark.parametrize("action", ["status", "remove", "prepare", "need"])
-def test_a_store_that_belongs_to_somebody_else_is_told_in_words(
-    person: Person, action: str
-) -> None:
+def test_a_store_of_another_user_is_reported(person: Person, action: str) -> None:
     """As after a `sudo` at the wrong time. For root nothing is closed; there it is a file."""
     store = person.paths.rootfs
     if os.getuid() == 0:
@@ -230,7 +228,7 @@ def test_a_checksum_beside_a_file_has_to_be_right(
 
 
 @pytest.mark.parametrize("kind", ["folder", "closed", "behind-a-closed-folder", "pipe"])
-def test_what_cannot_be_read_is_told_in_words(person: Person, tmp_path: Path, kind: str) -> None:
+def test_an_unreadable_file_is_reported(person: Person, tmp_path: Path, kind: str) -> None:
     (tmp_path / "folder").mkdir()
     file = tmp_path / "folder/alpine.tar.gz"
     if kind == "pipe":

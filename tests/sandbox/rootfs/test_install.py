@@ -78,7 +78,7 @@ def test_an_empty_folder_is_no_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.anybody
-def test_the_steps_are_told_in_order(person: Person, served: Mirror) -> None:
+def test_the_steps_are_reported_in_order(person: Person, served: Mirror) -> None:
     told: list[InstallProgress] = []
     prepared = prepare(person, served, progress=told.append)
     assert prepared.is_new
@@ -114,7 +114,7 @@ def test_a_higher_tier_is_built_anew_and_a_lower_one_is_there_already(
     assert Rootfs(person.paths, person.environ, served.settings).status().files > 20
 
 
-def test_packages_come_from_the_mirror_and_a_missing_one_is_told(
+def test_packages_come_from_the_mirror_and_a_missing_one_is_reported(
     person: Person, served: Mirror
 ) -> None:
     del served.files["/v3.99/community/grep.tar.gz"]
@@ -149,7 +149,7 @@ def test_a_package_cannot_write_outside_the_system(person: Person, served: Mirro
 
 
 @pytest.mark.anybody
-def test_too_little_room_is_said_before_anything_is_fetched(
+def test_too_little_disk_space_is_reported_before_the_download(
     person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     huge = [replace(tier, size=1 << 60) for tier in TIERS]
@@ -383,7 +383,7 @@ def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:
 
 
 @pytest.mark.anybody
-def test_the_settings_of_the_person_are_used(person: Person, served: Mirror) -> None:
+def test_the_settings_of_the_user_are_used(person: Person, served: Mirror) -> None:
     rootfs_settings.save(person.paths.config, replace(served.settings, tier=0))
     person._tell_machine()
     prepared = loop.run(Rootfs(person.paths, person.environ).prepare())

@@ -221,7 +221,7 @@ def test_a_list_without_end_is_not_read_to_the_end(served: Mirror) -> None:
         get_latest_version(served.settings, ARCH)
 
 
-def test_a_server_error_is_told_with_its_number(served: Mirror) -> None:
+def test_a_server_error_is_reported_with_its_number(served: Mirror) -> None:
     served.status[LIST] = 503
     with pytest.raises(RootfsError, match="503") as caught:
         get_latest_version(served.settings, ARCH)
@@ -245,7 +245,7 @@ def test_a_version_that_the_mirror_has_not_is_named(served: Mirror, version: str
     assert "rootfs-version" in caught.value.remedy
 
 
-def test_without_a_network_it_is_said_what_to_do() -> None:
+def test_without_a_network_the_remedy_is_named() -> None:
     with socket.socket() as taken:
         # Nobody listens there, and nobody else can.
         taken.bind(("127.0.0.1", 0))
@@ -268,13 +268,13 @@ def test_settings_are_kept_and_read_again(tmp_path: Path) -> None:
     "text",
     ["mirror: file:///etc\n", "tier: 9\n", "version: ../x\n", "branch: x y\n", "a: b\n", "[]", "{"],
 )
-def test_a_mistake_in_the_settings_is_told_with_the_file(tmp_path: Path, text: str) -> None:
+def test_a_mistake_in_the_settings_is_reported_with_the_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "rootfs.yaml").write_text(text)
     with pytest.raises(RootfsError, match=r"rootfs\.yaml"):
         rootfs_settings.load(tmp_path)
 
 
-def test_settings_that_cannot_be_read_are_told_in_words(tmp_path: Path) -> None:
+def test_unreadable_settings_are_reported(tmp_path: Path) -> None:
     (tmp_path / "rootfs.yaml").mkdir()
     with pytest.raises(RootfsError) as caught:
         rootfs_settings.load(tmp_path)

@@ -121,9 +121,7 @@ def test_another_name_is_not(person: Person, server: Server) -> None:
     assert server.asked == 0
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_accepted(
-    person: Person, server: Server
-) -> None:
+def test_an_untrusted_certificate_is_not_accepted(person: Person, server: Server) -> None:
     outcome = fetch(agent_for(person), server)
     assert "is not trusted" in outcome.text
     assert server.asked == 0

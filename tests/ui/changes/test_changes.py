@@ -100,7 +100,7 @@ def two_parts(pane: Pane, mode: Mode) -> tuple[Path, ChangePage, DiffView]:
     return file, page, loaded(page)
 
 
-def test_nothing_changed_is_said(pane: Pane) -> None:
+def test_an_empty_list_says_that_nothing_changed(pane: Pane) -> None:
     pane.view.show_project(str(pane.person.project))
     wait_until(lambda: says(pane.view, "No Changes Yet"))
 
@@ -140,7 +140,7 @@ def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
     assert pane.told == ["1 change undone.", "1 change applied again."]
 
 
-def test_what_waits_is_counted_applied_or_discarded(pane: Pane) -> None:
+def test_pending_changes_are_counted_applied_or_discarded(pane: Pane) -> None:
     run(pane.person, "echo 1 > one; echo 2 > two", Mode.REVIEW)
     pane.show()
     assert says(pane.view, "2 changes wait")
@@ -157,7 +157,7 @@ def test_what_waits_is_counted_applied_or_discarded(pane: Pane) -> None:
     assert not (pane.person.project / "two").exists()
 
 
-def test_what_several_runs_changed_waits_once(pane: Pane) -> None:
+def test_a_path_changed_by_several_runs_is_pending_once(pane: Pane) -> None:
     for text in ("one", "two"):
         run(pane.person, f"echo {text} > file", Mode.REVIEW)
     pane.show()
@@ -201,7 +201,7 @@ def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
     assert buttons(shown).count("Undo") == 1
 
 
-def test_one_part_of_what_waits_is_applied_and_the_next_has_the_keyboard(pane: Pane) -> None:
+def test_one_pending_hunk_is_applied_and_the_next_has_the_focus(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.REVIEW)
     apply = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Apply"]]
     assert apply[1].grab_focus()
@@ -215,7 +215,7 @@ def test_one_part_of_what_waits_is_applied_and_the_next_has_the_keyboard(pane: P
     assert focus is not None and focus.is_ancestor(page.diff)
 
 
-def test_one_part_of_what_waits_is_discarded_and_the_page_shows_the_rest(pane: Pane) -> None:
+def test_one_pending_hunk_is_discarded_and_the_page_shows_the_rest(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.REVIEW)
     shown.emit("hunk-action", 0, "discard")
     # Not "1 change", which is there only until it was gone to.
@@ -289,7 +289,7 @@ def test_runs_are_found_by_command_and_by_path(pane: Pane) -> None:
     wait_until(lambda: says(pane.view, "Nothing Found"))
 
 
-def test_a_file_tells_how_many_lines_came_and_went(pane: Pane) -> None:
+def test_a_file_shows_the_number_of_added_and_removed_lines(pane: Pane) -> None:
     (pane.person.project / "file").write_text("one\ntwo\nthree\n")
     run(pane.person, "printf 'one\\n2\\nthree\\nfour\\n' > file; echo 1 > new; printf '\\0' > raw")
     pane.show()
@@ -432,7 +432,7 @@ def test_older_runs_are_there_for_the_asking(pane: Pane, monkeypatch: pytest.Mon
     wait_until(lambda: not pane.view.older.get_visible())
 
 
-def test_what_waits_is_counted_whatever_is_looked_for(pane: Pane) -> None:
+def test_pending_changes_are_counted_regardless_of_the_filter(pane: Pane) -> None:
     run(pane.person, "echo 1 > apple", Mode.REVIEW)
     run(pane.person, "echo 2 > pear", Mode.REVIEW)
     pane.show()

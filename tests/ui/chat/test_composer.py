@@ -90,7 +90,7 @@ def test_nothing_is_sent_of_nothing(desk: Desk) -> None:
     assert not desk.heard
 
 
-def test_a_command_of_ones_own_runs_also_without_a_model(desk: Desk) -> None:
+def test_a_command_of_the_user_runs_without_a_model(desk: Desk) -> None:
     desk.composer.set_can_send("Connect a model first.")
     desk.write("hello")
     desk.key(Gdk.KEY_Return)
@@ -139,7 +139,7 @@ def test_what_is_being_written_is_the_draft_also_while_one_looks_back(desk: Desk
     assert desk.composer.draft == "second, in other words"
 
 
-def test_with_alt_the_arrows_are_for_somebody_else(desk: Desk) -> None:
+def test_with_alt_the_arrows_are_not_handled(desk: Desk) -> None:
     desk.composer.set_history(["before"])
     for key in (Gdk.KEY_Up, Gdk.KEY_Down):
         assert not desk.key(key, Gdk.ModifierType.ALT_MASK)

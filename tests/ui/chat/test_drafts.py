@@ -29,9 +29,7 @@ def stored(window: Window, session: OpenSession) -> StoredSession:
     return window._desk.history.load(session.id)
 
 
-def test_who_leafs_through_what_was_sent_and_leaves_finds_the_draft_again(
-    screen: Screen, person: Person
-) -> None:
+def test_browsing_sent_messages_keeps_the_draft(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         composer = window.chat.composer
         composer.set_history(["an old message"])

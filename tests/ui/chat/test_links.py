@@ -14,7 +14,7 @@ from ollmsandbox.ui.chat.links import show
 pytestmark = pytest.mark.anybody
 
 
-def test_what_no_program_opens_is_told(screen: Screen) -> None:
+def test_a_link_that_no_program_opens_is_reported(screen: Screen) -> None:
     address = "x-nobody-opens-this://there"
     window = screen.show(Gtk.Label(label="a chat"))
     with running_loop(), pytest.raises(OllmSandboxError) as caught:

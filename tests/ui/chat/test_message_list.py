@@ -144,7 +144,7 @@ def test_it_opens_at_the_end_and_stays_there(screen: Screen, maker: Maker) -> No
     assert column.at_end
 
 
-def test_it_stops_following_when_somebody_scrolls_up(screen: Screen, maker: Maker) -> None:
+def test_it_stops_following_when_the_user_scrolls_up(screen: Screen, maker: Maker) -> None:
     many = items(100)
     column = column_of(screen, maker, many)
     changes: list[bool] = []
@@ -209,7 +209,7 @@ def test_the_focus_leads_into_view_and_is_kept(screen: Screen, maker: Maker) -> 
     assert not column.is_in_view(many[61])
 
 
-def test_it_is_a_list_for_everybody(screen: Screen, maker: Maker) -> None:
+def test_its_rows_have_the_roles_of_a_list(screen: Screen, maker: Maker) -> None:
     column = column_of(screen, maker, items(3))
     row = one_of(column, Gtk.Button, "item 1").get_parent()
     assert row is not None

@@ -63,7 +63,7 @@ def test_a_question_below_a_long_chat_comes_into_sight_whole(place: Place) -> No
         place.view.focus_composer()
 
 
-def test_a_question_takes_no_focus_from_somebody_who_writes(place: Place) -> None:
+def test_a_question_takes_no_focus_from_a_user_who_types(place: Place) -> None:
     place.view.focus_composer()
     place.view.composer.text = "I am wri"
     entry = place.ask()

@@ -127,7 +127,7 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
         (Outcome(STOPPED, ok=False, result=result(137, stop=Stop.PERSON)), "Stopped"),
     ],
 )
-def test_how_it_ended_is_said_in_words(chat: Chat, outcome: Outcome, words: str) -> None:
+def test_the_end_of_a_call_is_described(chat: Chat, outcome: Outcome, words: str) -> None:
     entry = chat.call()
     chat.end(entry, outcome)
     assert tool_text.status(entry) == words

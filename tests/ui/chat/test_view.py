@@ -57,7 +57,7 @@ def test_an_empty_chat_says_what_it_is_for(place: Place) -> None:
     assert "What should we work on?" not in texts(place.view)
 
 
-def test_messages_say_who_wrote_them(place: Place) -> None:
+def test_messages_name_their_author(place: Place) -> None:
     place.chat.person("<b>Hello</b>")
     place.chat.agent("Good day.")
     place.chat.agent("From before models had names.", model="")
@@ -96,7 +96,7 @@ def test_an_answer_that_is_taken_back_is_gone(place: Place) -> None:
     spin_until(lambda: len(all_of(place.view, MessageRow)) == 1)
 
 
-def test_what_the_person_should_know_stands_between(place: Place) -> None:
+def test_notices_stand_between_the_messages(place: Place) -> None:
     failed = TurnEnded(TurnEnd.FAILED, "The server is <gone>.\ncaf\udce9")
     place.chat.talk.tell(Notice("Old output was left out."), failed)
     spin_until(lambda: len(all_of(place.view, NoticeRow)) == 2)
@@ -104,7 +104,7 @@ def test_what_the_person_should_know_stands_between(place: Place) -> None:
     assert told <= set(texts(place.view))
 
 
-def test_a_very_long_message_of_the_person_is_there_at_once(place: Place) -> None:
+def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:
     def is_shown(start: str) -> bool:
         return any(text.startswith(start) for text in texts(place.view))
 
@@ -149,7 +149,7 @@ def test_the_stop_of_a_card_is_for_its_own_command(place: Place) -> None:
     assert place.heard == [("stop-call", second)]
 
 
-def test_a_stop_is_said_once(place: Place) -> None:
+def test_a_stop_is_reported_once(place: Place) -> None:
     entry = place.ask()
     place.chat.end(entry, Outcome(STOPPED, ok=False))
     place.chat.talk.tell(TurnEnded(TurnEnd.STOPPED))
@@ -181,7 +181,7 @@ def test_drafts_and_history_belong_to_their_session(place: Place) -> None:
 # --- scrolling -----------------------------------------------------------------------------------
 
 
-def test_it_follows_the_end_until_the_person_scrolls_up(place: Place) -> None:
+def test_it_follows_the_end_until_the_user_scrolls_up(place: Place) -> None:
     place.fill()
     assert place.view.column.at_end
     button = next(b for b in all_of(place.view, Gtk.Button) if b.has_css_class("osd"))
@@ -196,7 +196,7 @@ def test_it_follows_the_end_until_the_person_scrolls_up(place: Place) -> None:
     spin_until(lambda: not button.get_visible())
 
 
-def test_ones_own_message_is_always_in_view(place: Place) -> None:
+def test_the_user_s_own_message_is_always_in_view(place: Place) -> None:
     place.fill()
     place.scroll_up()
     place.chat.person("Here I am")

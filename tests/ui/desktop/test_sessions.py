@@ -16,7 +16,7 @@ from ollmsandbox.project.apply.journal import project_lock
 pytestmark = pytest.mark.anybody
 
 
-def test_a_command_of_ones_own_is_typed(person: Person) -> None:
+def test_the_user_types_a_command(person: Person) -> None:
     with program(person, f"{person.project}/") as window:
         window.say("!echo typed > here; echo it ran")
         window.wait_for("1 file changed")

@@ -87,7 +87,7 @@ def test_one_change_can_be_taken_back_alone() -> None:
     assert without(diff, last) == "".join(["first\n", *old[:14], *old[16:]])
 
 
-def test_a_missing_line_end_is_told() -> None:
+def test_a_missing_newline_at_the_end_is_shown() -> None:
     assert written(compare("a\nb", "a\nb\n")) == [
         " a",
         "-b",

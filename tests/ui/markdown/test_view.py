@@ -68,7 +68,7 @@ def test_every_block_is_there(screen: Screen) -> None:
     assert one_of(view, Gtk.CheckButton).get_active()
 
 
-def test_a_heading_is_one_for_everybody(screen: Screen) -> None:
+def test_a_heading_has_the_role_of_a_heading(screen: Screen) -> None:
     view = shown(screen, "## Second\n\ntext")
     (heading, text) = all_of(view, Gtk.Label)
     assert heading.get_accessible_role() is Gtk.AccessibleRole.HEADING

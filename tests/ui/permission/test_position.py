@@ -162,7 +162,7 @@ def test_a_yes_that_has_the_keyboard_has_it_still_when_the_window_comes_back(
     assert keeper is not None
 
 
-def test_a_question_takes_no_focus_from_somebody_whose_word_is_still_being_put_together(
+def test_a_question_takes_no_focus_from_an_input_method_at_work(
     place: Asking,
 ) -> None:
     composer = place.view.composer
@@ -172,7 +172,7 @@ def test_a_question_takes_no_focus_from_somebody_whose_word_is_still_being_put_t
     assert place.window.get_focus() is composer.view
 
 
-def test_what_waits_behind_the_history_is_being_written() -> None:
+def test_a_draft_behind_the_history_counts_as_typing() -> None:
     composer = ChatView(Settings(Paths.from_environ({"HOME": "/nowhere"}))).composer
     found = [composer.is_untouched]
     composer.set_history(["make"])

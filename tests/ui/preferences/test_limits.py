@@ -99,7 +99,7 @@ def test_what_stands_in_the_file_is_brought_within_bounds_or_not_taken(
     assert own_limits(Settings(person.paths)) == Limits(memory=64 * MIB)
 
 
-def test_the_person_s_own_limits_count_instead_of_the_profile_s() -> None:
+def test_the_user_s_limits_replace_those_of_the_profile() -> None:
     profile = Profile("any", limits=OF_PROFILE)
     assert profile.with_limits(Limits()) is profile
     assert not profile.with_limits(Limits(disk=MIB)).own_memory_limit

@@ -89,7 +89,7 @@ def without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_schema")
-def test_what_cannot_be_written_counts_until_the_end_and_is_told_once(person: Person) -> None:
+def test_an_unsaved_setting_counts_until_the_end_and_is_reported_once(person: Person) -> None:
     file = person.paths.config / "preferences.json"
     # Nobody can write there, not even root.
     file.mkdir(parents=True)
@@ -259,7 +259,7 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_the_end_of_a_trial_takes_the_keyboard_from_nobody(room: Room, goes_on: bool) -> None:
+def test_the_end_of_a_connection_test_does_not_move_the_focus(room: Room, goes_on: bool) -> None:
     with Replay({"/v1/models": Reply([b'{"object": "list", "data": []}'])}) as server:
         connection = Connection("mine", ServerKind.OPENAI, server.address)
         dialog = ConnectionDialog(room.window, room.desk.connections, connection)
@@ -278,7 +278,7 @@ def test_the_end_of_a_trial_takes_the_keyboard_from_nobody(room: Room, goes_on: 
         dialog.close()
 
 
-def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
+def test_an_address_that_does_not_respond_is_reported(room: Room) -> None:
     dialog = ConnectionDialog(
         room.window, room.desk.connections, Connection("", ServerKind.OLLAMA, "")
     )
@@ -289,7 +289,7 @@ def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
     dialog.close()
 
 
-def test_what_a_trial_said_counts_for_that_address_and_key_only(room: Room) -> None:
+def test_a_connection_test_counts_for_its_address_and_key_only(room: Room) -> None:
     with Replay({"/v1/models": Reply([b'{"object": "list", "data": [{"id": "a"}]}'])}) as server:
         connection = Connection("mine", ServerKind.OPENAI, server.address)
         dialog = ConnectionDialog(room.window, room.desk.connections, connection)
@@ -355,7 +355,7 @@ def test_what_was_typed_counts_when_the_window_is_closed(room: Room) -> None:
     wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 41)
 
 
-def test_where_the_profile_cannot_be_read_its_limits_are_not_told(room: Room) -> None:
+def test_limits_of_an_unreadable_profile_are_not_shown(room: Room) -> None:
     folder = room.person.paths.profiles
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mine.yaml").write_text("limits: [broken\n")
@@ -376,7 +376,7 @@ def test_where_the_profile_cannot_be_read_its_limits_are_not_told(room: Room) ->
         room.settings.set("profile", "standard")
 
 
-def test_projects_are_listed_one_by_one_when_somebody_looks(room: Room) -> None:
+def test_projects_are_listed_when_their_page_is_shown(room: Room) -> None:
     names = [f"project {number}" for number in range(5)]
     for name in names:
         (room.person.home / name).mkdir()

@@ -151,7 +151,9 @@ def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
 
 
 @pytest.mark.parametrize("wrong", ["settings", "folder"])
-def test_a_page_that_cannot_tell_says_why(screen: Screen, person: Person, wrong: str) -> None:
+def test_a_page_that_cannot_read_the_state_says_why(
+    screen: Screen, person: Person, wrong: str
+) -> None:
     if wrong == "settings":
         person.paths.config.mkdir(parents=True)
         (person.paths.config / "rootfs.yaml").write_text("mirror: file:///etc\n")

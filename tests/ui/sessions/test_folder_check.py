@@ -75,7 +75,7 @@ def test_turns_go_on_and_the_window_closes_while_a_folder_gives_no_answer(
             mount.answers.set()
 
 
-def test_readings_that_wait_for_their_turn_take_no_thread() -> None:
+def test_queued_readings_take_no_thread() -> None:
     may_end = threading.Event()
 
     def work() -> None:

@@ -157,7 +157,7 @@ def test_sessions_are_asked_in_the_main_loop_only(
     assert asked == [threading.current_thread()]
 
 
-def test_a_draft_is_kept_where_nothing_was_said_yet(house: House) -> None:
+def test_a_draft_is_kept_in_a_session_without_messages(house: House) -> None:
     async def type_() -> str:
         session = await house.sessions.new(str(house.person.project))
         await house.sessions.keep_draft(session, "Mend the\nparser")
@@ -230,7 +230,7 @@ def test_a_draft_is_found_and_is_not_gone_on_with(house: House) -> None:
     loop.run(run())
 
 
-def test_what_is_said_after_a_draft_was_kept_is_said_to_the_model_chosen_last(house: House) -> None:
+def test_a_message_after_a_draft_goes_to_the_model_chosen_last(house: House) -> None:
     async def run() -> None:
         session = await house.sessions.new(None)
         await house.sessions.keep_draft(session, "Words")

@@ -146,9 +146,7 @@ def test_a_draft_in_a_new_session_is_there_after_a_restart(screen: Screen, perso
         wait_until(lambda: "never sent" in texts(window.sidebar))
 
 
-def test_who_has_typed_something_gets_a_new_session_the_first_time(
-    window: Window, person: Person
-) -> None:
+def test_typed_text_opens_a_new_session_the_first_time(window: Window, person: Person) -> None:
     window.open_project(str(person.project))
     wait_until(lambda: shown(window))
     first = shown(window)

@@ -40,7 +40,7 @@ def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
 
 
-def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
+def test_a_removed_project_that_is_opened_again_has_its_pending_changes(
     screen: Screen, person: Person
 ) -> None:
     with in_project(person) as (window, session):
@@ -65,7 +65,7 @@ def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
         wait_until((person.project / "made").exists)
 
 
-def test_a_removal_is_taken_back_and_a_search_finds_what_was_said(
+def test_a_removal_is_undone_and_a_search_finds_the_messages(
     screen: Screen, person: Person
 ) -> None:
     with program(person) as application:

@@ -91,7 +91,7 @@ def test_words() -> None:
     ]
 
 
-def test_what_takes_next_to_no_time_does_not_take_none() -> None:
+def test_a_duration_is_never_zero() -> None:
     assert [duration(n) for n in (0.0, 0.0004, 0.042, 0.1, 59.94)] == [
         "1 ms",
         "1 ms",

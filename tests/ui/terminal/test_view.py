@@ -67,7 +67,7 @@ def test_colours_become_readable_in_both_themes(screen: Screen) -> None:
         manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
 
 
-def test_more_than_is_kept_is_said_and_can_be_asked_for(screen: Screen) -> None:
+def test_output_beyond_the_limit_is_announced_and_can_be_opened(screen: Screen) -> None:
     view = TerminalView(most_lines=500)
     asked: list[bool] = []
     view.connect("open-all", lambda _view: asked.append(True))
@@ -96,7 +96,7 @@ def turn_wheel(view: TerminalView, down: float) -> None:
             controller.emit("scroll", 0.0, down)
 
 
-def test_it_stays_at_the_end_until_somebody_scrolls_up(screen: Screen) -> None:
+def test_it_stays_at_the_end_until_the_user_scrolls_up(screen: Screen) -> None:
     view = TerminalView()
     in_a_card(screen, view)
     adjustment = view.scroller.get_vadjustment()
@@ -177,7 +177,7 @@ def test_finding_counts_characters_as_the_view_does() -> None:
     assert places("text", "") == []
 
 
-def test_what_nobody_sees_waits(screen: Screen) -> None:
+def test_a_hidden_view_is_not_filled(screen: Screen) -> None:
     view = TerminalView()
     view.feed(b"early\n")
     assert view.text == ""

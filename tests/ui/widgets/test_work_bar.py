@@ -91,7 +91,7 @@ def test_work_on_one_part_is_seen_and_not_begun_twice(
     assert "line 3\n" in text and "changed 33\n" in text
 
 
-def test_who_leaves_the_page_meanwhile_cuts_nothing_off(
+def test_leaving_the_page_does_not_interrupt_the_work(
     view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []

@@ -26,7 +26,7 @@ def _item(path: str, *flags: Flag, state: State = State.PENDING) -> Recorded:
     return Recorded(1, change, state)
 
 
-def test_the_status_of_a_call_that_is_cut_off_is_told_at_the_pointer(
+def test_a_cut_off_status_has_a_tooltip(
     screen: Screen,
 ) -> None:
     entry = Chat().call("make " + "very " * 60)
@@ -57,7 +57,7 @@ def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
     assert last.start_index > len(text.encode().split(b" \xc2\xb7 folder-0")[0])
 
 
-def test_changes_that_wait_no_more_are_not_said_to_wait() -> None:
+def test_settled_changes_are_no_longer_shown_as_pending() -> None:
     waits = report("a.c", "b.c", state=State.PENDING)
     assert tool_text.changed(waits) == "2 files changed; pending your review"
     some = frozenset({State.PENDING, State.APPLIED})
@@ -73,7 +73,7 @@ def test_the_tour_needs_no_server_and_is_shown_as_ready(screen: Screen) -> None:
     assert "network-idle-symbolic" in [i.get_icon_name() for i in all_of(chooser, Gtk.Image)]
 
 
-def test_a_server_that_does_not_answer_is_named_though_none_of_its_models_is_known(
+def test_a_server_that_does_not_respond_is_named_without_its_models(
     screen: Screen,
 ) -> None:
     chooser = ModelChooser()

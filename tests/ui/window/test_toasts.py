@@ -56,7 +56,7 @@ def test_a_short_one_is_text_and_no_markup(screen: Screen) -> None:
     spin_until(lambda: "<b>done</b> & well" in texts(overlay))
 
 
-def test_the_same_is_not_said_again_while_it_is_to_be_seen(screen: Screen) -> None:
+def test_the_same_toast_is_not_shown_twice_at_once(screen: Screen) -> None:
     _toasts, overlay = shown(screen, 600)
     added: list[Adw.Toast] = []
 
