@@ -22,7 +22,7 @@ from ollmsandbox.errors import OllmSandboxError, Sentence, WorkingDirError, in_l
 pytestmark = pytest.mark.anybody
 
 PACKAGE = ROOT / "ollmsandbox"
-# What is wrong with a call is told to the model, which made it.
+# Errors in a call go to the model that made it.
 OF_CALLS = ("parameters.py", "edits.py")
 GERMAN = {
     "{path} is gone.": "{path} ist weg.",
@@ -183,7 +183,7 @@ def is_marked(node: ast.expr, given: Mapping[str, Sequence[ast.expr]]) -> bool:
         ):
             return True  # looked at by itself
         case ast.Call(func=ast.Attribute(attr="why_not" | "decode" | "denial")):
-            # They give sentences, what is said inside a Flatpak, and what a model alone is told.
+            # They return sentences, messages from inside a Flatpak, and texts for models only.
             return True
         case ast.IfExp(body=body, orelse=other):
             return is_marked(body, given) and is_marked(other, given)

@@ -140,7 +140,7 @@ def test_while_a_command_runs(person: Person) -> None:
             assert answer.text.startswith(STOPPED)
             await assert_goes_on(scene)
             await scene.conversation.close()
-            # What it had written is somebody's work: it is in the project, and can be undone.
+            # What it had written stays in the project, and can be undone.
             assert (person.project / "kept.txt").read_text() == "kept\n"
             stored = scene.desk.history.load(scene.conversation.session_id)
             [record] = [e.record for e in stored.entries if e.message.role is Role.TOOL]
@@ -285,7 +285,7 @@ def test_a_locked_database_holds_up_no_stop_of_a_command(person: Person) -> None
                     lambda: scene.listening.of(CommandOutput) and scene.listening.of(FilesChanged),
                 )
                 assert scene.conversation.messages[-1].text.startswith(STOPPED)
-            # Only now can the change be recorded; nobody waited for it.
+            # Only now can the change be recorded; the stop did not wait for it.
             await scene.listening.until(lambda: scene.listening.of(CallSettled))
             [settled] = scene.listening.of(CallSettled)
             assert [item.change.path for item in settled.report.changes] == ["a.txt"]

@@ -58,7 +58,7 @@ def test_a_command_keeps_its_exit_status_if_the_summary_cannot_be_written(person
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_turn_ends_with_its_reader(person: Person, more: list[str]) -> None:
-    """It does not go on for nobody, and no mistake in the program is told."""
+    """It does not continue without a reader, and prints no traceback."""
     process = subprocess.Popen(
         cli_argv("tour", "--yes-to-nothing", *more),
         cwd=person.project,

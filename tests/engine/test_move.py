@@ -86,7 +86,7 @@ def test_what_was_applied_is_undone_at_the_new_place(person: Person, review: Rev
 
 
 def test_many_files_of_one_run_go_along(person: Person, review: Review) -> None:
-    """More than so many are kept as a whole, in a folder that is named after the project's."""
+    """Above a limit they are kept as one layer, in a folder named after the project's."""
     for number in range(30):
         (person.project / f"file-{number}").write_text("before\n")
     _run(person, "for f in file-*; do echo after > $f; done", person.project, many=10)

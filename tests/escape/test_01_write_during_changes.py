@@ -56,7 +56,7 @@ def test_the_project_is_replaced_by_a_link_while_a_command_runs(person: Person) 
             except OSError:
                 pass
         """)
-    # What was written has no place any more; where it is kept is told.
+    # The project's path is gone; the message says where the changes are kept.
     with pytest.raises(OllmSandboxError, match="project"):
         run_while(person, attack, replace_project)
     assert look(folder) == before

@@ -30,7 +30,7 @@ from support.person import Person
 
 SECRET = "correct horse battery staple"
 
-# It lets anybody debug it, so that only the wall is in the way.
+# It lets any process debug it, so that only the sandbox prevents it.
 VICTIM = """
 import ctypes, sys, time
 secret = ctypes.create_string_buffer(sys.argv[1].encode())
@@ -61,7 +61,7 @@ class Victim:
 
 @pytest.fixture
 def victim() -> Iterator[Victim]:
-    """A program of the person's that minds its own business."""
+    """A program of the user's that minds its own business."""
     argv = ["/usr/bin/python3", "-IS", "-c", VICTIM, SECRET]
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, text=True, start_new_session=True

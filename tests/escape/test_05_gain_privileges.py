@@ -159,8 +159,8 @@ CHANGES: dict[str, str] = {
 
 
 @pytest.fixture(scope="module")
-def answers_to_changes(somebody: Person) -> dict[str, str]:
-    return refusals(somebody, CHANGES)
+def answers_to_changes(shared_person: Person) -> dict[str, str]:
+    return refusals(shared_person, CHANGES)
 
 
 @pytest.mark.parametrize("what", sorted(CHANGES))

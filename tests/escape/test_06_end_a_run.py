@@ -31,7 +31,7 @@ def mark() -> Iterator[Mark]:
     made.kill()
 
 
-# --- a person who has had enough -----------------------------------------------------------------
+# --- the user ends a run -----------------------------------------------------------------------
 
 
 async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
@@ -268,7 +268,7 @@ def test_a_command_without_sandbox_cannot_stop_its_supervisor(person: Person, ma
 
 @pytest.mark.parametrize("pause", [0.0, 0.001, 0.01])
 def test_stopping_again_and_again_spares_nothing(person: Person, mark: Mark, pause: float) -> None:
-    # Each time who watches the command is told so, while it is ending what is hard to end.
+    # The supervisor gets each of them while it ends stubborn processes.
     command = f"{mark.put_into(python(CHAIN))}; sleep {mark.seconds}"
 
     async def main() -> Result:

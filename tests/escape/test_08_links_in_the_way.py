@@ -47,7 +47,7 @@ def home(person: Person) -> Iterator[Path]:
 
 @pytest.fixture
 def inside(person: Person) -> Person:
-    """The person, with a project that has a folder around it that is not the home folder."""
+    """The user, with a project that has a folder around it that is not the home folder."""
     project = person.home / "area" / "project"
     fill(project / "outer" / "sub")
     return replace(person, project=project)

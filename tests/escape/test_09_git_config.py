@@ -66,7 +66,7 @@ def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path
     assert set(found.values()) == {State.APPLIED}
     git(person, "commit", "--allow-empty", "-m", "x")
     assert not mark.exists()
-    # Once the person says so, it is as they said.
+    # Once the user says so, it is as they said.
     review(person, "apply", report.run_id, HOOK)
     git(person, "commit", "--allow-empty", "-m", "x")
     assert mark.exists()

@@ -57,7 +57,7 @@ def checkout(person: Person) -> Path:
 
 
 def use_git(person: Person, folder: Path | None = None) -> bool:
-    """What a person does without a thought. True if something planted was run."""
+    """Do what users do all the time. True if a planted file was run."""
     mark = person.home / "planted"
     mark.unlink(missing_ok=True)
     identity = "-c user.name=a -c user.email=a@b"

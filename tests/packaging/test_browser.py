@@ -76,7 +76,7 @@ def test_a_signal_ends_the_program_and_the_page(tmp_path: Path) -> None:
 
 def test_the_status_is_the_program_s_and_nothing_is_left(tmp_path: Path) -> None:
     with start(tmp_path, "exit 7") as program:
-        # To the end: nobody else holds on to it.
+        # To the end of the stream: no other process holds it open.
         assert "http://127.0.0.1:" in program.communicate(timeout=PATIENCE)[0]
         assert program.returncode == 7
     until(lambda: not any(tmp_path.iterdir()))

@@ -68,7 +68,7 @@ def german(locales: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return found
 
 
-# --- what a person reads ------------------------------------------------------------------------
+# --- what a user reads ------------------------------------------------------------------------
 
 
 def test_a_card_asks_in_the_user_s_language(german: dict[str, Any]) -> None:
@@ -156,7 +156,7 @@ def test_notes_of_changes_are_in_the_user_s_language(german: dict[str, Any]) -> 
     ]
 
 
-# --- what others are told -----------------------------------------------------------------------
+# --- what others get ----------------------------------------------------------------------------
 
 
 def test_a_model_gets_english(german: dict[str, Any]) -> None:

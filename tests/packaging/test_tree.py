@@ -28,7 +28,7 @@ SPDX = "SPDX-License-Identifier: "
 
 
 def written_files() -> Iterator[Path]:
-    """Every file somebody wrote, with or without git."""
+    """Yield every file that is not generated, with or without git."""
     for folder, names, files in os.walk(TREE):
         here = Path(folder)
         made = MADE | MADE_AT_THE_TOP if here == TREE else MADE

@@ -46,7 +46,7 @@ def test_what_was_there_before_is_not_held_against_a_command(tmp_path: Path) -> 
     began = os.stat(earlier).st_ctime_ns + 1
 
     def is_too_much() -> Stop | None:
-        # As if somebody else had filled all of the disk meanwhile.
+        # As if another program had filled the disk meanwhile.
         return loop.run(_disk(Limits(disk=1 << 20), {str(tmp_path): 0}, began, os.getpid()))
 
     assert is_too_much() is None

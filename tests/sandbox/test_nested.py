@@ -21,7 +21,7 @@ READ_ONLY = 'mount -t tmpfs none "$1"; echo seen >"$1/file"; mount -o remount,bi
 
 
 def test_a_project_on_a_read_only_file_system_can_be_read(person: Person) -> None:
-    """A command may write there as everywhere; only applying it fails, and that is told."""
+    """A command may write there as everywhere; only applying it fails, with a report."""
     done = run_beside(
         person,
         in_mounts(READ_ONLY, person.project),
@@ -157,7 +157,7 @@ def test_in_another_sandbox_a_command_runs_in_one_of_its_own_or_not_at_all(perso
 
 @pytest.fixture
 def stranger() -> Iterator[Path]:
-    """A folder of somebody else's, with two others in it."""
+    """A folder of another user, with two folders in it."""
     if not IS_ROOT:
         yield Path("/usr/share")
         return

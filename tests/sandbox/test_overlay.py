@@ -57,7 +57,7 @@ def test_what_could_not_be_removed_is_removed_at_the_next_look(tmp_path: Path) -
     overlay.set_aside()
     cache = tmp_path / "cache"
     assert left_in(cache) == [f"done-{overlay.run_id}"]
-    # As long as somebody is about to remove it, it is left to them.
+    # While another program is removing it, it is left alone.
     assert list(leftovers(cache, print)) == []
     assert left_in(cache)
     overlay.release()

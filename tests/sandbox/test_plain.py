@@ -28,7 +28,7 @@ from ollmsandbox.sandbox.profile import file
 
 
 class Asked:
-    """A person who is asked, and what they were asked."""
+    """A user who is asked, and what they were asked."""
 
     def __init__(self, *answers: bool) -> None:
         self._answers = list(answers)

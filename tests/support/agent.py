@@ -23,7 +23,7 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 
 @dataclass
 class PlayedPerson:
-    """Answers as told; never, if told nothing."""
+    """Give the scripted answers; never answer if there are none."""
 
     says: Callable[[PermissionRequest], Answer | None] = lambda _request: None
     asked: list[PermissionRequest] = field(default_factory=list)

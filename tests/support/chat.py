@@ -180,7 +180,7 @@ def printed(card: ToolCard) -> str:
     return output.text
 
 
-# --- what a person does --------------------------------------------------------------------------
+# --- what a user does --------------------------------------------------------------------------
 
 
 def press_key(
@@ -195,7 +195,7 @@ def press_key(
         for one in widget.observe_controllers()
         if isinstance(one, Gtk.EventControllerKey) and one.get_propagation_phase() is phase
     ]
-    assert found, "nobody listens to keys there"
+    assert found, "no controller handles keys there"
     return any(one.emit("key-pressed", key, 0, state) for one in found)
 
 

@@ -17,11 +17,11 @@ from gi.repository import GLib, Gtk
 from support.person import Person, cli_argv
 from support.screen_reader import Area, Node, Reader
 
-# Seconds: for a machine that has ten times as much to do; and when a person would try once more.
+# Seconds: for a machine that has ten times as much to do; and when a user would try once more.
 PATIENCE = 180.0
 AGAIN = 30.0
 # Seconds that something stands still before it is pressed; and a question before it is allowed,
-# which counts only after a person could have seen which one is there.
+# which counts only after a user could have seen which one is there.
 STILL, AT_REST = 0.2, 0.8
 CLOSING = "Stop and Close?"
 _BAD = ("WARNING", "CRITICAL", "ERROR", "Traceback", "Exception")
@@ -210,7 +210,7 @@ class Outside:
     # --- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """As a person does who waits until nothing is under way any more."""
+        """Wait until nothing is under way any more."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and not self._has_ended():
             self._press("ctrl+q")
@@ -262,7 +262,7 @@ def start(person: Person, *arguments: str, errors: int | None = None) -> subproc
             **person.environ,
             **around,
             "G_DEBUG": "fatal-criticals",
-            # Kept over a restart, in a file of the person's own.
+            # Kept over a restart, in a file of the user's own.
             "GSETTINGS_BACKEND": "keyfile",
         },
         stdin=subprocess.DEVNULL,

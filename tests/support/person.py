@@ -43,7 +43,7 @@ sys.exit(main())
 
 @dataclass
 class Person:
-    """Somebody with a home folder of their own and a project in it."""
+    """A user with a home folder and a project in it."""
 
     home: Path
     project: Path

@@ -27,7 +27,7 @@ PORTAL = ROOT / "tests/support/servers/flatpak_portal.py"
 
 
 class Flatpak:
-    """A person in a Flatpak, with a portal on a bus of their own."""
+    """A user in a Flatpak, with a portal on a bus of their own."""
 
     def __init__(self, person: Person, bus: Bus, service: subprocess.Popen[str]) -> None:
         self.person = person

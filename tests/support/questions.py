@@ -49,7 +49,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @dataclass
-class Somebody:
+class ScriptedUser:
     """Answers the next questions in this order; where nothing is left, lets them wait."""
 
     says: list[Answer] = field(default_factory=list)

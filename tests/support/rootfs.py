@@ -176,7 +176,7 @@ class Mirror:
 
     address: str
     files: dict[str, bytes] = field(default_factory=dict)
-    # By path: after so many bytes the line breaks, as often as there are numbers.
+    # By path: after this number of bytes the connection breaks, once per number.
     breaks: dict[str, list[int]] = field(default_factory=dict)
     status: dict[str, int] = field(default_factory=dict)
     # By path: where it leads instead.

@@ -88,7 +88,7 @@ class Screen:
 
 
 class _Collector(logging.Handler):
-    """A task that fails and that nobody awaits says so only in a log."""
+    """A task that fails and is never awaited reports it only in a log."""
 
     def __init__(self, troubles: list[str]) -> None:
         super().__init__(logging.ERROR)

@@ -149,7 +149,7 @@ def run_command(command: str, id: str = "1", **more: object) -> Reply:
 
 @contextlib.contextmanager
 def model_server(person: Person, replies: Sequence[Reply]) -> Iterator[Replay]:
-    """With the person's settings naming it."""
+    """Let the user's settings name it."""
     models = json.dumps({"data": [{"id": "played", "max_model_len": 100_000}]}).encode()
     routes: dict[str, Answer | Sequence[Answer]] = {
         "/v1/models": Reply((models,), headers={"Content-Type": "application/json"}),

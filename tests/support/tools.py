@@ -32,7 +32,7 @@ FUZZED = settings(
 
 @dataclass
 class Answering:
-    """Says what it was told to, and remembers what it was asked."""
+    """Give the scripted answers, and record the questions."""
 
     answer: Answer | Callable[[PermissionRequest], Answer] = Answer.DENY
     asked: list[PermissionRequest] = field(default_factory=list)
@@ -76,7 +76,7 @@ async def until(condition: Callable[[], bool], task: asyncio.Future[Outcome]) ->
 
 
 class Agent:
-    """What a model would do, for a person."""
+    """Make calls as a model does."""
 
     def __init__(self, person: Person, **options: Any) -> None:
         self.person = person

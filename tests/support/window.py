@@ -77,7 +77,7 @@ def program(person: Person) -> Iterator[Application]:
 
 @contextmanager
 def in_project(person: Person) -> Iterator[tuple[Window, OpenSession]]:
-    """The same, with a session in the person's project."""
+    """Run the program with a session in the user's project."""
     with program(person) as application:
         window = window_of(application)
         yield window, open_session(window, person.project)

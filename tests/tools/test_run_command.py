@@ -43,7 +43,7 @@ def test_what_it_prints_is_seen_while_it_comes(agent: Agent) -> None:
 
 
 def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
-    # It goes on until the live view has told of its file.
+    # It runs until the live view has reported its file.
     wait = (
         'touch seen; for i in $(seq 600); do [ -e "$HOME/playground/go" ] && exit; sleep .1; done'
     )
@@ -321,7 +321,7 @@ def test_several_run_side_by_side(agent: Agent) -> None:
     assert sorted(os.listdir(agent.person.project)) == ["a", "b"]
 
 
-# --- what a model is told of it ----------------------------------------------------------------
+# --- the tool's description --------------------------------------------------------------------
 
 
 def test_the_description_names_the_rules_and_the_programs(agent: Agent) -> None:

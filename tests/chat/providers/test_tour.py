@@ -54,7 +54,7 @@ class Session:
 
 
 def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
-    """As the tools do it, without asking anybody."""
+    """Run a call as the tools do, without asking."""
 
     def run(call: ToolCall) -> str:
         assert isinstance(call.arguments, dict)
@@ -157,7 +157,7 @@ def test_it_goes_on_where_it_was_from_the_messages_alone() -> None:
     assert once == ask(TourModel(delay=0), list(session.messages), (TOOL,))
     session.messages.append(Message(Role.USER, "wait, what?"))
     assert called(ask(MODEL, session.messages, (TOOL,))) == called(once)
-    # A command of the person's own in between.
+    # A command of the user's own in between.
     own = ToolCall("own-2", "run_command", {"command": "date"})
     session.messages += [
         Message(Role.ASSISTANT, "", calls=(own,)),

@@ -237,5 +237,5 @@ def test_a_growing_answer_is_written_now_and_then_and_not_for_every_word(
             await turn
 
     loop.run(main())
-    # The person's message, the answer as it grew, the answer as it ended.
+    # The user's message, the answer as it grew, the answer as it ended.
     assert len(written) < 100

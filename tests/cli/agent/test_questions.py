@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anybody
 
 
 def test_a_finger_that_was_on_its_way_answers_nothing() -> None:
-    """Somebody types the next sentence, and a card comes up in between."""
+    """The user is typing a sentence when a card comes up."""
     master, slave = os.openpty()
     shown: list[str] = []
 

@@ -151,7 +151,7 @@ def test_files_of_a_time_to_come_were_there_before(tmp_path: Path) -> None:
     # It came when the clock was further, and something else came after it.
     assert not came_since(layer, at - 9, newest=at, now=at - 1)
     assert came_since(layer, at - 9, newest=at - 1, now=at - 5)
-    # The clock is there again: it cannot be told.
+    # The clock has caught up: the order is unknown.
     assert came_since(layer, at - 9, newest=at, now=at)
 
 

@@ -115,7 +115,7 @@ def test_of_two_that_change_a_file_the_first_can_be_chosen(
 ) -> None:
     person, first, second = crossed
     done = cli_here(person, "apply", "--all")
-    # The conflict is told.
+    # The conflict is reported.
     assert done.returncode == 1
     assert second in done.stdout
     assert (text(person, "file"), text(person, "new")) == ("first\n", "new\n")

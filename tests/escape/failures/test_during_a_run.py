@@ -65,7 +65,7 @@ def test_a_kill_before_anything_was_written(person: Person) -> None:
     assert json.loads(cli_here(person, "history", "--json").stdout) == []
 
 
-# --- somebody else ------------------------------------------------------------------------------
+# --- other programs -----------------------------------------------------------------------------
 
 
 def _edit(file: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_clock_that_is_set_back_meanwhile(
 ) -> None:
     file = person.project / "file"
     file.write_text("old")
-    # As if the file had been changed by somebody after the clock was set back by an hour.
+    # As if the user had changed the file after the clock was set back by an hour.
     monkeypatch.setattr(settle, "clock_offset", lambda: clock_offset() - 3600 * 10**9)
     assert person.run("echo theirs >file").exit_code == 0
     assert file.read_text() == "old"

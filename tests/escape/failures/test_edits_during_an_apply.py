@@ -86,7 +86,7 @@ def saved_while_copied(
     save: Callable[[Path], None],
     command: str,
 ) -> tuple[Path, Report]:
-    """A file that the person saves while what a command did to it is put in place."""
+    """A file that the user saves while what a command did to it is put in place."""
     file = person.project / "file"
     file.write_text("old\n")
     acted = once_copied(monkeypatch, is_copied, lambda: save(file))
@@ -99,7 +99,7 @@ def saved_while_copied(
 
 
 def assert_apply_and_undo(person: Person, file: Path, report: Report, taken: str | None) -> None:
-    """The person takes the command's version after all, and then their own again."""
+    """The user takes the command's version after all, and then their own again."""
     took = review(person, "apply", report.run_id, "file")
     assert states(took) == {"file": State.APPLIED}
     assert (file.read_text() if file.exists() else None) == taken
@@ -337,7 +337,7 @@ def test_what_is_saved_after_a_kill_stays(bench: Bench, case: str, named: bool) 
         assert not [error for report in recover(person.paths) for error in report.errors]
         assert file.read_text() == "mine\n", told
         check_finished(person)
-        # Neither is anything lost when the person insists.
+        # Neither is anything lost when the user insists.
         act_on(bench, action, nothing, named=True)
         kept = [one for one in person.paths.versions.glob("*/*") if one.is_file()]
         assert b"mine\n" in [one.read_bytes() for one in (file, *kept) if one.exists()], told

@@ -100,7 +100,7 @@ def test_a_move_by_the_command_is_no_conflict_with_an_edit_beside_it(person: Per
     command = "mv a b; mv log log.1; echo new >log; ln linked other; echo more >>kept"
     done = run_while(person, command, act)
     told = states(done)
-    # Whose it was can be told only where the overlay could name the file.
+    # The file's origin is known only where the overlay could name the file.
     assert told.pop("kept") in ("conflict", "applied")
     assert set(told.values()) == {"applied"}
     found = {one.name: one.read_text() for one in person.project.iterdir() if one.name != "kept"}

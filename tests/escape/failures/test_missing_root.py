@@ -112,7 +112,7 @@ def test_it_can_be_discarded(bench: Bench) -> None:
     shutil.rmtree(person.project)
     run_id = folder.name.removeprefix("overlay-")
     other = another(person)
-    # Since it is told once, also to who wants to hear little.
+    # It is reported once, so --quiet does not hide it.
     done = other.cli("run", "--quiet", "-c", "true")
     assert f"ollmsandbox discard {run_id}" in done.stderr
     assert other.cli("run", "-c", "true").stderr == ""

@@ -143,7 +143,7 @@ def test_there_is_none_if_a_command_could_change_its_python(
 def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
     person: Person,
 ) -> None:
-    """As of somebody who was killed before they had written the number down."""
+    """A program that was killed before it recorded the number leaves such backups."""
     person.paths.backups.mkdir(parents=True)
     day = time.strftime("%y-%m-%d")
     for number in range(1, 20):

@@ -27,7 +27,7 @@ def test_a_program_waiting_for_the_lock_can_be_ended(person: Person) -> None:
     (person.project / "file").write_text("old\n")
     mark = person.playground / "over"
     with project_lock(person.paths, str(person.project)):
-        # Somebody else is at work on the project, and may be for long.
+        # Another program holds the project's lock.
         process = person.start("run", "-c", "echo new >file; touch ~/playground/over")
         try:
             until(mark.exists)

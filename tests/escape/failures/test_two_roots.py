@@ -66,7 +66,7 @@ def test_the_rest_waits_for_its_project(person: Person, linked: Path) -> None:
     elsewhere = person.project.rename(person.home / "elsewhere")
     away.rename(linked)
     care = take_care(person.paths)
-    # It is told once, whichever of its folders is gone.
+    # It is reported once, whichever of its folders is missing.
     assert not (*care.errors, *care.finished)
     assert (linked / "one").read_text() == "old\n"
     elsewhere.rename(person.project)

@@ -212,7 +212,7 @@ class Stage:
         )
 
     def assert_same(self, number: int, note: str) -> None:
-        """The project is as it plainly is after so many runs."""
+        """Assert that the project equals the plain copy after that number of runs."""
         found = differences(self.expected[number], self.seen())
         wrong = {line[1:].partition(":")[0].rstrip("'").partition("/")[0] for line in found}
         assert not found, self._told(wrong, [f"{note}, {number} of {self.count}:", *found])

@@ -41,7 +41,7 @@ def delete(person: Person, review: Review, mode: Mode, name: str = "file") -> Ru
 
 
 def edit(file: Path, text: str) -> None:
-    """As the person does it, later than all that was before by the file system's clock."""
+    """Save a file as the user does, at a later time of the file system's clock."""
     began = time_at(str(file.parent))
     file.write_text(text)
     while file.stat().st_ctime_ns <= began:
@@ -140,7 +140,7 @@ def test_without_the_later_version_the_earlier_one_is_pending_again(
     assert review.waiting(runs[0].project) == []
     # And none is lost.
     for run, text in zip(runs, ("first", "second", "third"), strict=True):
-        # Of the others it is told that the file was changed since.
+        # For the others the report says that the file was changed since.
         told = State.APPLIED if run is runs[0] else State.CONFLICT
         assert states(review.apply(run, [str(file)])) == {"file": told}
         review.apply(run, [str(file)])
@@ -212,7 +212,7 @@ def test_a_change_replaced_by_a_later_run_does_not_count_as_applied(
     )
     assert states(review.undo(second)) == {"file": State.UNDONE}
     assert file.read_text() == "old"
-    # It can still be had, once it was told that the file was changed since.
+    # It can still be applied after the report that the file was changed since.
     assert states(review.apply(first, [str(file)])) == {"file": State.CONFLICT}
     assert states(review.apply(first, [str(file)])) == {"file": State.APPLIED}
     assert file.read_text() == "first"

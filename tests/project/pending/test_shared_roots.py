@@ -41,7 +41,7 @@ def test_each_project_applies_its_own(both: tuple[Person, Person, Path]) -> None
     assert file.read_text() == "1\n"
     assert states(first) == {"file": "applied", "own": "applied"}
     assert states(second) == {"file": "pending", "own": "pending"}
-    # Changed by somebody else, as far as this one knows.
+    # To this project it looks as if the user had changed it.
     assert cli_here(second, "apply", "--all").returncode == 1
     assert file.read_text() == "1\n"
     assert states(second) == {"file": "conflict", "own": "applied"}

@@ -74,7 +74,7 @@ def test_it_can_be_discarded(person: Person) -> None:
 def test_a_run_before_the_recovery_does_not_hide_the_rest(person: Person) -> None:
     write(person, "first", "first\n")
     lose_database(person)
-    # Only when this one has ended, somebody needs the database.
+    # Only after this one has ended is the database needed.
     review(person, "cat first; echo second >second")
     assert waiting(person) == {"first": ("added", "pending"), "second": ("added", "pending")}
 

@@ -173,7 +173,7 @@ def test_a_hunk_is_applied_and_the_rest_stays_pending(person: Person, review: Re
     run, item = latest(review, run.id)
     assert item.state is State.PENDING
     assert [part.new for part in parts(review, run, item)] == [first.new, third.new]
-    # What the person saw is not what is there: nothing happens.
+    # What the user saw is not what is there: nothing happens.
     with pytest.raises(OllmSandboxError, match="in the meantime"):
         rewriting.apply_hunks(review.manager, run, item, [second])
     # The rest is no conflict with what we wrote ourselves.
@@ -222,7 +222,7 @@ def test_a_hunk_is_discarded_and_the_rest_stays_pending(person: Person, review: 
     for _ in range(2):
         rewriting.discard_hunks(review.manager, run, item, [parts(review, run, item)[0]])
         run, item = latest(review, run.id)
-    # Nothing is left of it, and nobody waits.
+    # Nothing of it is left, and nothing is pending.
     assert item.state is State.DISCARDED
     assert not person.paths.pending(str(person.project)).exists()
     assert review.waiting(project) == []

@@ -210,7 +210,7 @@ def _wait_until_locked_out(person: Person) -> None:
             if any("->" in line and inode in line for line in locks):
                 return
         time.sleep(0.01)
-    raise AssertionError("nobody waits for the lock")
+    raise AssertionError("no process waits for the lock")
 
 
 def test_records_of_deleted_files_go_with_their_backups(person: Person, review: Review) -> None:

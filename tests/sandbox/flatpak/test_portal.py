@@ -176,7 +176,7 @@ loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
     wait_until(lambda: not flatpak.sleeping())
 
 
-# --- what the person is told -------------------------------------------------------------------
+# --- what the user sees ----------------------------------------------------------------------
 
 
 def test_the_card_mentions_the_inner_sandbox(flatpak: Flatpak) -> None:

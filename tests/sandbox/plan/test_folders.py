@@ -275,7 +275,7 @@ def test_a_project_may_be_named_by_a_link(person: Person) -> None:
 def test_a_project_in_a_folder_named_as_the_playground_leaves_nothing_in_it(
     person: Person,
 ) -> None:
-    """The person may have a folder of that name; inside it is hidden by the playground."""
+    """The user may have a folder of that name; inside it is hidden by the playground."""
     project = person.home / "playground/mine"
     project.mkdir(parents=True)
     try:

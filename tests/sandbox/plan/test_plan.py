@@ -101,7 +101,7 @@ def test_bwrap_drops_everything(person: Person, network: bool) -> None:
     assert arguments[:3] == ["--ro-bind", "/", "/"]
 
 
-# --- what a person is asked about --------------------------------------------------------------
+# --- what a user is asked about --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", OverlayMethod)
@@ -275,7 +275,7 @@ def test_what_hides_a_folder_in_the_project_says_so_only_if_it_is_there(person: 
 
 
 def test_a_folder_of_another_user_is_not_used(person: Person, tmp_path: Path) -> None:
-    """In a folder for all, anybody can be first to make a name that can be guessed."""
+    """In a shared folder, any user can create a predictable name first."""
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / f"ollmchat-{os.getuid()}").symlink_to(person.project)

@@ -61,7 +61,7 @@ def test_the_choice_is_the_built_in_profiles_and_the_user_s(folder: Path) -> Non
     assert profile_file.available(folder / "missing") == ["standard", "strict"]
 
 
-# --- the person's own files --------------------------------------------------------------------
+# --- the user's own files --------------------------------------------------------------------
 
 
 def test_a_file_of_the_same_name_adds_to_the_built_in_one(folder: Path) -> None:

@@ -63,7 +63,7 @@ def test_cancelling_does_not_wait_for_a_mirror_that_does_not_respond(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        # The mirror has not said a word until here, so nobody waited for it.
+        # The mirror has not responded yet, so cancelling did not wait for it.
         assert not answers.is_set()
 
     person._tell_machine()

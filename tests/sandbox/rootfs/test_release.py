@@ -121,7 +121,7 @@ def test_a_list_that_names_what_it_should_not_is_refused(
 
 
 def _nested(first: str, then: str) -> str:
-    """Each of eleven names nine times the one before it: billions, if anybody counts."""
+    """Each of eleven names repeats the one before it nine times: billions, if expanded."""
     rows = [f"- &a0 {first}"]
     rows += [f"- &a{n} {then.format(', '.join([f'*a{n - 1}'] * 9))}" for n in range(1, 12)]
     return "\n".join(rows)
@@ -247,7 +247,7 @@ def test_a_version_that_the_mirror_has_not_is_named(served: Mirror, version: str
 
 def test_without_a_network_the_remedy_is_named() -> None:
     with socket.socket() as taken:
-        # Nobody listens there, and nobody else can.
+        # The port is bound, so nothing listens there.
         taken.bind(("127.0.0.1", 0))
         settings = RootfsSettings(mirror=f"http://127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(UnreachableError, match=r"127\.0\.0\.1") as caught:

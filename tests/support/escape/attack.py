@@ -254,7 +254,7 @@ class Listener:
         return self.socket.getsockname()
 
     def reached(self) -> bool:
-        """Whether anybody came since it was asked last."""
+        """Return whether a connection came in since the last call."""
         # Loopback delivers at once; a moment is for a busy machine.
         for _ in range(3):
             try:

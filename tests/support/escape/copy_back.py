@@ -67,7 +67,7 @@ def snapshot(folder: Path, without: tuple[Path, ...]) -> dict[str, tuple[object,
 
 @contextmanager
 def untouched_home(person: Person) -> Iterator[Path]:
-    """The person's other files. They are the same after every attack."""
+    """The user's other files. They are the same after every attack."""
     for folder in (".", "sub", "outer/sub", "decoy/project/outer/sub"):
         fill(person.home / folder)
     (person.home / ".bashrc").write_text("mine\n")

@@ -120,7 +120,7 @@ class Leaver:
 
 
 class Bench:
-    """A person's folders, put back as often as needed as a command left them."""
+    """A user's folders, put back as often as needed as a command left them."""
 
     def __init__(self, person: Person, *folders: Path) -> None:
         """All of the home folder, unless others are named."""
@@ -148,7 +148,7 @@ class Bench:
         self._renew_times()
 
     def _renew_times(self) -> None:
-        """The copies are younger than the run, and were not made by anybody else."""
+        """The copies are younger than the run, and nothing else made them."""
         probe = self.person.project.parent / "now"
         probe.touch()
         now = probe.lstat().st_ctime_ns
@@ -222,7 +222,7 @@ class Bench:
 
 @dataclass
 class Outcome:
-    """All that a person could see."""
+    """Return all that the user can see."""
 
     project: Seen
     waiting: Seen
@@ -261,7 +261,7 @@ def check_kill(
     if is_begun:
         assert found == wanted, f"{told}: {_differences(found, wanted)}"
     else:
-        # What a command wrote waits; what a person asked for has not begun, or is done.
+        # A command's changes are pending; a request of the user has not begun, or is done.
         assert found.project in (old, wanted.project), told
 
 
@@ -276,7 +276,7 @@ def _differences(found: Outcome, wanted: Outcome) -> list[object]:
 
 
 def finish(bench: Bench, *kills: int) -> None:
-    """As the next start does. Who does it is killed, too, after so many steps each time."""
+    """Recover as the next start does. That process is killed, too, after some steps each time."""
     for number in kills:
         killed_after(number, lambda step: recover(bench.person.paths, step))
     assert not [error for report in recover(bench.person.paths) for error in report.errors]

@@ -27,7 +27,7 @@ MOMENTS = range(0 if IS_ROOT else 1, 40, 2)
 
 @dataclass(frozen=True)
 class Mark:
-    """A time to sleep that is nobody else's, by which a process is found."""
+    """Return a unique time to sleep, by which a process is found."""
 
     seconds: str = field(default_factory=lambda: f"{random.randrange(9**5, 9**6)}.{os.getpid():07}")
 

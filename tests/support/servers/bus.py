@@ -37,7 +37,7 @@ def private_bus() -> Iterator[Bus]:
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         config = Path(folder, "bus.conf")
-        # It knows nobody by name: who runs the tests may have none.
+        # It knows no user names: the user who runs the tests may have none.
         config.write_text(_CONFIG.format(folder=folder))
         argv = ["dbus-daemon", f"--config-file={config}", "--nofork", "--print-address"]
         with ExitStack() as ending:

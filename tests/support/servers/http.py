@@ -152,7 +152,7 @@ class Replay:
                 self._wait_for_end(connection)
                 return
             if isinstance(part, Reset):
-                # What waits to be sent is dropped, and the other side told so.
+                # Unsent data is dropped, and the connection is reset.
                 option = struct.pack("ii", 1, 0)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
                 connection.close()

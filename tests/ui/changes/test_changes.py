@@ -187,7 +187,7 @@ def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
     undo[1].emit("clicked")
     wait_until(lambda: "Redo" in buttons(shown))
     assert "line 33\n" in file.read_text() and "changed 3\n" in file.read_text()
-    # It is still there, where the person reads, and so is the keyboard.
+    # It is still there, where the user reads, and so is the keyboard.
     assert page.diff is shown
     window = page.get_root()
     assert isinstance(window, Gtk.Window)
@@ -457,7 +457,7 @@ def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
     shown = loaded(page)
     pane.view.refresh()
     wait_until(lambda: len(asyncio.all_tasks()) == 1)
-    # Nothing happened: it is where the person has scrolled to.
+    # Nothing happened: it is where the user has scrolled to.
     assert page.diff is shown
     review = Review(pane.person.paths)
     review.undo(pane.manager.runs()[0])
@@ -513,7 +513,7 @@ def _made(*numbers: int) -> list[str]:
 
 
 async def _run_while(person: Person, command: str, act: Callable[[], object]) -> None:
-    """The person does something while the command runs."""
+    """The user does something while the command runs."""
     playground = person.playground
     playground.mkdir(parents=True, exist_ok=True)
     keeper = Recorder(str(person.project), person.paths, command=command)

@@ -24,7 +24,7 @@ _MANY = 5000
 
 @dataclass
 class Mirror:
-    """What somebody sees who only listens."""
+    """A copy of the list, made from its signals alone."""
 
     model: ChangeList
     names: list[str] = field(default_factory=list)
@@ -116,7 +116,7 @@ def test_of_many_files_only_those_with_rows_become_items(screen: Screen) -> None
     grown(model)
     spin_until(lambda: bound)
     assert len(bound) < 1000
-    # One that somebody holds stays the same.
+    # An item that is referenced stays the same.
     assert model.get_item(1) is next(one for one in bound if isinstance(one, FileItem))
 
 

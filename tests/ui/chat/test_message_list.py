@@ -261,7 +261,7 @@ def test_a_row_that_asks_for_another_height_in_the_middle_of_it_stays_in_sight(
         around = row.get_parent()
         assert around is not None
         around.queue_allocate()
-    # A pane slides in beside it, and somebody scrolls.
+    # A pane slides in beside it, and the user scrolls.
     outer.queue_allocate()
     column.get_vadjustment().set_value(290)
     draw_frames(outer, 3)

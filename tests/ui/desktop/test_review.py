@@ -11,7 +11,7 @@ from support.screen_reader import Node
 
 pytestmark = pytest.mark.anybody
 
-# It waits for the person, who changes the same file meanwhile.
+# It waits for the user, who changes the same file meanwhile.
 _COMMAND = (
     "!touch ~/playground/began; until [ -e ~/playground/go ]; do sleep 0.1; done; "
     "echo theirs > notes"

@@ -53,7 +53,7 @@ def test_closing_while_a_command_runs_is_a_question(person: Person) -> None:
 
 
 def test_asked_by_the_system_it_ends_soon_and_loses_nothing(person: Person) -> None:
-    """Somebody else is at work in the project, so what the command made cannot be looked at."""
+    """Another program holds the project's lock, so the command's changes cannot be settled yet."""
     with program(person, f"{person.project}/") as window:
         window.say("!touch began; echo it has; sleep 98762")
         window.wait_for("Running")

@@ -130,7 +130,7 @@ def test_of_a_connection_that_is_gone_no_model_is_left(room: Room) -> None:
     assert _has_model(session)
     finish(room.store.remove("mine"))
     room.look_again()
-    # Nor is anything said to somebody else.
+    # No other model gets a message.
     assert not _has_model(session)
     assert says(room.chat, "Choose or connect a model") or says(room.chat, "does not answer")
 

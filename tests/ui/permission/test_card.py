@@ -24,7 +24,7 @@ LONG = "\n".join(f"echo step {number}" for number in range(60))
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The person thinks quickly, except where a test says otherwise."""
+    """The user thinks quickly, except where a test says otherwise."""
     monkeypatch.setattr(permission_card, "_PAUSE", 0)
     monkeypatch.setattr(permission_card, "_LOOK", 5)
 
@@ -326,7 +326,7 @@ def test_a_card_whose_command_is_above_the_edge_cannot_be_allowed_yet(screen: Sc
     spin_until(card.button_for(Answer.ALLOW).get_sensitive)
 
 
-# --- what tries to fool the person ---------------------------------------------------------------
+# --- what tries to fool the user ---------------------------------------------------------------
 
 
 def test_markup_is_shown_as_it_is(screen: Screen) -> None:

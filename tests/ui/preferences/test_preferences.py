@@ -328,7 +328,7 @@ def spin(page: Adw.PreferencesPage, title: str) -> Gtk.SpinButton:
 
 
 def type_into(preferences: Preferences, button: Gtk.SpinButton, text: str) -> None:
-    """As a person does who looks at something else then, without Enter."""
+    """Type text and leave the field without Enter."""
     button.grab_focus()
     button.set_text(text)
     focus = preferences.get_focus()

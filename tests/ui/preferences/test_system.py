@@ -60,7 +60,7 @@ def test_alpine_is_installed_used_and_removed(
     told: list[str] = []
     with shown(person, told) as (page, manager):
         assert says(page, "Not installed")
-        # What the person has set.
+        # What the user has set.
         assert row_of(page, "Programs in It").get_selected() == 1
         row_of(page, "Programs in It").set_selected(0)
         press(page, "Install")
@@ -123,7 +123,7 @@ def test_a_window_that_is_closed_meanwhile_asks_first(
         wait_until(lambda: not _questions())
         answers.set()
         wait_until(lambda: says(page, f"Alpine {VERSION}"))
-        # Nothing is under way any more, and nobody is asked.
+        # Nothing is under way any more, so it closes without a question.
         window.close()
         wait_until(lambda: not window.get_mapped())
     assert _questions() == []

@@ -152,7 +152,7 @@ def test_of_several_at_once_the_last_to_end_hides_it(screen: Screen) -> None:
             pass
         assert bar.get_visible()
     assert not bar.get_visible()
-    # Nor does what was over before anybody could wait for it.
+    # Work that ends before the bar's delay never shows it.
     with bar.during(patience=60_000):
         assert not bar.get_visible()
 

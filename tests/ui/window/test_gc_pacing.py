@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anybody
 
 
 class Knot:
-    """Holds itself."""
+    """An object that references itself."""
 
     def __init__(self) -> None:
         self.me = self
@@ -28,7 +28,7 @@ class Knot:
 
 @pytest.fixture
 def collector() -> Iterator[None]:
-    """As it was before, in the end."""
+    """Restore the collector's state at the end."""
     gc.collect()
     yield
     gc.enable()
