@@ -16,7 +16,7 @@ from ollmsandbox.sandbox.profile.profile import Limits
 
 
 def prepare(person: Person, command: str = "", *, mode: Mode = Mode.AUTO) -> PreparedRun:
-    person._tell_machine()
+    person._copy_probe()
     return prepare_run(
         str(person.project),
         person.paths,

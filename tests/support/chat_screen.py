@@ -18,7 +18,7 @@ from ollmsandbox.ui.preferences.settings import Settings
 
 
 class Place:
-    """A chat on a screen, and what the user requested in it."""
+    """A chat view in a window, and what the user requested in it."""
 
     def __init__(self, screen: Screen, folder: Path, width: int = 700, height: int = 600) -> None:
         self.view = ChatView(Settings(Paths.from_environ({"HOME": str(folder)})))

@@ -19,7 +19,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
 
 
 def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
-    """It did not run, and a sentence says why."""
+    """Assert that the command did not run and that a message says why."""
     assert done.returncode == 125
     assert done.stdout == ""
     assert done.stderr.startswith("ollmsandbox: ")

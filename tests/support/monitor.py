@@ -17,7 +17,7 @@ LONGEST = 15.0
 
 
 class Case:
-    """A project, and a folder that stands for what an overlay puts above it."""
+    """A project, and a folder in the place of an overlay's upper folder."""
 
     def __init__(self, folder: Path) -> None:
         self.outside = folder / "outside"
@@ -48,7 +48,7 @@ class Case:
         loop.run(watched())
 
     async def settled(self) -> None:
-        """Events keep their order, so all before this file have been seen when it has."""
+        """Wait for all earlier events: they keep their order, so this file's event comes last."""
         mark = self.upper / "zz-mark"
         path = f"{self.project}/{mark.name}"
         mark.write_text("")

@@ -23,7 +23,7 @@ def plan_of(person: Person, way: OverlayMethod | None = None, **options: Any) ->
 
 
 def starts_in(person: Person, working_dir: str | None, **options: Any) -> str:
-    """Asked of a real command, and of the plan."""
+    """Return where a run starts, according to a real command and to the plan."""
     bubble = person.bubble(working_dir=working_dir, **options)
     planned = bubble.plan.working_dir
     result = person.run(["pwd", "-P"], working_dir=working_dir, **options)

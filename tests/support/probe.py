@@ -16,7 +16,7 @@ VERSION = 'case "$1" in --version) echo "bubblewrap 0.8.0"; exit 0;; esac\n'
 
 
 def first_in_path(person: Person) -> Path:
-    """A folder that is first in the user's PATH."""
+    """Put a new folder first into the user's PATH."""
     folder = person.home / "programs"
     folder.mkdir()
     person.environ["PATH"] = f"{folder}:{person.environ.get('PATH', os.defpath)}"

@@ -80,7 +80,7 @@ def messages_sent(body: dict[str, object]) -> list[dict[str, object]]:
 
 
 def tls_server(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """For a server that vouches for itself, and the file of its certificate."""
+    """Return a context with a self-signed certificate, and the file of that certificate."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     subprocess.run(
         [

@@ -50,7 +50,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class ScriptedUser:
-    """Answers the next questions in this order; where nothing is left, lets them wait."""
+    """Gives the answers in this order; leaves further questions open."""
 
     says: list[Answer] = field(default_factory=list)
     cards: list[tuple[PermissionRequest, asyncio.Future[Answer]]] = field(default_factory=list)

@@ -44,7 +44,7 @@ class Answering:
 
 @dataclass
 class Looking:
-    """A watcher."""
+    """A watcher that records what it sees."""
 
     requests: list[PermissionRequest] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Looking:
 
 
 async def until(condition: Callable[[], bool], task: asyncio.Future[Outcome]) -> None:
-    """What is waited for happens while the task goes on, or never."""
+    """Wait for a condition while the task runs; fail if the task ends before."""
     while not condition() and not task.done():  # noqa: ASYNC110 - it may be a file's being there
         await asyncio.sleep(0.01)
     assert condition()
@@ -80,7 +80,7 @@ class Agent:
 
     def __init__(self, person: Person, **options: Any) -> None:
         self.person = person
-        person._tell_machine()
+        person._copy_probe()
         self.asker = Answering()
         # The machine's own proxies have nothing to do with a test.
         environ = {k: v for k, v in person.environ.items() if not k.lower().endswith("_proxy")}

@@ -66,7 +66,7 @@ def test_cancelling_does_not_wait_for_a_mirror_that_does_not_respond(
         # The mirror has not responded yet, so cancelling did not wait for it.
         assert not answers.is_set()
 
-    person._tell_machine()
+    person._copy_probe()
     loop.run(cancel())
     answers.set()
     served.when = lambda _path: None

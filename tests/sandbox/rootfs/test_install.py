@@ -219,7 +219,7 @@ def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> N
         makers = [Rootfs(person.paths, person.environ, served.settings) for _ in range(2)]
         return await asyncio.gather(*(maker.prepare(noticed, tier=0) for maker in makers))
 
-    person._tell_machine()
+    person._copy_probe()
     prepared = loop.run(both())
     assert sorted(one.is_new for one in prepared) == [False, True]
     assert len([path for path, _ in served.asked if path.endswith(".tar.gz")]) == 1
@@ -244,7 +244,7 @@ def test_cancelled_it_leaves_only_what_was_fetched(person: Person, served: Mirro
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    person._tell_machine()
+    person._copy_probe()
     loop.run(cancel())
     go_on.set()
     assert names(person) == [".rootfs.lock", "downloads"]
@@ -288,7 +288,7 @@ loop.run(Rootfs(Paths.from_environ(os.environ), os.environ, settings).prepare(no
 def test_a_builder_that_is_killed_at_any_step_leaves_nothing_half_done(
     person: Person, served: Mirror
 ) -> None:
-    person._tell_machine()
+    person._copy_probe()
     path = next(path for path in served.files if path.endswith(".tar.gz") and "mini" in path)
     steps = [
         ("LOOK", 1),
@@ -385,7 +385,7 @@ def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:
 @pytest.mark.anybody
 def test_the_settings_of_the_user_are_used(person: Person, served: Mirror) -> None:
     rootfs_settings.save(person.paths.config, replace(served.settings, tier=0))
-    person._tell_machine()
+    person._copy_probe()
     prepared = loop.run(Rootfs(person.paths, person.environ).prepare())
     assert (prepared.installed.version, prepared.installed.tier) == (VERSION, 0)
     assert RootfsStore(person.paths.rootfs).current() == prepared.installed

@@ -29,7 +29,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 @contextlib.contextmanager
 def running(person: Person, command: str, *options: str) -> Iterator[Started]:
-    """A command that has said that it is ready, and waits."""
+    """Yield a command that has reported to be ready, and pauses."""
     person.playground.mkdir(parents=True, exist_ok=True)
     for name in ("ready", "go"):
         (person.playground / name).unlink(missing_ok=True)

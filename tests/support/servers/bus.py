@@ -20,7 +20,7 @@ _CONFIG = """\
 
 
 class Bus:
-    """Its address; and it can be taken away."""
+    """A private bus: its address, and a method to stop it."""
 
     def __init__(self, daemon: subprocess.Popen[str]) -> None:
         self._daemon = daemon
@@ -51,7 +51,7 @@ def private_bus() -> Iterator[Bus]:
 
 @contextmanager
 def service_on(bus: Bus, program: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that prints a line when it is ready."""
+    """Start a program on the bus and wait for the line that it prints when ready."""
     argv = [sys.executable, str(program), *arguments]
     environ = {"DBUS_SESSION_BUS_ADDRESS": bus.address, "PATH": "/usr/local/bin:/usr/bin:/bin"}
     with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as service:
