@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 
 import pytest
 from support.agent import Scene, opened, with_words
@@ -31,28 +31,25 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.tool_calls import OUT_OF_TIME, STOPPED
+from ollmsandbox.project.database.connection import Database
 from ollmsandbox.tools.base import Outcome
 
 pytestmark = pytest.mark.anybody
 
-# The figure is 0.2 seconds; a machine that is busy with other things must not fail the test.
-CEILING = 5.0
+# Seconds until a stop counts as stuck, on any machine.
+CEILING = 100
 # Seconds: at the first of them by which something had begun it is seen how it ends.
 LIMITS = (0.5, 5.0, 30.0)
 
 
-async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go") -> float:
-    """Seconds until the turn was over."""
+async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go") -> None:
+    """Begin a turn and stop it as soon as the condition is true."""
     turn = asyncio.ensure_future(scene.conversation.say(text))
     await scene.listening.until(is_time)
-    began = time.monotonic()
-    await scene.conversation.stop()
-    took = time.monotonic() - began
+    await asyncio.wait_for(scene.conversation.stop(), CEILING)
     assert turn.done()
     assert turn.result().end is TurnEnd.STOPPED
     assert scene.conversation.state is ConversationState.IDLE
-    assert took < CEILING
-    return took
 
 
 async def assert_goes_on(scene: Scene) -> None:
@@ -243,9 +240,15 @@ def test_stop_when_nothing_goes_on(person: Person) -> None:
     loop.run(main())
 
 
+@pytest.fixture
+def endless_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a stop that waits for a locked database get stuck instead of giving up."""
+    monkeypatch.setattr(Database, "__init__", partialmethod(Database.__init__, patience=1000))
+
+
 @contextmanager
 def locked(person: Person) -> Iterator[None]:
-    """By another program."""
+    """Lock the database as another program does."""
     connection = sqlite3.connect(person.paths.database, isolation_level=None)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -255,7 +258,9 @@ def locked(person: Person) -> Iterator[None]:
         connection.close()
 
 
-def test_a_locked_database_holds_up_no_stop_and_nothing_is_lost(person: Person) -> None:
+def test_a_locked_database_delays_no_stop_and_nothing_is_lost(
+    person: Person, endless_patience: None
+) -> None:
     async def main() -> list[str]:
         async with opened(person, ScriptedModel(["One."])) as scene:
             await scene.conversation.say("first")
@@ -274,7 +279,9 @@ def test_a_locked_database_holds_up_no_stop_and_nothing_is_lost(person: Person) 
     ]
 
 
-def test_a_locked_database_holds_up_no_stop_of_a_command(person: Person) -> None:
+def test_a_locked_database_delays_no_stop_of_a_command(
+    person: Person, endless_patience: None
+) -> None:
     async def main() -> None:
         model = ScriptedModel([call(command="echo a > a.txt; echo ready; sleep 1000")])
         async with opened(person, model) as scene:

@@ -164,9 +164,7 @@ def test_killing_by_trying_all_numbers(person: Person, victim: Victim) -> None:
 
 def test_stopping_whoever_started_the_command(person: Person) -> None:
     attack = "kill -STOP $PPID; kill -KILL $PPID; kill -STOP 1; kill -KILL 1; echo still here"
-    started = time.monotonic()
     done = person.cli("run", "-c", f"sh -c '{attack}'")
-    assert time.monotonic() - started < 30
     # Its own shell is dead, the program around it is not.
     assert done.returncode == 137
     assert "Traceback" not in done.stderr

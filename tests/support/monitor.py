@@ -13,7 +13,7 @@ from pathlib import Path
 from ollmsandbox import loop
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent, Monitor
 
-LONGEST = 15.0
+LONGEST = 100.0
 
 
 class Case:
