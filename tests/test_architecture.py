@@ -121,7 +121,7 @@ def test_only_the_window_imports_widgets(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_what_runs_by_itself_imports_only_the_standard_library(name: str) -> None:
+def test_standalone_programs_import_only_the_standard_library(name: str) -> None:
     for path in imported(PACKAGE / name):
         # Or each other.
         whole, around = f"{'/'.join(path[1:])}.py", f"{'/'.join(path[1:-1])}.py"

@@ -53,7 +53,7 @@ def test_an_error_is_english_and_can_be_translated() -> None:
     assert told.translated(say) == f"{HOSTILE} ist weg.\nStell es zurück: {HOSTILE}"
 
 
-def test_what_is_in_a_field_is_translated_with_it_if_it_is_a_sentence() -> None:
+def test_a_sentence_in_a_field_is_translated_with_it() -> None:
     inner = Sentence("{path} is gone.", path=HOSTILE)
     outer = Sentence("{file}: {why}", file="{why}", why=inner)
     assert outer == f"{{why}}: {HOSTILE} is gone."
@@ -226,7 +226,7 @@ def test_every_sentence_of_an_error_is_marked_for_translation() -> None:
     assert found == []
 
 
-def test_what_is_wrong_in_a_file_is_marked_for_translation() -> None:
+def test_messages_about_files_are_marked_for_translation() -> None:
     """The readers of files have a function that names the line; what it is told comes last."""
     found = [(where, p) for where, p in said(("_wrong", "fail")) if len(p.call.args) > 1]
     assert [where for where, p in found if not is_marked(p.call.args[-1], p.given)] == []

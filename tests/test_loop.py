@@ -106,7 +106,7 @@ def test_a_descriptor_can_be_awaited(run: Run) -> None:
         os.close(writer)
 
 
-def test_what_gio_does_can_be_awaited(tmp_path: Path) -> None:
+def test_gio_operations_can_be_awaited(tmp_path: Path) -> None:
     # Its stubs do not know that what is asynchronous can be awaited.
     file: Any = Gio.File.new_for_path(str(tmp_path / "file"))
 

@@ -48,7 +48,7 @@ def check(kept: tuple[Message, ...], messages: list[Message]) -> None:
     assert calls == answers
 
 
-def test_what_fits_is_sent_as_it_is() -> None:
+def test_a_conversation_that_fits_is_sent_unchanged() -> None:
     messages = [*turn(1), said("and now?")]
     fitted = ContextWindow().fit(PROMPT, messages, (), 100_000)
     assert fitted.messages == (PROMPT, *messages)
@@ -102,7 +102,7 @@ def test_a_turn_that_became_very_long_loses_its_first_steps_in_pairs() -> None:
     assert context.estimate(fitted.messages) <= 4000
 
 
-def test_what_was_left_out_stays_left_out() -> None:
+def test_messages_that_were_left_out_stay_left_out() -> None:
     """A context whose front changes each time has to be read anew by the model each time."""
     messages = [*turn(1), *turn(2), *turn(3), said("and now?")]
     context = ContextWindow()

@@ -114,7 +114,7 @@ def test_a_dependent_call_runs_after_those_before_it() -> None:
     ],
     ids=["unknown tool", "broken arguments", "no name", "no id"],
 )
-def test_what_cannot_be_carried_out_is_an_error_to_the_model(bad: CallPiece) -> None:
+def test_an_impossible_call_is_an_error_for_the_model(bad: CallPiece) -> None:
     model = ScriptedModel([bad])
     _, listening, ended = talk(model, FakeTool("echo", echo))
     assert ended.end is TurnEnd.DONE
@@ -130,7 +130,7 @@ def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
     assert "echo" in model.seen[1][-1].text
 
 
-def test_of_two_calls_with_one_id_the_second_is_an_error() -> None:
+def test_the_second_of_two_calls_with_one_id_is_an_error() -> None:
     done: list[object] = []
     tool = FakeTool("echo", lambda given, _: done.append(given["text"]))
     model = ScriptedModel([call("echo", "x", text="a"), call("echo", "x", text="b")])

@@ -107,7 +107,7 @@ def test_each_answer_to_a_question_about_a_command(person: Person, answer: Answe
     assert saved == (1 if answer in (Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS) else 0)
 
 
-def test_what_was_allowed_for_a_session_is_asked_again_in_the_next(person: Person) -> None:
+def test_a_session_answer_does_not_count_in_the_next_session(person: Person) -> None:
     async def main() -> int:
         model = ScriptedModel([call(command="true")])
         async with opened(
@@ -119,7 +119,7 @@ def test_what_was_allowed_for_a_session_is_asked_again_in_the_next(person: Perso
     assert [loop.run(main()) for _ in range(2)] == [1, 1]
 
 
-def test_what_was_allowed_always_does_not_cover_a_longer_command(person: Person) -> None:
+def test_an_always_allowed_command_does_not_cover_a_longer_one(person: Person) -> None:
     async def main() -> None:
         model = ScriptedModel(
             [call(id="a", command="echo a")],

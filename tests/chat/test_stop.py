@@ -162,7 +162,7 @@ def test_while_several_commands_run(person: Person) -> None:
     loop.run(main())
 
 
-def test_one_command_alone_and_the_turn_goes_on(person: Person) -> None:
+def test_stopping_one_command_lets_the_turn_continue(person: Person) -> None:
     seconds = f"94{uuid.uuid4().int % 10**9}"
     go = "until [ -e ~/playground/go ]; do sleep 0.05; done"
 

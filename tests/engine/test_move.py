@@ -69,7 +69,7 @@ def _move(person: Person, review: Review) -> Path:
     return new
 
 
-def test_what_was_applied_is_undone_at_the_new_place(person: Person, review: Review) -> None:
+def test_applied_changes_are_undone_at_the_new_path(person: Person, review: Review) -> None:
     (person.project / "a").write_text("before\n")
     _run(person, "echo after > a; mkdir b; echo new > b/c", person.project)
     new = _move(person, review)
@@ -109,7 +109,7 @@ def test_pending_changes_stay_pending_and_the_next_command_sees_them(
     assert sorted(file.name for file in new.iterdir()) == ["a", "b"]
 
 
-def test_its_sessions_its_system_and_its_records_go_along(person: Person, review: Review) -> None:
+def test_sessions_system_and_records_move_along(person: Person, review: Review) -> None:
     manager = review.manager
     project = manager.add_project(person.project)
     history = History(manager)
@@ -144,7 +144,7 @@ def test_answers_for_good_go_along(person: Person) -> None:
     assert set(store.rules()) == {*rules("/new"), other}
 
 
-def test_what_is_forbidden_at_either_place_stays_forbidden(person: Person) -> None:
+def test_a_denial_at_either_path_stays_in_force(person: Person) -> None:
     store = RuleStore(person.paths)
 
     def key(project: str, name: str) -> Key:

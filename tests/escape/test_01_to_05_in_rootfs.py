@@ -89,7 +89,7 @@ def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
     assert writable - devices - kernel == expected
 
 
-def test_what_is_allowed_is_seen_to_succeed(person: Person, alpine: Installed) -> None:
+def test_allowed_operations_succeed(person: Person, alpine: Installed) -> None:
     attacks = ["open('/workspace/file', 'w')", "open('/etc/file', 'w')", "os.mkdir('/tmp/folder')"]
     assert len(succeeded(person, alpine, attacks)) == 2
 

@@ -160,7 +160,7 @@ def test_attributes_that_mean_something_to_an_overlay(person: Person) -> None:
         assert [n for n in os.listxattr(path) if "overlay" in n] == [], path
 
 
-def test_such_attributes_on_the_project_itself(person: Person) -> None:
+def test_overlay_attributes_on_the_project_itself(person: Person) -> None:
     # As an archive may bring them: the layer below is read, too.
     fill(person.project / "sub")
     fill(person.project / "other")

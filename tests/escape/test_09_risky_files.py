@@ -214,7 +214,7 @@ def test_the_user_is_informed_of_risky_files(person: Person, path: str) -> None:
     assert "outside the sandbox" in done.stderr
 
 
-def test_what_can_be_run_is_marked(person: Person) -> None:
+def test_executable_files_are_marked(person: Person) -> None:
     for name in ("tool", "was"):
         (person.project / name).write_text("old\n")
     (person.project / "was").chmod(0o755)

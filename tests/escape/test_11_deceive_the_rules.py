@@ -226,7 +226,7 @@ def test_a_target_that_looks_like_an_allowed_one(
 
 
 @pytest.mark.parametrize("name", ["a substitution", "a shell with more", "a pattern"])
-def test_what_cannot_be_read_cannot_be_allowed_for_longer(rules: Rules, name: str) -> None:
+def test_an_unparsed_command_cannot_be_allowed_permanently(rules: Rules, name: str) -> None:
     request = command(ATTACKS[name], rules.project)
     assert request.answers == (Answer.DENY_ALWAYS, Answer.DENY, Answer.ALLOW)
     assert "cannot be saved" in request.why_not_remembered

@@ -62,7 +62,7 @@ def test_an_address_is_taken_apart_once(given: str, text: str, target: str) -> N
         "http://" + "ü" * 70 + ".example/",
     ],
 )
-def test_what_is_no_plain_web_address_is_refused(given: str) -> None:
+def test_an_unusual_web_address_is_refused(given: str) -> None:
     with pytest.raises(NetError):
         Address.parse(given)
 
@@ -94,7 +94,7 @@ def test_machines_far_away_are_public(number: str) -> None:
     assert is_public(ipaddress.ip_address(number))
 
 
-def test_one_private_number_among_public_ones_is_enough() -> None:
+def test_one_private_address_among_public_ones_is_enough() -> None:
     address = Address.parse("https://example.com/")
     with pytest.raises(NetError, match=r"127\.0\.0\.1"):
         public_addresses(address, lambda *_: ["8.8.8.8", "127.0.0.1"], allow_private=False)

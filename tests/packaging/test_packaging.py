@@ -237,7 +237,7 @@ def test_the_debian_package_knows_every_requirement() -> None:
 # --- installing ---------------------------------------------------------------------------------
 
 
-def test_what_meson_stages_runs_from_there(tmp_path: Path) -> None:
+def test_a_staged_installation_runs(tmp_path: Path) -> None:
     build, stage, home = tmp_path / "build", tmp_path / "stage", tmp_path / "home"
     project = home / "project"
     project.mkdir(parents=True)

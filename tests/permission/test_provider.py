@@ -109,7 +109,7 @@ def test_the_session_comes_before_what_is_saved(desk: Desk) -> None:
     assert desk.decide("make") == (SESSION, Source.SESSION)
 
 
-def test_what_is_forgotten_in_the_file_is_forgotten_in_the_session(desk: Desk) -> None:
+def test_a_rule_removed_from_the_file_is_removed_from_the_session(desk: Desk) -> None:
     desk.says(ALWAYS, Answer.DENY)
     desk.decide("make")
     RuleStore(desk.person.paths).remove(desk.store.rules())

@@ -105,13 +105,13 @@ def test_the_last_word_counts(store: RuleStore) -> None:
     assert store.rules() == (rule("ls"), rule("make", DENY))
 
 
-def test_of_two_that_contradict_each_other_the_one_that_forbids_holds(store: RuleStore) -> None:
+def test_of_two_contradicting_rules_the_denying_one_wins(store: RuleStore) -> None:
     entry = "  - {answer: %s, tool: run_command, project: /p, command: make}\n"
     write(store, "rules:\n" + entry % "deny" + entry % "allow")
     assert store.find(rule("make").key) is DENY
 
 
-def test_what_is_not_meant_to_last_cannot_be_kept(store: RuleStore) -> None:
+def test_a_one_time_answer_cannot_be_saved(store: RuleStore) -> None:
     with pytest.raises(ValueError, match="not an answer"):
         store.add(rule("make", Answer.ALLOW_SESSION))
     with pytest.raises(ValueError, match="this key allows"):
@@ -260,7 +260,9 @@ def test_a_file_that_grows_too_large_is_not_read(store: RuleStore) -> None:
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_set_aside(store: RuleStore, make: Callable[[Path], None]) -> None:
+def test_a_folder_in_the_place_of_the_file_is_set_aside(
+    store: RuleStore, make: Callable[[Path], None]
+) -> None:
     store.file.parent.mkdir(parents=True)
     make(store.file)
     store.add(rule("make"))

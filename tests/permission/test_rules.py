@@ -41,7 +41,7 @@ def test_other_tools_are_found_by_their_target() -> None:
         {"target_path": ""},
     ],
 )
-def test_what_is_asked_each_time_is_found_by_nothing(options: dict[str, object]) -> None:
+def test_a_one_time_request_matches_no_rule(options: dict[str, object]) -> None:
     request = command("make", "/p", **options)
     assert key_of(request) is None
     assert request.answers == (Answer.DENY, Answer.ALLOW)

@@ -128,7 +128,7 @@ def test_a_record_that_was_just_asked_for_is_not_removed(folder: Folder, person:
 
 
 @pytest.mark.parametrize("why", ["closed", "too deep"])
-def test_what_cannot_be_read_is_counted_and_its_records_stay(
+def test_unreadable_folders_are_counted_and_their_records_stay(
     folder: Folder, person: Person, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     write(person.project, "a/b/c/file", "a/file")

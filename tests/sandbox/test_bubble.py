@@ -126,7 +126,7 @@ def test_without_input_a_command_reads_nothing(person: Person) -> None:
     assert result.stdout.text == "/dev/null\n"
 
 
-def test_what_is_given_as_input_is_read(person: Person) -> None:
+def test_given_input_is_read(person: Person) -> None:
     reader, writer = os.pipe()
     os.write(writer, b"given\n")
     os.close(writer)

@@ -53,7 +53,7 @@ def test_without_a_profile_the_user_s_standard_is_used(person: Person) -> None:
     assert loop.run(bubble.exec("echo $FROM")).stdout.text == "mine\n"
 
 
-def test_what_a_profile_shows_is_seen(person: Person) -> None:
+def test_an_unmasked_path_is_seen(person: Person) -> None:
     (person.home / ".npmrc").write_text("seen")
     assert person.run("cat ~/.npmrc").stdout.text == ""
     with_profile(person, "show: [~/.npmrc]")

@@ -209,6 +209,6 @@ def test_temporary_folders_are_fresh_for_each_run(person: Person, folder: str) -
         os.unlink(name)
 
 
-def test_it_is_the_same_user_inside(person: Person) -> None:
+def test_the_user_is_the_same_inside(person: Person) -> None:
     result = person.run("id -u; id -g")
     assert result.stdout.text == f"{os.getuid()}\n{os.getgid()}\n"

@@ -36,7 +36,7 @@ def test_a_new_file_is_added_and_stays_so_when_it_is_written_again(case: Case) -
     assert case.monitor.count == 1
 
 
-def test_what_is_in_the_project_is_updated_when_it_appears_above(case: Case) -> None:
+def test_a_file_of_the_project_is_updated_when_it_appears_in_the_upper_folder(case: Case) -> None:
     (case.project / "a").write_text("old")
 
     async def scenario() -> None:

@@ -37,7 +37,7 @@ def test_a_project_on_a_read_only_file_system_can_be_read(person: Person) -> Non
     assert (person.playground / "new").exists()
 
 
-def test_what_is_mounted_in_the_home_folder_is_seen_and_not_written(person: Person) -> None:
+def test_mounts_in_the_home_folder_are_seen_and_not_written(person: Person) -> None:
     disk = person.home / "disk"
     (disk).mkdir()
     done = run_beside(
@@ -51,7 +51,7 @@ def test_what_is_mounted_in_the_home_folder_is_seen_and_not_written(person: Pers
     assert os.listdir(person.project) == ["new"]
 
 
-def test_what_is_mounted_in_the_project_is_seen_and_not_written(person: Person) -> None:
+def test_mounts_in_the_project_are_seen_and_not_written(person: Person) -> None:
     """An overlay does not reach into other mounts, so nothing there could be recorded."""
     disk = person.project / "disk"
     disk.mkdir()

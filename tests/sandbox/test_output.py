@@ -33,7 +33,7 @@ def captured(*pieces: bytes, head: int = 10, tail: int = 10) -> Capture:
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 19, 20])
-def test_what_fits_is_kept_whole(size: int) -> None:
+def test_output_that_fits_is_kept_whole(size: int) -> None:
     data = bytes(range(65, 65 + size))
     for capture in (captured(data), captured(*(bytes([byte]) for byte in data))):
         assert capture.text == data.decode()
@@ -42,7 +42,7 @@ def test_what_fits_is_kept_whole(size: int) -> None:
         assert not capture.truncated
 
 
-def test_of_more_the_beginning_and_the_end_are_kept_and_the_middle_is_counted() -> None:
+def test_long_output_keeps_its_beginning_and_end_and_counts_the_middle() -> None:
     capture = captured(b"0123456789", b"....", b"abcdefghij")
     assert capture.text == "0123456789\n[... 4 bytes left out ...]\nabcdefghij"
     assert capture.truncated
@@ -103,7 +103,7 @@ def test_a_character_that_is_cut_is_marked_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80"])
-def test_what_is_not_utf_8_is_marked(data: bytes) -> None:
+def test_bytes_that_are_not_utf_8_are_marked(data: bytes) -> None:
     text = captured(b"a" + data + b"b").text
     assert text[0] == "a"
     assert text[-1] == "b"
@@ -204,7 +204,7 @@ def test_colours_titles_and_line_ends_are_taken_out(given: str, shown: str) -> N
     ],
     ids=ascii,
 )
-def test_what_could_move_the_cursor_is_made_visible(given: str) -> None:
+def test_sequences_that_move_the_cursor_are_made_visible(given: str) -> None:
     shown = harmless(given)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
     assert shown.startswith(("a", "safe"))
@@ -215,7 +215,7 @@ def test_what_could_move_the_cursor_is_made_visible(given: str) -> None:
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
     ids=ascii,
 )
-def test_what_could_reorder_text_is_made_visible(mark: str) -> None:
+def test_marks_that_reorder_text_are_made_visible(mark: str) -> None:
     assert harmless(f"a{mark}b") == f"a{UNKNOWN}b"
 
 

@@ -31,7 +31,7 @@ def made(tmp_path: Path) -> Overlay:
     return overlay
 
 
-def test_of_a_run_that_wrote_nothing_nothing_is_left(person: Person) -> None:
+def test_a_run_that_wrote_nothing_leaves_nothing(person: Person) -> None:
     for _ in range(3):
         assert person.run("cat /etc/hostname; ls").exit_code == 0
         assert not list(person.paths.cache.glob("overlay-*"))
@@ -52,7 +52,7 @@ def test_a_run_that_ends_the_program_at_once_leaves_nothing(person: Person) -> N
     assert not left_in(person.paths.cache)
 
 
-def test_what_could_not_be_removed_is_removed_at_the_next_look(tmp_path: Path) -> None:
+def test_a_folder_that_could_not_be_removed_is_removed_next_time(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     overlay.set_aside()
     cache = tmp_path / "cache"
@@ -65,9 +65,7 @@ def test_what_could_not_be_removed_is_removed_at_the_next_look(tmp_path: Path) -
     assert left_in(cache) == []
 
 
-def test_one_file_is_enough_to_know_that_something_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_single_file_counts_as_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command may have made very many, and the window waits for this."""
     overlay = made(tmp_path)
     assert overlay.is_untouched()
@@ -98,7 +96,7 @@ def test_one_file_is_enough_to_know_that_something_was_written(
     overlay.release()
 
 
-def test_what_is_there_against_all_expectation_is_removed_too(tmp_path: Path) -> None:
+def test_an_unexpected_folder_is_removed_too(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     overlay.set_aside()
     Path(overlay.upper("overlay1"), "file").touch()
@@ -121,7 +119,7 @@ def test_an_unreadable_folder_with_content_is_left_alone_and_reported(
     assert Path(overlay.folder, what).read_text() == "the only one"
 
 
-def test_what_was_never_whole_and_holds_nothing_is_removed(tmp_path: Path) -> None:
+def test_an_incomplete_empty_run_folder_is_removed(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     Path(overlay.folder, "map.json").write_text("")
     overlay.release()

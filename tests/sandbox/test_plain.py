@@ -68,7 +68,7 @@ def test_words_are_quoted_in_the_question(person: Person) -> None:
     assert not (person.project / "ran").exists()
 
 
-def test_what_is_denied_does_not_run(person: Person) -> None:
+def test_a_denied_command_does_not_run(person: Person) -> None:
     for command in ("touch ran", ["touch", "ran"]):
         with pytest.raises(DeniedError, match="did not run"):
             loop.run(runner(person, Asked(False)).exec(command))
@@ -144,7 +144,7 @@ def test_a_missing_folder_asks_nothing(person: Person) -> None:
     assert asked.questions == []
 
 
-def test_what_cannot_be_a_project_in_a_sandbox_cannot_be_one_here(person: Person) -> None:
+def test_an_invalid_project_is_refused_without_a_sandbox_too(person: Person) -> None:
     for folder in (person.home, Path("/"), person.home / "missing"):
         with pytest.raises(ProjectError):
             runner(person, Asked(), project=folder)
@@ -153,7 +153,7 @@ def test_what_cannot_be_a_project_in_a_sandbox_cannot_be_one_here(person: Person
 # --- running -----------------------------------------------------------------------------------
 
 
-def test_what_is_allowed_runs(person: Person) -> None:
+def test_an_allowed_command_runs(person: Person) -> None:
     result = run(person, "echo out; echo err >&2; echo new >made")
     assert result.exit_code == 0
     assert (result.stdout.text, result.stderr.text) == ("out\n", "err\n")
@@ -240,7 +240,7 @@ def test_it_starts_in_the_playground(person: Person) -> None:
     assert os.listdir(person.playground) == ["made"]
 
 
-def test_it_starts_below_the_playground_where_that_really_is(person: Person) -> None:
+def test_it_starts_in_a_folder_of_the_real_playground(person: Person) -> None:
     (person.playground / "sub").mkdir(parents=True)
     result = run(person, "pwd", working_dir=f"{person.home}/playground/sub")
     assert result.stdout.text == f"{person.playground}/sub\n"
@@ -273,7 +273,7 @@ def test_a_time_out_ends_what_ignores_signals_and_hides(person: Person) -> None:
     assert beat.read_text() == last
 
 
-def test_what_a_command_leaves_running_ends_with_it(person: Person) -> None:
+def test_background_processes_end_with_the_command(person: Person) -> None:
     waiting = "until test -s beat; do sleep 0.02; done"
     result = run(person, f"setsid sh -c 'while :; do date +%N >beat; done' & {waiting}; echo done")
     assert (result.exit_code, result.stdout.text) == (0, "done\n")

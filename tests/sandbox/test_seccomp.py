@@ -255,7 +255,7 @@ def test_the_first_process_cannot_be_stopped_or_read(name: str, profile: str) ->
 
 @on_every_machine
 @with_every_profile
-def test_what_every_program_does_is_allowed(name: str, profile: str) -> None:
+def test_ordinary_system_calls_are_allowed(name: str, profile: str) -> None:
     for call in ("read", "openat", "execve", "wait4", "rt_sigreturn", "futex", "openat2"):
         assert machine(name, profile).answer(number_of(call, name), *[1] * 6) == ALLOWED, call
 
@@ -272,7 +272,9 @@ def test_the_calls_of_arm_processors_alone_are_allowed(profile: str) -> None:
 
 @on_every_machine
 @pytest.mark.parametrize("profile", [name for name in RULES if RULES[name].deny])
-def test_what_a_profile_names_is_refused_where_it_exists(name: str, profile: str) -> None:
+def test_a_system_call_named_by_a_profile_is_refused_where_it_exists(
+    name: str, profile: str
+) -> None:
     numbers = {call: number_of(call, name) for call in RULES[profile].deny}
     assert {call for call, n in numbers.items() if n < 0} <= {"modify_ldt", "memfd_secret"}
     for number in numbers.values():

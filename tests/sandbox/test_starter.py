@@ -48,7 +48,7 @@ def test_a_secret_that_appears_between_two_runs_is_hidden(person: Person) -> Non
     assert all(result.exit_code != 0 for result in results)
 
 
-def test_what_changes_in_the_home_folder_between_two_runs_is_seen(person: Person) -> None:
+def test_changes_in_the_home_folder_between_two_runs_are_seen(person: Person) -> None:
     (person.home / "plain").write_text("0\n")
 
     def change() -> None:

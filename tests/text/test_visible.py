@@ -51,7 +51,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("case", SHOWN)
-def test_it_is_shown_as(case: str) -> None:
+def test_a_character_is_shown_as(case: str) -> None:
     text, shown = SHOWN[case]
     assert visible_line(text) == shown
 

@@ -49,7 +49,7 @@ def test_the_schema_is_made_of_the_declaration() -> None:
     }
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_a_missing_argument_has_its_default() -> None:
     assert WANTED.read({"command": "ls"}) == Given("ls", False, 1, "")
     assert WANTED.read({"command": "ls", "network": None, "folder": None}) == Given("ls")
 
@@ -93,7 +93,7 @@ def test_a_number_may_stand_for_text() -> None:
         ({"command": "x", "zzz": 1}, "tool takes: command, network (optional), count"),
     ],
 )
-def test_what_is_wrong_is_named(arguments: object, words: str) -> None:
+def test_the_wrong_argument_is_named(arguments: object, words: str) -> None:
     assert words in error(arguments)
 
 
@@ -121,7 +121,7 @@ def test_text_that_is_no_object_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [None, [], 5, True])
-def test_what_is_no_object_is_refused(arguments: object) -> None:
+def test_arguments_that_are_no_object_are_refused(arguments: object) -> None:
     assert "must be a JSON object" in error(arguments)
 
 

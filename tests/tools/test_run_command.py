@@ -33,7 +33,7 @@ def test_a_command_runs_in_the_project_without_a_question(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_what_it_prints_is_seen_while_it_comes(agent: Agent) -> None:
+def test_output_is_seen_while_the_command_runs(agent: Agent) -> None:
     agent.run("printf one; printf two >&2")
     assert agent.looking.printed == {Stream.STDOUT: b"one", Stream.STDERR: b"two"}
     [(pid, plan)] = agent.looking.starts
@@ -42,7 +42,7 @@ def test_what_it_prints_is_seen_while_it_comes(agent: Agent) -> None:
     assert not plan.network
 
 
-def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
+def test_changes_are_seen_while_the_command_runs(agent: Agent) -> None:
     # It runs until the live view has reported its file.
     wait = (
         'touch seen; for i in $(seq 600); do [ -e "$HOME/playground/go" ] && exit; sleep .1; done'
@@ -60,7 +60,7 @@ def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
     assert agent.looking.events[0].path.endswith("seen")
 
 
-def test_what_could_not_be_finished_is_finished_before_the_next_one(agent: Agent) -> None:
+def test_an_interrupted_run_is_settled_before_the_next_one(agent: Agent) -> None:
     file, paths = agent.person.project / "file", agent.person.paths
     file.write_text("old")
     paths.versions.parent.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ def test_a_denied_network_runs_nothing(agent: Agent) -> None:
     assert not (agent.person.project / "a").exists()
 
 
-def test_what_was_approved_runs_or_nothing_does(person: Person) -> None:
+def test_the_approved_command_runs_or_none(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
     agent.run("touch waiting")
 

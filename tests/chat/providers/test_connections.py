@@ -38,7 +38,7 @@ def put(store: ConnectionStore, connection: Connection, key: str | None = None) 
     return loop.run(store.put(connection, key=key))
 
 
-def test_what_was_put_is_there_for_the_next_program(person: Person) -> None:
+def test_saved_connections_are_there_for_the_next_program(person: Person) -> None:
     store = store_of(person)
     assert store.all() == []
     assert store.default() is None
@@ -277,7 +277,7 @@ def test_addresses_are_understood_as_people_type_them(text: str, ollama: str, op
         *("http://a?b=c", "http://a\nb"),
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     for root in (ollama_root, openai_root):
         with pytest.raises(ProviderError) as caught:
             root(text)
@@ -313,7 +313,7 @@ def test_servers_are_found_at_the_ports_named_and_nowhere_else() -> None:
     ]
 
 
-def test_one_that_stalls_is_left_alone() -> None:
+def test_a_server_that_stalls_is_skipped() -> None:
     with Replay({"*": stream([b"{", Stall()])}) as stuck:
         assert loop.run(find_servers([KnownServer(stuck.port, "A")], patience=0.3)) == []
 

@@ -46,7 +46,7 @@ def test_a_server_that_is_not_started() -> None:
 def test_an_unknown_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
     error = fails(openai("http://no-such-host.invalid"))
-    assert error.message == "The host 'no-such-host.invalid' was not found."
+    assert "no-such-host.invalid" in error.message
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_server_that_stalls_is_given_up(parts: list[bytes]) -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000 + b"\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_an_error_like_any_other(raw: bytes) -> None:
+def test_a_reply_that_is_not_http_is_an_ordinary_error(raw: bytes) -> None:
     with Replay({CHAT: Reply([raw], raw=True)}) as server:
         assert server.address in fails(openai(server.address)).message
 

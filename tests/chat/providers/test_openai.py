@@ -325,7 +325,7 @@ def test_a_server_that_does_not_know_how_to_count_is_asked_without() -> None:
         assert "stream_options" not in server.seen[1].json
 
 
-def test_what_is_sent_has_an_answer_to_each_call_and_a_call_to_each_answer() -> None:
+def test_every_sent_call_has_an_answer_and_every_answer_a_call() -> None:
     conversation = [
         Message(Role.SYSTEM, "be good"),
         Message(Role.USER, "go \udcff"),

@@ -123,7 +123,7 @@ def sample_tool(*, network: str = "192.0.2.1  example.org", outside: str = "") -
         ("exit status 2", "did not respond"),
     ],
 )
-def test_it_takes_any_answer_about_the_network(network: str, words: str) -> None:
+def test_the_tour_accepts_any_answer_about_the_network(network: str, words: str) -> None:
     session = Session(sample_tool(network=network))
     session.play()
     assert words in session.words()
@@ -149,7 +149,7 @@ def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> No
 
 
 @pytest.mark.anybody
-def test_it_goes_on_where_it_was_from_the_messages_alone() -> None:
+def test_the_tour_continues_from_the_messages_alone() -> None:
     session = Session(sample_tool())
     session.step()
     session.step()
@@ -167,7 +167,7 @@ def test_it_goes_on_where_it_was_from_the_messages_alone() -> None:
 
 
 @pytest.mark.anybody
-def test_it_touches_no_project_but_its_own() -> None:
+def test_the_tour_touches_no_other_project() -> None:
     session = Session(lambda call: "# My dear old project")
     session.play()
     assert session.commands() == ["ls -l; cat README.md"]

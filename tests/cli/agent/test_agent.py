@@ -20,7 +20,7 @@ from ollmsandbox.tools.base import Stream
 pytestmark = pytest.mark.anybody
 
 
-def test_one_turn_prints_the_answer_alone_and_stores_the_session(person: Person) -> None:
+def test_one_turn_prints_only_the_reply_and_stores_the_session(person: Person) -> None:
     replies = [
         reply("I look. ", call_part("run_command", command="echo hi > new.txt; echo output")),
         run_command("touch ran.txt", "2", network=True),

@@ -74,7 +74,7 @@ def test_a_server_is_tested(person: Person) -> None:
     assert "--kind ollama or --kind openai" in done.stderr
 
 
-def test_what_a_server_calls_its_models_does_nothing_to_the_terminal(person: Person) -> None:
+def test_names_of_models_do_not_affect_the_terminal(person: Person) -> None:
     with Replay({"/v1/models": EVIL}) as server:
         cli_here(person, "connections", "add", "box", server.address, "--kind", "openai")
         assert "m⟨ESC⟩[2J" in cli_here(person, "connections", "test").stdout

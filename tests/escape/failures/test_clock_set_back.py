@@ -46,7 +46,7 @@ def first(person: Person) -> str:
     return run_id
 
 
-def test_what_a_later_command_made_of_it_is_no_conflict(person: Person, first: str) -> None:
+def test_a_change_by_a_later_command_is_no_conflict(person: Person, first: str) -> None:
     second = settle(person, "echo second >>f; echo second >g", Mode.REVIEW)
     assert states(second) == dict.fromkeys(("f", "g"), State.PENDING)
     third = settle(person, "echo third >>f; rm d/x", Mode.REVIEW)
@@ -83,9 +83,7 @@ def test_a_version_that_is_lost_does_not_own_a_place_for_ever(person: Person, fi
     assert (person.project / "f").read_text() == "second\n"
 
 
-def test_what_comes_while_a_command_runs_is_a_conflict_all_the_same(
-    person: Person, first: str
-) -> None:
+def test_an_edit_during_the_run_is_a_conflict_all_the_same(person: Person, first: str) -> None:
     def write() -> None:
         project = str(person.project)
         write_file.write_file(

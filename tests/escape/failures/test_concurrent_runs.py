@@ -70,7 +70,7 @@ def crossed(person: Person) -> tuple[Person, str, str]:
     return person, first["run_id"], second["run_id"]
 
 
-def test_of_two_that_change_a_file_both_are_seen_and_both_can_be_discarded(
+def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
     crossed: tuple[Person, str, str],
 ) -> None:
     person, first, second = crossed
@@ -84,7 +84,7 @@ def test_of_two_that_change_a_file_both_are_seen_and_both_can_be_discarded(
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["changed", "made anew"])
-def test_what_came_with_a_whole_folder_stays_though_it_is_older(person: Person, made: bool) -> None:
+def test_older_files_of_a_moved_folder_stay(person: Person, made: bool) -> None:
     """The first wrote it before the second began; it came into the layer after that, in one go."""
     fill(person.project)
     review(person, "echo waits >waiting")
@@ -110,7 +110,7 @@ def test_what_came_with_a_whole_folder_stays_though_it_is_older(person: Person, 
     assert seen_by_next(person, "cat folder/leaf folder/only") == "first\nfirst\n"
 
 
-def test_of_two_that_change_a_file_the_first_can_be_chosen(
+def test_the_first_of_two_runs_that_change_a_file_can_be_chosen(
     crossed: tuple[Person, str, str],
 ) -> None:
     person, first, second = crossed
@@ -132,7 +132,7 @@ def test_of_two_that_change_a_file_the_first_can_be_chosen(
     assert text(person, "file") == "old\n"
 
 
-def test_of_two_that_change_a_file_the_second_can_be_chosen(
+def test_the_second_of_two_runs_that_change_a_file_can_be_chosen(
     crossed: tuple[Person, str, str],
 ) -> None:
     person, first, second = crossed

@@ -93,7 +93,7 @@ def test_a_kill_at_any_step(person: Person, moment: str) -> None:
         number += EVERY or 17
 
 
-def test_what_a_later_run_deleted_can_still_be_had(person: Person) -> None:
+def test_a_file_that_a_later_run_deleted_can_still_be_applied(person: Person) -> None:
     fill(person)
     person.run("rm -r new", keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
     bench = Bench(person)

@@ -318,7 +318,7 @@ def killed_at(number: int, act: Callable[[Step], object]) -> bool:
     ("case", "named"),
     [*((case, True) for case in CASES), ("take", False), ("take-a-deletion", False)],
 )
-def test_what_is_saved_after_a_kill_stays(bench: Bench, case: str, named: bool) -> None:
+def test_an_edit_after_a_kill_stays(bench: Bench, case: str, named: bool) -> None:
     command, before, action = CASES[case]
     person = bench.person
     file = person.project / "file"

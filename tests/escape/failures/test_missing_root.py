@@ -124,7 +124,7 @@ def test_it_can_be_discarded(bench: Bench) -> None:
     assert not (person.paths.cache / "told").exists()
 
 
-def test_what_can_still_be_finished_is_not_discarded_that_way(bench: Bench) -> None:
+def test_a_run_that_can_still_be_settled_is_not_discarded(bench: Bench) -> None:
     person = bench.person
     folder = cut_off(bench, begun=False)
     run_id = folder.name.removeprefix("overlay-")
@@ -165,7 +165,7 @@ def test_interrupted_runs_of_other_projects_are_recovered_all_the_same(bench: Be
     assert [change["path"] for run in found for change in run["changes"]] == ["f"]
 
 
-def test_what_holds_the_old_files_is_not_discarded(bench: Bench) -> None:
+def test_a_layer_with_old_files_is_not_discarded(bench: Bench) -> None:
     person, names = bench.person, [f"f{number}" for number in range(4)]
     for name in names:
         (person.project / name).write_text("old\n")
@@ -205,7 +205,7 @@ def test_a_project_that_was_only_moved_keeps_its_old_files(bench: Bench) -> None
         assert (folder / "journal.json").exists()
 
 
-def test_what_is_half_merged_is_not_taken_for_a_run_of_its_own(bench: Bench) -> None:
+def test_a_half_merged_layer_does_not_count_as_a_run(bench: Bench) -> None:
     person = bench.person
     take_care(person.paths)
     other = linked(bench)
@@ -239,7 +239,7 @@ def states(items: Iterable[Recorded]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_what_is_for_other_folders_is_finished_meanwhile(bench: Bench, begun: bool) -> None:
+def test_changes_of_other_folders_are_settled_meanwhile(bench: Bench, begun: bool) -> None:
     """Also if who does that is killed, at whatever step."""
     person = bench.person
     other = linked(bench)
@@ -406,7 +406,7 @@ def test_a_part_of_it_cannot_be_discarded(bench: Bench) -> None:
     assert folder.exists()
 
 
-def test_it_can_be_discarded_from_inside_the_folder_that_is_gone(bench: Bench) -> None:
+def test_it_can_be_discarded_from_inside_the_missing_folder(bench: Bench) -> None:
     person = bench.person
     folder = cut_off(bench, begun=False)
     inside = ("sh", "-c", 'rm -r "$PWD"; exec "$@"', "sh")

@@ -112,7 +112,7 @@ def test_its_work_is_done_if_it_cannot_be_started(
     assert_undone(person)
 
 
-def test_it_does_not_load_what_a_command_wrote(
+def test_it_does_not_load_files_that_a_command_wrote(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which is in place before all is loaded."""

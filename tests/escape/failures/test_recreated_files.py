@@ -202,7 +202,7 @@ def deleted_and_made(person: Person) -> tuple[Person, str, str]:
     return person, first, second
 
 
-def test_what_was_made_again_is_in_conflict_with_a_deletion(
+def test_a_recreated_file_is_in_conflict_with_a_deletion(
     deleted_and_made: tuple[Person, str, str],
 ) -> None:
     person, first, second = deleted_and_made

@@ -94,7 +94,7 @@ def test_its_last_message_is_true_and_need_not_be_read(person: Person) -> None:
     assert len(json.loads(cli_here(person, "history", "--json").stdout)) == 2
 
 
-def test_it_says_nothing_once_all_is_done_and_only_something_is_left_to_remove(
+def test_a_signal_while_only_cleaning_up_is_left_prints_nothing(
     person: Person,
 ) -> None:
     mark = person.playground / "over"

@@ -88,9 +88,7 @@ def test_a_project_of_which_a_part_is_left_is_not_moved(person: Person, linked: 
         manager.close()
 
 
-def test_what_is_asked_for_meanwhile_does_not_replace_what_is_left(
-    person: Person, linked: Path
-) -> None:
+def test_a_new_request_does_not_replace_the_unfinished_one(person: Person, linked: Path) -> None:
     run = settle(person, f"echo new >file; echo new >{linked}/one; echo new >{linked}/two").run_id
 
     def is_half() -> bool:
@@ -114,7 +112,7 @@ def test_what_is_asked_for_meanwhile_does_not_replace_what_is_left(
     assert (person.project / "file").read_text() == "new\n"
 
 
-def test_what_is_asked_for_meanwhile_may_be_cut_off_too(person: Person, linked: Path) -> None:
+def test_a_new_request_may_be_interrupted_too(person: Person, linked: Path) -> None:
     run = settle(person, f"echo new >file; echo new >{linked}/one; echo new >{linked}/two").run_id
 
     def is_half() -> bool:

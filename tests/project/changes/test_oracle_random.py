@@ -295,7 +295,7 @@ def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
 
 @examples(3)
 @given(batch=batches(st.integers(1, 3), _HELD_NAMES))
-def test_what_is_held_back_comes_to_the_same_once_it_is_allowed(
+def test_held_changes_have_the_same_result_after_approval(
     stage: Making, batch: list[Program]
 ) -> None:
     here = stage(batch)

@@ -165,7 +165,7 @@ def test_an_agreement_can_be_revoked_when_the_folder_is_gone_or_a_link(
 
 
 @pytest.mark.parametrize("folder", ["/", "..", ".", "../.local/share", "../.cache/ollmchat/in"])
-def test_what_is_too_wide_cannot_be_agreed_to(
+def test_a_folder_that_is_too_wide_cannot_be_approved(
     manager: ProjectManager, person: Person, folder: str
 ) -> None:
     project = manager.add_project(person.project)

@@ -230,7 +230,9 @@ def test_a_hook_that_a_later_run_deleted_was_never_applied(person: Person, revie
     assert review.waiting(first.project) == []
 
 
-def test_what_a_later_run_took_back_was_never_applied(person: Person, review: Review) -> None:
+def test_a_change_that_a_later_run_reverted_was_never_applied(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text("old")
     first = write(person, review, Mode.REVIEW, "first")
     second = write(person, review, Mode.REVIEW, "old")

@@ -92,7 +92,7 @@ def test_a_session_of_many_commands_works_as_if_all_were_applied(project: Person
     assert_nothing_is_left(project)
 
 
-def test_what_is_applied_and_what_is_discarded_is_what_the_next_command_sees(
+def test_the_next_command_sees_applied_and_discarded_changes(
     project: Person,
 ) -> None:
     first = "mkdir new; for n in 1 2 3; do echo $n > new/$n; done; rm -r notes; echo more >> README"
@@ -164,7 +164,7 @@ def test_a_folder_made_anew_does_not_hide_what_is_applied_to_it(project: Person)
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW])
-def test_of_two_at_once_both_are_recorded(project: Person, mode: Mode) -> None:
+def test_two_concurrent_runs_are_both_recorded(project: Person, mode: Mode) -> None:
     # Each waits for the other: they meet in the playground, which both see as it is.
     def command(mine: str, other: str) -> str:
         meet = f"touch ~/playground/{mine}; until [ -e ~/playground/{other} ]; do sleep 0.01; done"

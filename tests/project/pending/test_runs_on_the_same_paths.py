@@ -88,7 +88,9 @@ def test_a_hook_that_a_later_run_changed_is_not_applied_unseen(
     assert not hook.exists()
 
 
-def test_of_everything_each_path_goes_with_its_last_run(person: Person, review: Review) -> None:
+def test_applying_everything_applies_each_path_with_its_last_run(
+    person: Person, review: Review
+) -> None:
     first = write(person, review, Mode.REVIEW, one="1", both="1")
     second = write(person, review, Mode.REVIEW, both="2")
     project = review.manager.project_for(person.project)
@@ -144,7 +146,7 @@ def test_a_file_that_the_user_put_there_can_be_replaced(person: Person, review: 
     assert (person.project / "file").read_text() == "theirs"
 
 
-def test_what_is_there_already_needs_no_other_run_to_be_applied(
+def test_a_change_that_is_already_on_disk_needs_no_other_run(
     person: Person, review: Review
 ) -> None:
     run = write(person, review, Mode.REVIEW, file="new")

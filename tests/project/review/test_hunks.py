@@ -118,7 +118,7 @@ def test_a_repetitive_text_is_compared_quickly() -> None:
 # --- files -------------------------------------------------------------------------------------
 
 
-def test_one_part_is_undone_and_that_can_be_undone_too(person: Person, review: Review) -> None:
+def test_one_hunk_is_undone_and_redone(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
@@ -243,7 +243,7 @@ def test_the_rest_of_what_was_discarded_is_applied_and_undone(
     assert file.read_text() == OLD
 
 
-def test_what_was_discarded_in_part_is_kept_whole(person: Person, review: Review) -> None:
+def test_a_partly_discarded_file_is_kept_whole(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     file.chmod(0o640)
@@ -256,7 +256,7 @@ def test_what_was_discarded_in_part_is_kept_whole(person: Person, review: Review
     assert (file.read_text(), file.stat().st_mode & 0o777) == (NEW, 0o640)
 
 
-def test_what_was_discarded_in_part_is_not_written_through_a_link(
+def test_a_partly_discarded_file_is_not_written_through_a_link(
     person: Person, review: Review, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (person.project / "file").write_text(OLD)
@@ -309,7 +309,7 @@ def test_a_hunk_is_not_undone_while_other_changes_are_pending(
     assert (person.project / "file").read_text() == NEW
 
 
-def test_what_is_no_text_has_no_parts(person: Person, review: Review) -> None:
+def test_a_binary_file_has_no_hunks(person: Person, review: Review) -> None:
     (person.project / "file").write_bytes(b"\0")
     run, item = change(person, review, "text", Mode.AUTO)
     assert rewriting.texts(review.manager, run, item) is None

@@ -175,7 +175,7 @@ def test_all_pending_changes_are_shown_discarded_and_applied_at_once(person: Per
     assert cli_here(person, "apply", "2026", "--all").returncode == 125
 
 
-def test_one_deletion_out_of_a_deleted_folder_can_be_taken_back(person: Person) -> None:
+def test_one_deletion_in_a_deleted_folder_can_be_undone(person: Person) -> None:
     (person.project / "folder" / "deep").mkdir(parents=True)
     for name in ("a", "b", "deep/c", "deep/d"):
         (person.project / "folder" / name).write_text(name)
@@ -214,7 +214,7 @@ def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
 
 
 @pytest.mark.anybody
-def test_what_only_a_terminal_would_see_is_seen_in_a_diff(person: Person) -> None:
+def test_invisible_changes_are_visible_in_a_diff(person: Person) -> None:
     (person.project / "file").write_text("one\ftwo\nthree\n")
     run(person, "printf 'one\\ftwo\\nthr\\033[0mee\\n' > file")
     shown = cli_here(person, "changes", "--diff").stdout
@@ -329,7 +329,7 @@ def test_old_runs_are_removed_unless_they_are_pending(person: Person) -> None:
 
 
 @pytest.mark.anybody
-def test_of_too_many_versions_the_oldest_go(person: Person) -> None:
+def test_the_oldest_of_too_many_versions_are_removed(person: Person) -> None:
     (person.project / "file").write_bytes(b"x" * (3 << 20))
     first = run(person, "head -c 3145728 /dev/urandom > file")["run_id"]
     second = run(person, "head -c 3145728 /dev/urandom > file")["run_id"]
@@ -357,7 +357,7 @@ def test_cleaning_is_done_by_a_run_once_a_day(person: Person) -> None:
     assert not stale.exists()
 
 
-def test_what_is_not_ours_among_the_backups_does_no_harm(person: Person) -> None:
+def test_foreign_files_among_the_backups_do_no_harm(person: Person) -> None:
     run(person, "echo > file")
     person.paths.backups.mkdir(exist_ok=True)
     (person.paths.backups / "somebody's file").touch()

@@ -134,7 +134,7 @@ def test_only_files_of_the_project_can_be_written(person: Person, name: str) -> 
     assert not list(person.paths.cache.glob("overlay-*"))
 
 
-def test_what_was_interrupted_is_finished_at_the_next_start(person: Person) -> None:
+def test_an_interrupted_run_is_settled_at_the_next_start(person: Person) -> None:
     (person.project / "file").write_text("first")
 
     class Killed(BaseException):

@@ -254,7 +254,7 @@ def test_a_file_cannot_be_a_project(person: Person) -> None:
 
 
 @pytest.mark.parametrize("name", ["\0", "/tmp/\0", "/" + "x" * 300, "/x" * 3000])
-def test_what_cannot_be_a_name_cannot_be_a_project(person: Person, name: str) -> None:
+def test_an_invalid_name_cannot_be_a_project(person: Person, name: str) -> None:
     project_error(person, name)
 
 

@@ -237,7 +237,7 @@ def test_a_mask_is_found_behind_a_linked_folder(person: Person) -> None:
     assert result.stdout.text == ""
 
 
-def test_what_is_hidden_in_the_project_is_hidden_and_untouched(person: Person) -> None:
+def test_masked_files_of_the_project_are_hidden_and_untouched(person: Person) -> None:
     with_masks(person, "~/project/.env", "~/project/keys")
     (person.project / ".env").write_text("secret")
     (person.project / "keys").mkdir()
@@ -269,7 +269,7 @@ def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
     assert os.listdir("/usr/share/glib-2.0")
 
 
-def test_what_hides_a_folder_in_the_project_says_so_only_if_it_is_there(person: Person) -> None:
+def test_a_mask_in_the_project_is_mentioned_only_if_it_exists(person: Person) -> None:
     with_masks(person, "~/project/.env")
     assert only(plan_of(person, OverlayMethod.UNSHARE, profile="mine"), HiddenPath) == []
 

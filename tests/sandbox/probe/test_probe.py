@@ -129,7 +129,7 @@ def test_without_a_path_the_usual_folders_are_searched(person: Person) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "not executable", "dangling link", "empty file"])
-def test_what_is_not_a_program_is_no_bwrap(person: Person, kind: str) -> None:
+def test_a_file_that_cannot_run_is_no_bwrap(person: Person, kind: str) -> None:
     folder = person.home / "programs"
     folder.mkdir()
     person.environ["PATH"] = str(folder)
@@ -145,7 +145,9 @@ def test_what_is_not_a_program_is_no_bwrap(person: Person, kind: str) -> None:
     assert_nothing_runs(person)
 
 
-def test_what_is_not_a_program_does_not_hide_one_further_on(person: Person, programs: Path) -> None:
+def test_a_folder_called_bwrap_does_not_hide_a_later_program(
+    person: Person, programs: Path
+) -> None:
     (programs / "bwrap").mkdir()
     assert look(person).bwrap == REAL
 

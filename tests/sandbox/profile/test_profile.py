@@ -133,7 +133,7 @@ def test_extends_counts_wherever_it_stands(folder: Path) -> None:
     assert "ptrace" in found.deny_syscalls
 
 
-def test_what_is_named_under_show_is_seen_again_and_nothing_else(folder: Path) -> None:
+def test_paths_under_show_are_unmasked_and_nothing_else(folder: Path) -> None:
     standard = profile_file.load("standard", folder)
     found = load(folder, "show: [~/.npmrc]")
     assert set(standard.hidden) - set(found.hidden) == {"~/.npmrc"}
@@ -212,7 +212,7 @@ def test_a_new_mistake_is_seen_by_the_next_load(folder: Path, cache: Path | None
     assert time_of("mine", folder, cache) == 2
 
 
-def test_what_was_kept_is_what_was_read(folder: Path, tmp_path: Path) -> None:
+def test_the_cache_equals_what_was_read(folder: Path, tmp_path: Path) -> None:
     write(
         folder,
         "mine",
@@ -226,7 +226,7 @@ def test_what_was_kept_is_what_was_read(folder: Path, tmp_path: Path) -> None:
         assert profile_file.load(name, folder, tmp_path / "cache") == read
 
 
-def test_what_was_kept_on_another_kind_of_machine_is_read_anew(
+def test_a_cache_of_another_architecture_is_read_anew(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A home folder that several machines share.
@@ -241,9 +241,7 @@ def test_what_was_kept_on_another_kind_of_machine_is_read_anew(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"versions": []}', "null", "\0"], ids=repr)
-def test_what_was_kept_and_is_damaged_is_read_anew(
-    folder: Path, tmp_path: Path, content: str
-) -> None:
+def test_a_damaged_cache_is_read_anew(folder: Path, tmp_path: Path, content: str) -> None:
     cache = tmp_path / "cache"
     before = profile_file.load("strict", folder, cache)
     for file in cache.iterdir():
@@ -331,13 +329,13 @@ def test_variables_that_carry_secrets_are_dropped_whatever_their_case(folder: Pa
     assert found == plain
 
 
-def test_what_is_kept_is_kept_although_it_is_dropped(folder: Path) -> None:
+def test_a_kept_variable_is_kept_although_a_pattern_drops_it(folder: Path) -> None:
     found = load(folder, "environment: {drop: [MY_*], keep: [my_own_token, CI_*]}")
     given = {"MY_OWN_TOKEN": "1", "MY_OTHER": "2", "CI_TOKEN": "3", "GH_TOKEN": "4", "A": "5"}
     assert found.environment(given) == {"MY_OWN_TOKEN": "1", "CI_TOKEN": "3", "A": "5"}
 
 
-def test_what_is_set_is_set_even_if_its_name_is_dropped(folder: Path) -> None:
+def test_a_set_variable_is_set_even_if_a_pattern_drops_it(folder: Path) -> None:
     found = load(folder, "environment: {set: {API_KEY: dummy, NUMBER: 1, EMPTY: ''}}")
     given = {"API_KEY": "real", "NUMBER": "0"}
     assert found.environment(given) == {"API_KEY": "dummy", "NUMBER": "1", "EMPTY": ""}

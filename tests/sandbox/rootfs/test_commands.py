@@ -77,7 +77,7 @@ def test_the_system_itself_cannot_be_written(person: Person, alpine: Installed) 
     assert sorted(os.listdir(alpine.folder)) == before
 
 
-def test_what_is_written_to_tmp_is_gone_afterwards(person: Person, alpine: Installed) -> None:
+def test_files_in_tmp_are_gone_afterwards(person: Person, alpine: Installed) -> None:
     for folder in ("/tmp", "/var/tmp", "/dev/shm"):
         assert run(person, alpine, f"echo x >{folder}/x; cat {folder}/x") == "x\n"
         assert run(person, alpine, f"ls {folder}") == ""
@@ -117,7 +117,7 @@ def test_packages_that_are_installed_into_the_project_are_found_by_the_next_comm
     assert (person.project / ".packages/kept.py").exists()
 
 
-def test_it_is_the_other_system_and_bash_runs_in_it(person: Person, alpine: Installed) -> None:
+def test_bash_runs_in_the_alpine_system(person: Person, alpine: Installed) -> None:
     assert run(person, alpine, "cat /etc/alpine-release") == f"{VERSION}\n"
     assert run(person, alpine, "a=(1 2 3); echo ${a[2]} $0") == "3 /bin/bash\n"
     assert run(person, alpine, "ls -d /home/* /srv/* 2>/dev/null; true") == ""

@@ -38,7 +38,7 @@ def ignore_progress(_done: int, _total: int | None) -> None:
     return
 
 
-def test_it_is_fetched_with_progress(release: Release, tmp_path: Path) -> None:
+def test_the_tarball_is_downloaded_with_progress(release: Release, tmp_path: Path) -> None:
     told: list[tuple[int, int | None]] = []
     file = download_rootfs(release, tmp_path / "d", lambda done, total: told.append((done, total)))
     assert file.read_bytes() == CONTENT
@@ -47,7 +47,7 @@ def test_it_is_fetched_with_progress(release: Release, tmp_path: Path) -> None:
     assert len(told) > 2
 
 
-def test_it_is_not_fetched_twice(
+def test_the_tarball_is_not_downloaded_twice(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:
     first = download_rootfs(release, tmp_path, ignore_progress)
@@ -55,7 +55,7 @@ def test_it_is_not_fetched_twice(
     assert served.fetched(path) == [""]
 
 
-def test_what_breaks_off_is_taken_up_where_it_broke_off(
+def test_an_interrupted_download_is_resumed(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:
     served.breaks[path] = [100_000, 50_000]
@@ -63,7 +63,7 @@ def test_what_breaks_off_is_taken_up_where_it_broke_off(
     assert served.fetched(path) == ["", "bytes=100000-", "bytes=150000-"]
 
 
-def test_what_breaks_off_too_often_is_taken_up_the_next_time(
+def test_a_download_that_breaks_off_too_often_is_resumed_the_next_time(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:
     served.breaks[path] = [1000, 1000, 1000]
@@ -116,7 +116,7 @@ def test_a_server_error_is_reported(
         download_rootfs(release, tmp_path, ignore_progress)
 
 
-def test_what_is_too_large_is_not_fetched(
+def test_a_file_that_is_too_large_is_not_downloaded(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:
     with pytest.raises(RootfsError, match="larger than"):

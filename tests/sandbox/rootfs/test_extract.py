@@ -70,7 +70,7 @@ def test_files_folders_and_links_come_out_as_they_went_in(target: Path) -> None:
     assert (target / "bin/tool").stat().st_mtime == 1_700_000_000
 
 
-def test_what_it_has_twice_is_there_as_it_was_last(target: Path) -> None:
+def test_the_last_of_two_equal_entries_wins(target: Path) -> None:
     unpack(target, Entry("a", b"first"), link("b", "a"), Entry("a", b"last"), Entry("b", b"own"))
     assert (target / "a").read_bytes() == b"last"
     assert (target / "b").read_bytes() == b"own"
@@ -236,7 +236,7 @@ def test_a_tarball_with_a_broken_header_is_damaged(target: Path) -> None:
 
 
 @pytest.mark.parametrize("program", [["tar", "--blocking-factor=1"], ["busybox", "tar"]])
-def test_what_a_program_packed_is_whole(target: Path, program: list[str]) -> None:
+def test_a_tarball_of_a_real_program_is_complete(target: Path, program: list[str]) -> None:
     packed = subprocess.run(
         [*program, "-c", "-f", "-", "outside"], cwd=target.parent, capture_output=True, check=True
     )

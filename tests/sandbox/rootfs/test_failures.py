@@ -132,7 +132,7 @@ def test_a_version_whose_folders_are_merged_is_installed_and_used(
 
 
 @pytest.mark.anybody
-def test_what_a_package_manager_says_cannot_move_the_cursor(person: Person, served: Mirror) -> None:
+def test_the_output_of_apk_cannot_move_the_cursor(person: Person, served: Mirror) -> None:
     apk = "#!/bin/sh\nprintf '\\033[2J\\033]0;title\\007 broken\\n' >&2\nexit 3\n"
     served.has(VERSION, system(VERSION, Entry("./sbin/apk", apk.encode(), 0o755)))
     with pytest.raises(RootfsError, match="broken") as caught:

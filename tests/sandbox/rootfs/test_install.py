@@ -54,7 +54,7 @@ def names(person: Person) -> list[str]:
     return sorted(os.listdir(person.paths.rootfs))
 
 
-def test_what_is_built_is_a_whole_system(alpine: Installed) -> None:
+def test_an_installed_system_is_complete(alpine: Installed) -> None:
     whole = Path(alpine.folder)
     assert whole.name == f"alpine-{VERSION}"
     assert (whole / ".alpine-version").read_text() == f"{VERSION}\n"
@@ -171,7 +171,9 @@ def test_without_a_network_what_is_there_stays_in_use(person: Person, served: Mi
             prepare(person, served, settings=replace(away, tier=1))
 
 
-def test_it_is_installed_from_a_file_without_any_network(person: Person, tmp_path: Path) -> None:
+def test_a_system_is_installed_from_a_file_without_a_network(
+    person: Person, tmp_path: Path
+) -> None:
     file = tmp_path / "alpine.tar.gz"
     file.write_bytes(system("3.98.4", PYTHON, Entry("./lib/apk/db/installed", _installed(1))))
     settings = RootfsSettings(mirror="http://127.0.0.1:1", tier=1)
@@ -359,7 +361,9 @@ def test_an_upgrade_leaves_running_commands_where_they_are(
         person.run("true", rootfs=old)
 
 
-def test_it_is_not_removed_while_a_command_runs_in_it(person: Person, alpine: Installed) -> None:
+def test_a_system_is_not_removed_while_a_command_runs_in_it(
+    person: Person, alpine: Installed
+) -> None:
     used = install(person, alpine)
     rootfs = Rootfs(person.paths, person.environ)
     lock = used.hold()
@@ -372,7 +376,7 @@ def test_it_is_not_removed_while_a_command_runs_in_it(person: Person, alpine: In
     assert os.path.exists(f"{alpine.folder}/bin/sh")
 
 
-def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:
+def test_the_programs_of_the_system_are_detected_in_it(alpine: Installed) -> None:
     told = json.loads((Path(alpine.folder) / ".alpine-programs.json").read_text())
     assert told["python3"].startswith("Python 3.")
     assert "git" not in told

@@ -90,7 +90,7 @@ def test_a_list_without_the_small_system_is_an_error_that_says_so(served: Mirror
     [b"", b"{", b"<html>404</html>", b"- [1, 2]\n", b"\xff\xfe\0", b"[" * 600, b"a: &a [*a]"],
     ids=["empty", "broken", "a-page", "a-list", "bytes", "deep", "endless"],
 )
-def test_what_is_no_list_is_an_error(served: Mirror, content: bytes) -> None:
+def test_an_invalid_release_list_is_an_error(served: Mirror, content: bytes) -> None:
     served.files[LIST] = content
     with pytest.raises(RootfsError):
         get_latest_version(served.settings, ARCH)
@@ -151,7 +151,7 @@ def test_a_checksum_in_capitals_is_the_same_checksum(served: Mirror) -> None:
     assert get_latest_version(served.settings, ARCH).sha256 == wanted
 
 
-def test_what_is_not_released_yet_has_a_day_for_its_version(served: Mirror) -> None:
+def test_an_unreleased_version_is_a_date(served: Mirror) -> None:
     served.has("20991231", b"tarball", branch="edge")
     found = get_latest_version(served.settings.with_value("branch", "edge"), ARCH)
     assert found.version == "20991231"
@@ -175,14 +175,14 @@ def test_a_mirror_may_lead_to_another(served: Mirror) -> None:
     "leads",
     ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x", LIST, "http://[broken", "//"],
 )
-def test_it_may_not_lead_anywhere_else_nor_in_circles(served: Mirror, leads: str) -> None:
+def test_a_redirect_to_another_scheme_or_in_circles_is_refused(served: Mirror, leads: str) -> None:
     served.redirects[LIST] = leads
     with pytest.raises(RootfsError):
         get_latest_version(served.settings, ARCH)
     assert len(served.asked) < 10
 
 
-def test_what_came_safely_does_not_go_on_unsafely(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_https_is_not_redirected_to_http(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even for one step on the way, after which it is safe again."""
 
     @contextmanager

@@ -44,7 +44,7 @@ def test_text_can_be_removed(agent: Agent) -> None:
     assert file.read_text() == "one"
 
 
-def test_it_is_recorded_backed_up_and_can_be_undone(agent: Agent, person: Person) -> None:
+def test_an_edit_is_recorded_backed_up_and_can_be_undone(agent: Agent, person: Person) -> None:
     file = agent.person.project / "a"
     file.write_text("before")
     outcome = agent.edit("a", old_text="before", new_text="after")
@@ -127,7 +127,7 @@ def test_odd_names_work(agent: Agent) -> None:
     assert not (agent.person.project / "x").exists()
 
 
-def test_what_is_the_same_already_is_no_run(agent: Agent) -> None:
+def test_an_edit_without_effect_is_no_run(agent: Agent) -> None:
     (agent.person.project / "a").write_text("same")
     outcome = agent.edit("a", content="same")
     assert outcome.ok

@@ -410,7 +410,7 @@ def test_a_name_lookup_that_hangs_blocks_nothing(agent: Agent) -> None:
     go_on.set()
 
 
-def test_it_needs_no_project(person: Person, site: Site) -> None:
+def test_web_fetch_needs_no_project(person: Person, site: Site) -> None:
     site.put("/", "x")
     agent = Agent(person, project=None, allow_private=True)
     agent.asker.answer = Answer.ALLOW

@@ -116,7 +116,7 @@ def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
     assert pane.counts[-1] == 0
 
 
-def test_what_is_gone_stands_first(pane: Pane) -> None:
+def test_deletions_come_first(pane: Pane) -> None:
     for name in ("b", "z"):
         (pane.person.project / name).write_text("old")
     run(pane.person, "echo 1 > a; echo new > b; rm z")
@@ -179,7 +179,7 @@ def test_a_text_is_shown_before_and_after(pane: Pane) -> None:
     assert "new word" in shown
 
 
-def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
+def test_one_hunk_is_undone(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.AUTO)
     undo = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Undo"]]
     assert len(undo) == 2
@@ -233,7 +233,7 @@ def test_one_pending_hunk_is_discarded_and_the_page_shows_the_rest(pane: Pane) -
 
 
 @pytest.mark.parametrize("verb", ["apply", "discard"])
-def test_its_row_counts_the_lines_of_the_rest(pane: Pane, verb: str) -> None:
+def test_the_row_counts_the_lines_of_the_remaining_hunks(pane: Pane, verb: str) -> None:
     two_parts(pane, Mode.REVIEW)
     pane.view.leave_file()
     wait_until(lambda: says(pane.view.list_view, "+2"))
@@ -394,7 +394,7 @@ def test_a_run_keeps_the_keyboard_while_the_rest_of_the_list_is_on_its_way(
     assert row is not None and row.get_mapped()
 
 
-def test_what_was_discarded_is_applied_after_all(pane: Pane) -> None:
+def test_a_discarded_change_is_applied_after_all(pane: Pane) -> None:
     run(pane.person, "echo 1 > new", Mode.REVIEW)
     pane.show()
     press(pane.view, "Discard")

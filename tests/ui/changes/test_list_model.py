@@ -98,7 +98,7 @@ def test_rows_come_and_go_a_few_at_a_time(screen: Screen) -> None:
     assert seen.names == ["a closed", "b open", "b/0"]
 
 
-def test_of_many_files_only_those_with_rows_become_items(screen: Screen) -> None:
+def test_only_files_with_visible_rows_become_items(screen: Screen) -> None:
     bound: list[FileItem | RunItem] = []
     model = ChangeList()
     factory = Gtk.SignalListItemFactory()

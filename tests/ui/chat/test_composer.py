@@ -115,7 +115,7 @@ def test_send_and_stop_are_in_one_place(desk: Desk) -> None:
     assert desk.composer.buttons.get_visible_child() is desk.composer.send_button
 
 
-def test_what_was_sent_can_be_fetched_back(desk: Desk) -> None:
+def test_sent_messages_can_be_recalled(desk: Desk) -> None:
     desk.composer.set_history(["first", "second"])
     desk.write("third")
     desk.key(Gdk.KEY_Return)
@@ -130,7 +130,7 @@ def test_what_was_sent_can_be_fetched_back(desk: Desk) -> None:
     assert not desk.key(Gdk.KEY_Down)
 
 
-def test_what_is_being_written_is_the_draft_also_while_one_looks_back(desk: Desk) -> None:
+def test_the_typed_text_stays_the_draft_while_browsing_sent_messages(desk: Desk) -> None:
     desk.composer.set_history(["first", "second"])
     desk.write("being written")
     assert desk.key(Gdk.KEY_Up)
@@ -175,7 +175,7 @@ def test_a_hint_is_there_while_nothing_is_written(desk: Desk) -> None:
     assert hint not in texts(desk.composer)
 
 
-def test_it_is_as_high_as_what_is_written_up_to_a_limit(desk: Desk) -> None:
+def test_its_height_follows_its_text_up_to_a_limit(desk: Desk) -> None:
     before = desk.composer.frame.get_height()
     desk.write("\n".join("abc"))
     spin_until(lambda: desk.composer.frame.get_height() > before)

@@ -43,7 +43,7 @@ def test_browsing_sent_messages_keeps_the_draft(screen: Screen, person: Person) 
         assert stored(window, session).draft == "half a letter"
 
 
-def test_what_was_typed_is_stored_after_a_rest(
+def test_a_draft_is_stored_after_a_pause(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "REST", 10)
@@ -54,7 +54,7 @@ def test_what_was_typed_is_stored_after_a_rest(
             assert stored(window, session).draft == text
 
 
-def test_what_is_sent_while_a_turn_begins_is_not_lost(screen: Screen, person: Person) -> None:
+def test_a_message_sent_while_a_turn_begins_is_not_lost(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         composer = window.chat.composer
         session.conversation.use_model(SlowModel("Well, "))

@@ -165,7 +165,9 @@ def test_it_stops_following_when_the_user_scrolls_up(screen: Screen, maker: Make
     assert changes == [False, True]
 
 
-def test_what_is_read_stays_in_place_whatever_happens_above(screen: Screen, maker: Maker) -> None:
+def test_the_visible_rows_stay_in_place_whatever_happens_above(
+    screen: Screen, maker: Maker
+) -> None:
     many = items(300)
     column = column_of(screen, maker, many)
     column.scroll_to(many[150])

@@ -53,7 +53,7 @@ def test_a_command_that_runs_is_open_and_shows_what_it_prints(screen: Screen, ch
     assert card.spinner.get_spinning()
 
 
-def test_its_clock_runs(screen: Screen, chat: Chat) -> None:
+def test_the_duration_of_a_running_command_grows(screen: Screen, chat: Chat) -> None:
     entry = chat.call()
     card = shown(screen, entry)
     chat.start(entry)
@@ -133,7 +133,7 @@ def test_the_end_of_a_call_is_described(chat: Chat, outcome: Outcome, words: str
     assert tool_text.status(entry) == words
 
 
-def test_what_was_stopped_is_nothing_that_went_wrong(screen: Screen, chat: Chat) -> None:
+def test_a_stopped_call_is_not_shown_as_failed(screen: Screen, chat: Chat) -> None:
     entry = chat.call("sleep 100")
     card = shown(screen, entry)
     chat.start(entry)
@@ -287,7 +287,7 @@ def test_changed_files_are_counted_while_it_runs(screen: Screen, chat: Chat) -> 
     spin_until(lambda: card.changes.get_label() == "3 files changed, last: src/a.c")
 
 
-def test_what_was_changed_can_be_undone_once(screen: Screen, chat: Chat) -> None:
+def test_changes_can_be_undone_once(screen: Screen, chat: Chat) -> None:
     entry = chat.call()
     card = shown(screen, entry)
     chat.end(entry, done(0, "", "a.c", "b.c", "c.c"))
@@ -301,7 +301,7 @@ def test_what_was_changed_can_be_undone_once(screen: Screen, chat: Chat) -> None
     assert card.undo_button.get_visible()
 
 
-def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat) -> None:
+def test_changes_of_a_stopped_call_are_shown_later(screen: Screen, chat: Chat) -> None:
     entry = chat.call()
     card = shown(screen, entry)
     chat.start(entry)
@@ -315,7 +315,7 @@ def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat)
 # --- beside it -----------------------------------------------------------------------------------
 
 
-def test_what_a_running_command_takes_is_drawn(screen: Screen, chat: Chat) -> None:
+def test_usage_of_a_running_command_is_drawn(screen: Screen, chat: Chat) -> None:
     with running_loop():
         entry = chat.call()
         card = shown(screen, entry)
@@ -328,7 +328,7 @@ def test_what_a_running_command_takes_is_drawn(screen: Screen, chat: Chat) -> No
         wait_until(lambda: watch.is_over)
 
 
-def test_what_a_process_sends_to_a_disk_is_counted(tmp_path: Path) -> None:
+def test_bytes_written_to_disk_are_counted(tmp_path: Path) -> None:
     before = disk_bytes_below(os.getpid())
     file = tmp_path / "file"
     with file.open("wb") as written:

@@ -117,7 +117,7 @@ def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:
 # --- sending and stopping ------------------------------------------------------------------------
 
 
-def test_what_is_written_goes_out(place: Place) -> None:
+def test_typed_text_is_sent(place: Place) -> None:
     place.view.composer.text = "Hello"
     place.view.composer.send_button.emit("clicked")
     place.view.composer.text = "!ls"
@@ -206,7 +206,7 @@ def test_the_user_s_own_message_is_always_in_view(place: Place) -> None:
 # --- all of it -----------------------------------------------------------------------------------
 
 
-def test_what_was_undone_elsewhere_is_undone_at_its_call(place: Place) -> None:
+def test_a_change_undone_elsewhere_is_shown_as_undone_at_its_call(place: Place) -> None:
     entry = place.chat.call()
     place.chat.end(entry, done(0, "", "a.c"))
     place.card(entry)

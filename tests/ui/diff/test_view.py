@@ -150,7 +150,7 @@ def test_a_large_file_comes_in_pieces(screen: Screen) -> None:
     assert view.summary.get_label() == "1 change · +5,000 \N{MINUS SIGN}0"
 
 
-def test_of_many_changes_the_first_are_shown_and_the_rest_on_demand(screen: Screen) -> None:
+def test_many_changes_show_the_first_and_the_rest_on_demand(screen: Screen) -> None:
     old = [f"line {number}\n" for number in range(250)]
     new = ["changed\n" if number % 10 == 5 else line for number, line in enumerate(old)]
     view = DiffView(most_hunks=20)

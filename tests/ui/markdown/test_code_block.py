@@ -37,7 +37,7 @@ def test_a_language_is_known_by_what_people_call_it(written: str, found: str) ->
 @pytest.mark.parametrize(
     "written", ["", "text", "no-such-thing", "../../x", "%s", "\\", "a b", "é"]
 )
-def test_what_is_no_language_is_shown_without_colours(written: str) -> None:
+def test_an_unknown_language_is_shown_without_colours(written: str) -> None:
     assert find_language(written) is None
 
 

@@ -201,7 +201,7 @@ def test_the_tooltip_of_a_link_is_its_address() -> None:
     }
 
 
-def test_what_cannot_be_shown_is_replaced() -> None:
+def test_unprintable_characters_are_replaced() -> None:
     assert parse("a\x00b\x1b[31m\ud800") == (words("a\ufffdb\ufffd[31m\ufffd"),)
 
 
@@ -272,7 +272,7 @@ def test_code_that_is_still_being_written_is_known_as_such() -> None:
 
 
 @pytest.mark.parametrize("line", ["- an *item* of a list\n", "|a|b|\n", "word ", "x", "[", "> q\n"])
-def test_what_never_ends_is_cut(line: str) -> None:
+def test_an_endless_block_is_cut(line: str) -> None:
     splitter = Splitter()
     splitter.feed(line * (6 * LONG // len(line)))
     count = 0

@@ -207,7 +207,7 @@ def test_a_text_can_be_replaced_while_it_is_being_built(screen: Screen) -> None:
     assert texts(view) == ["short"]
 
 
-def test_what_is_being_written_is_never_higher_than_its_text(screen: Screen) -> None:
+def test_a_growing_text_is_never_higher_than_its_lines(screen: Screen) -> None:
     view = MarkdownView("")
     scroller = Gtk.ScrolledWindow(child=view)
     screen.show(scroller, 400, 300)

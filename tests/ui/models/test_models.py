@@ -123,7 +123,7 @@ def test_open_sessions_talk_to_the_new_address(room: Room) -> None:
         assert [seen for seen in new.seen if "chat" in seen.path]
 
 
-def test_of_a_connection_that_is_gone_no_model_is_left(room: Room) -> None:
+def test_models_of_a_removed_connection_are_removed(room: Room) -> None:
     for name in ("mine", "other"):
         room.put(Connection(name, ServerKind.OPENAI, "http://127.0.0.1:9/v1", "small"))
     session = room.session("mine")
@@ -135,7 +135,7 @@ def test_of_a_connection_that_is_gone_no_model_is_left(room: Room) -> None:
     assert says(room.chat, "Choose or connect a model") or says(room.chat, "does not answer")
 
 
-def test_what_was_chosen_is_used_though_it_cannot_be_remembered(
+def test_the_chosen_model_is_used_though_it_cannot_be_saved(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
@@ -155,7 +155,7 @@ def test_what_was_chosen_is_used_though_it_cannot_be_remembered(
     assert threads != [threading.current_thread()]
 
 
-def test_what_was_chosen_last_is_remembered(room: Room) -> None:
+def test_the_last_chosen_model_is_saved(room: Room) -> None:
     room.put(Connection("mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1"))
     room.session("mine")
     for number in range(8):

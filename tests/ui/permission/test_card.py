@@ -76,14 +76,14 @@ def names(card: ChatPermission) -> list[str]:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_each_time_has_two_answers(screen: Screen) -> None:
+def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)
     assert names(shown.card) == ["Deny", "Allow Once"]
     assert "You are asked every time." in texts(shown.card)
 
 
-def test_what_can_be_remembered_has_five_answers(screen: Screen) -> None:
+def test_a_request_that_can_be_saved_has_five_answers(screen: Screen) -> None:
     shown = Shown(screen, asked("make install"))
     assert names(shown.card) == [
         "Deny Always",
@@ -119,7 +119,7 @@ def test_a_click_answers_once(screen: Screen, answer: Answer) -> None:
     assert shown.answers == [answer]
 
 
-def test_its_letter_answers(screen: Screen) -> None:
+def test_the_letter_of_a_button_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)
     shown.card.button_for(Answer.ALLOW).mnemonic_activate(False)
@@ -142,7 +142,7 @@ def test_deny_has_the_focus(screen: Screen) -> None:
 # --- all of it was seen --------------------------------------------------------------------------
 
 
-def test_what_fits_can_be_allowed_without_scrolling(screen: Screen) -> None:
+def test_a_command_that_fits_can_be_allowed_without_scrolling(screen: Screen) -> None:
     shown = Shown(screen, with_network("pip download requests"))
     spin_until(shown.can_allow)
     assert shown.card.notes.get_visible_child_name() == "lasting"
@@ -272,7 +272,7 @@ def test_a_card_out_of_sight_looks_seldom_and_can_be_allowed_when_it_is_in_sight
     spin_until(card.button_for(Answer.ALLOW).get_sensitive)
 
 
-def test_what_lies_over_a_card_hides_it(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_widget_over_a_card_hides_it(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     card = ChatPermission(with_network())
     looks = counted_looks(card, monkeypatch)
     scroller = Gtk.ScrolledWindow(child=card)

@@ -151,7 +151,7 @@ def test_a_switch_changes_its_setting(room: Room) -> None:
     switch.set_active(before)
 
 
-def test_what_a_profile_hides_is_listed(room: Room) -> None:
+def test_masks_of_a_profile_are_listed(room: Room) -> None:
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     (masks,) = all_of(preferences.safety, Adw.ExpanderRow)
@@ -221,7 +221,7 @@ def test_the_playground_is_measured(room: Room) -> None:
     assert list(room.person.playground.iterdir()) == []
 
 
-def test_what_is_chosen_can_be_read_however_narrow_the_window_is(room: Room) -> None:
+def test_the_chosen_values_are_readable_in_a_narrow_window(room: Room) -> None:
     room.settings.set("apply-mode", "review")
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
@@ -335,7 +335,7 @@ def type_into(preferences: Preferences, button: Gtk.SpinButton, text: str) -> No
     assert focus is not None and focus.is_ancestor(button)
 
 
-def test_what_was_typed_counts_when_the_window_is_closed(room: Room) -> None:
+def test_typed_values_are_saved_when_the_window_is_closed(room: Room) -> None:
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     wait_until(preferences.get_mapped)

@@ -129,7 +129,7 @@ def test_a_window_that_is_closed_meanwhile_asks_first(
     assert _questions() == []
 
 
-def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
+def test_an_error_stays_on_the_page_until_the_next_action(
     screen: Screen, person: Person, served: Mirror
 ) -> None:
     told: list[str] = []

@@ -70,7 +70,7 @@ def house(person: Person) -> Iterator[House]:
     desk.close()
 
 
-def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
+def test_a_session_whose_end_cannot_be_stored_can_be_deleted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_args: object) -> None:
@@ -88,7 +88,7 @@ def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
     loop.run(talk())
 
 
-def test_one_that_is_closed_and_opened_at_once_opens(house: House) -> None:
+def test_a_session_that_is_closed_and_reopened_at_once_opens(house: House) -> None:
     async def go() -> None:
         await house.sessions.open(id_)
         closing = asyncio.ensure_future(house.sessions.close(id_))
@@ -102,7 +102,7 @@ def test_one_that_is_closed_and_opened_at_once_opens(house: House) -> None:
     loop.run(go())
 
 
-def test_one_that_is_deleted_while_it_opens_is_not_open(house: House) -> None:
+def test_a_session_deleted_while_it_opens_is_not_open(house: House) -> None:
     async def delete() -> None:
         opening = asyncio.ensure_future(house.sessions.open(id_))
         await asyncio.sleep(0)
@@ -116,7 +116,7 @@ def test_one_that_is_deleted_while_it_opens_is_not_open(house: House) -> None:
     assert house.is_free(id_)
 
 
-def test_one_that_cannot_be_closed_keeps_no_other_open(
+def test_a_session_that_cannot_be_closed_keeps_no_other_open(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def close() -> None:
@@ -179,7 +179,7 @@ def test_a_draft_is_kept_in_a_session_without_messages(house: House) -> None:
     loop.run(go_on(loop.run(type_())))
 
 
-def test_of_a_draft_that_was_emptied_nothing_is_left(house: House) -> None:
+def test_an_emptied_draft_is_removed(house: House) -> None:
     async def type_() -> None:
         session = await house.sessions.new(None)
         for text in ("Hm", "", " \n"):
@@ -243,7 +243,7 @@ def test_a_message_after_a_draft_goes_to_the_model_chosen_last(house: House) -> 
     loop.run(run())
 
 
-def test_one_that_has_nothing_any_more_goes_from_the_list(house: House) -> None:
+def test_an_empty_session_is_removed_from_the_list(house: House) -> None:
     async def run() -> None:
         session = await house.sessions.new(None)
         await house.sessions.keep_draft(session, "Words")
@@ -276,7 +276,7 @@ def test_a_call_that_was_cut_off_is_shown_with_what_it_was_about(
     assert entry.description == shown
 
 
-def test_one_with_a_draft_is_not_taken_for_a_new_one(house: House) -> None:
+def test_a_session_with_a_draft_does_not_count_as_new(house: House) -> None:
     async def go() -> None:
         project = str(house.person.project)
         first = await house.sessions.new(project)

@@ -89,7 +89,7 @@ def test_a_removal_is_undone_and_a_search_finds_the_messages(
         assert len(finish(application.sessions.listing())) == 1
 
 
-def test_what_runs_is_not_stopped_without_asking(screen: Screen, person: Person) -> None:
+def test_running_commands_are_not_stopped_without_asking(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         running = asyncio.get_event_loop().create_task(session.conversation.run(_ENDLESS))
         wait_until((person.playground / "runs").exists)

@@ -125,7 +125,7 @@ def test_it_stays_at_the_end_until_the_user_scrolls_up(screen: Screen) -> None:
     spin_until(scroll_down)
 
 
-def test_it_is_as_high_as_its_lines_up_to_twelve_or_thirty(screen: Screen) -> None:
+def test_its_height_follows_its_lines_up_to_twelve_or_thirty(screen: Screen) -> None:
     view = TerminalView()
     in_a_card(screen, view)
     fed(view, b"one\n")

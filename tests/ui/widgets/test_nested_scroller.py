@@ -42,13 +42,13 @@ def nested(screen: Screen, policy: Gtk.PolicyType) -> NestedScroller:
     return inner
 
 
-def test_what_cannot_scroll_passes_the_wheel_on(screen: Screen) -> None:
+def test_a_scroller_without_overflow_passes_the_wheel_on(screen: Screen) -> None:
     inner = nested(screen, Gtk.PolicyType.NEVER)
     assert not keeps(inner, 1)
     assert not keeps(inner, -1)
 
 
-def test_what_is_at_its_edge_passes_the_wheel_on(screen: Screen) -> None:
+def test_a_scroller_at_its_edge_passes_the_wheel_on(screen: Screen) -> None:
     inner = nested(screen, Gtk.PolicyType.AUTOMATIC)
     adjustment = inner.get_vadjustment()
     spin_until(lambda: adjustment.get_upper() > adjustment.get_page_size() > 0)

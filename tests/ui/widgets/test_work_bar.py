@@ -145,7 +145,7 @@ def test_an_older_look_that_comes_back_later_is_not_shown(
     assert texts(page.verbs) == ["Redo"]
 
 
-def test_of_several_at_once_the_last_to_end_hides_it(screen: Screen) -> None:
+def test_the_bar_is_hidden_when_the_last_task_ends(screen: Screen) -> None:
     bar = WorkBar()
     with bar.during():
         with bar.during():

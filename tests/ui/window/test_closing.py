@@ -149,7 +149,7 @@ def test_work_on_changes_is_a_question(screen: Screen, person: Person) -> None:
 
 
 @pytest.mark.parametrize("how", ["open", "activate"])
-def test_what_is_opened_while_it_closes_is_opened_in_the_next_one(
+def test_a_project_opened_while_the_window_closes_opens_in_the_next_one(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     may_end = asyncio.Event()
@@ -181,7 +181,7 @@ def test_what_is_opened_while_it_closes_is_opened_in_the_next_one(
         wait_until(lambda: second.is_ready)
 
 
-def test_what_is_asked_for_after_a_signal_opens_no_window(
+def test_a_request_after_a_signal_opens_no_window(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = asyncio.Event()

@@ -35,7 +35,7 @@ def collector() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_only_holds_itself_is_freed_by_the_main_thread_alone(
+def test_reference_cycles_are_freed_by_the_main_thread_only(
     screen: Screen, collector: None
 ) -> None:
     keep_smooth(lambda: 0)
@@ -61,7 +61,7 @@ def test_what_only_holds_itself_is_freed_by_the_main_thread_alone(
         gc.callbacks.remove(watch)
 
 
-def test_what_comes_after_something_long_in_one_turn_is_late(screen: Screen) -> None:
+def test_a_callback_after_long_work_in_one_turn_is_late(screen: Screen) -> None:
     found: list[bool] = []
 
     def first() -> bool:

@@ -60,7 +60,7 @@ def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, pers
         assert set(_round(window, BACKWARD)) >= {"Thinking", "Message", "New Session"}
 
 
-def test_what_is_switched_off_passes_the_keyboard_on(screen: Screen) -> None:
+def test_an_insensitive_widget_passes_the_focus_on(screen: Screen) -> None:
     box = Gtk.Box()
     before, pressed, beside = (Gtk.Button(label=name) for name in ("before", "pressed", "beside"))
     for button in (before, pressed, beside):
@@ -93,7 +93,7 @@ def test_a_run_is_folded_and_undone_and_the_keyboard_stays_there(
         assert not (person.project / "a").exists()
 
 
-def test_one_step_back_at_a_time(screen: Screen, person: Person) -> None:
+def test_escape_goes_back_one_step_at_a_time(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         finish(session.conversation.run("echo 1 > a"))
         press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")

@@ -40,7 +40,7 @@ def test_a_cut_off_status_has_a_tooltip(
     assert short.get_has_tooltip() and not is_cut_off(short)
 
 
-def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
+def test_a_warning_stands_before_a_long_path_and_is_complete(
     screen: Screen,
 ) -> None:
     item = _item(f"{_FOLDER}/tool", Flag.LATER, Flag.EXECUTABLE)
