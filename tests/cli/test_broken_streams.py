@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 
 import pytest
@@ -22,21 +21,9 @@ def test_a_closed_stream_is_no_mistake(person: Person, streams: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "30\n", "")
 
 
-@pytest.mark.parametrize("streams", [">&-", "<&- >&- 2>&-"])
-def test_where_there_is_no_output_nothing_is_printed(person: Person, streams: str) -> None:
-    done = redirected(person, streams, "changes", "--all")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_an_error_is_not_printed_among_the_output(person: Person) -> None:
     done = redirected(person, "2>&-", "changes", "nothing")
     assert (done.returncode, done.stdout) == (125, "")
-
-
-def test_the_doctor_finds_no_fault_in_a_closed_stream(person: Person) -> None:
-    whole = json.loads(person.cli("doctor", "--json").stdout)["sandboxed"]
-    done = redirected(person, "<&- 2>&-", "doctor", "--json")
-    assert json.loads(done.stdout)["sandboxed"] == whole
 
 
 @pytest.mark.parametrize("arguments", [["history"], ["--help"], ["run", "--json", "--", "true"]])

@@ -49,11 +49,6 @@ def test_a_folder_name_without_a_slash_is_explained(person: Person) -> None:
     assert_refused(cli_here(person, "thing"), "ollmsandbox ./thing", code=2)
 
 
-def test_a_folder_does_not_hide_the_command_of_its_name(person: Person) -> None:
-    (person.project / "settings").mkdir()
-    assert cli_here(person, "settings", "keep-runs-days").stdout == "30\n"
-
-
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "9" * 20, "9" * 5000])
 @pytest.mark.parametrize("command", [["history"], ["sessions", "list"]])
 def test_an_invalid_limit_is_refused(person: Person, command: list[str], limit: str) -> None:
@@ -112,10 +107,6 @@ def test_bytes_that_are_no_text_name_no_session(person: Person, arguments: list[
     assert_refused(done, "There is no session a", code=1 if arguments[0] == "agent" else 125)
 
 
-def test_bytes_that_are_no_text_can_be_searched_for(person: Person) -> None:
-    assert cli_here(person, "sessions", "search", _NO_TEXT).returncode == 0
-
-
 def test_the_agent_does_not_begin_with_a_profile_that_is_not_there(person: Person) -> None:
     words = ("--yes-to-nothing", "--connection", "tour", "text")
     done = cli_here(person, "agent", "--profile", "nonsense", *words)
@@ -154,12 +145,6 @@ def test_without_a_home_variable_a_command_has_the_home_on_record(
         person.environ["HOME"] = home
     done = cli_here(person, "playground", "path")
     assert done.stdout == f"{given['HOME']}/.local/share/ollmchat/playground\n"
-
-
-def test_where_no_sandbox_can_be_made_the_doctor_does_not_speak_of_alpine(person: Person) -> None:
-    person.environ["FLATPAK_ID"] = "some.application"
-    done = cli_here(person, "doctor")
-    assert (done.returncode, "Alpine" in done.stdout) == (1, False)
 
 
 def test_names_that_are_no_text_are_printed(person: Person) -> None:

@@ -86,15 +86,6 @@ def test_a_good_database_is_kept(person: Person) -> None:
         assert FileRecord.select().count() == 500
 
 
-def test_several_stores_can_be_opened_one_after_another(person: Person, tmp_path: Path) -> None:
-    fill(person)
-    other = Person(tmp_path, tmp_path, {"HOME": str(tmp_path)})
-    with closing(Database(other.paths)):
-        assert Project.select().count() == 0
-    with closing(Database(person.paths)):
-        assert Project.select().count() == 1
-
-
 @pytest.mark.parametrize(
     "content", [b"garbage " * 1000, b"x" * 600, b"SQLite format 3\0" + b"\xff" * 9999]
 )

@@ -100,14 +100,6 @@ def test_a_beginning_that_belongs_to_another_file_is_thrown_away(
     assert served.fetched(path) == ["bytes=1000-", ""]
 
 
-def test_a_beginning_that_is_longer_than_the_whole_is_thrown_away(
-    served: Mirror, path: str, release: Release, tmp_path: Path
-) -> None:
-    (tmp_path / f"{release.sha256}.part").write_bytes(b"x" * 400_000)
-    assert download_rootfs(release, tmp_path, ignore_progress).read_bytes() == CONTENT
-    assert served.fetched(path) == ["bytes=400000-", ""]
-
-
 def test_a_server_error_is_reported(
     served: Mirror, path: str, release: Release, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from ollmsandbox.net.http import Request
 from ollmsandbox.sandbox.rootfs import http
 from ollmsandbox.sandbox.rootfs import settings as rootfs_settings
 from ollmsandbox.sandbox.rootfs.http import FLAVOR, UnreachableError
-from ollmsandbox.sandbox.rootfs.release import branch_of, detect_arch, get_latest_version
+from ollmsandbox.sandbox.rootfs.release import detect_arch, get_latest_version
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings
 
 pytestmark = pytest.mark.anybody
@@ -142,22 +142,6 @@ def test_a_list_that_would_swell_is_refused_at_once(served: Mirror, content: str
     served.files[LIST] = content.encode()
     with pytest.raises(RootfsError):
         get_latest_version(served.settings, ARCH)
-
-
-def test_a_checksum_in_capitals_is_the_same_checksum(served: Mirror) -> None:
-    served.has("3.99.1", b"tarball")
-    wanted = hashlib.sha256(b"tarball").hexdigest()
-    served.files[LIST] = served.files[LIST].replace(wanted.encode(), wanted.upper().encode())
-    assert get_latest_version(served.settings, ARCH).sha256 == wanted
-
-
-def test_an_unreleased_version_is_a_date(served: Mirror) -> None:
-    served.has("20991231", b"tarball", branch="edge")
-    found = get_latest_version(served.settings.with_value("branch", "edge"), ARCH)
-    assert found.version == "20991231"
-    assert [branch_of(v) for v in ("20991231", "3.99.0_alpha20991231", "3.98.0_rc1", "3.98.4")] == [
-        *("edge", "edge", "v3.98", "v3.98"),
-    ]
 
 
 # --- where an answer may come from -------------------------------------------------------------

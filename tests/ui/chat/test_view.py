@@ -277,16 +277,6 @@ def test_a_session_that_is_left_is_freed_with_all_its_rows(place: Place) -> None
     spin_until(session_is_freed)
 
 
-def test_a_chat_is_freed(screen: Screen, tmp_path: Path) -> None:
-    place = Place(screen, tmp_path)
-    everything(place)
-    is_freed = watch_freeing(place.view)
-    place.view.show(None)
-    place.window.destroy()
-    del place
-    spin_until(is_freed)
-
-
 def test_a_stored_message_keeps_the_name_of_its_model() -> None:
     entry = MessageEntry.of(Message(Role.ASSISTANT, "Hello", model="old:7b"))
     assert entry.model == "old:7b"

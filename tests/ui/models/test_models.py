@@ -18,7 +18,6 @@ from support.window import finish, press, running_loop, says, wait_until
 
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
-from ollmsandbox.chat.providers.keys import KeyStorage, KeyStore
 from ollmsandbox.chat.sessions import SessionFactory
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.ui.chat.view import ChatView
@@ -175,17 +174,6 @@ def test_a_taken_name_is_refused_in_the_dialog(room: Room) -> None:
     dialog.close()
 
 
-def test_a_second_one_is_offered_a_name_of_its_own(room: Room) -> None:
-    room.put(Connection("Ollama", ServerKind.OLLAMA, "http://127.0.0.1:9"))
-    dialog = room.dialog(
-        Connection("Ollama", ServerKind.OLLAMA, "http://127.0.0.1:11434"), is_new=True
-    )
-    assert dialog.name.get_text() == "Ollama 2"
-    dialog.kind.set_selected(1)
-    assert dialog.name.get_text() == "llama.cpp"
-    dialog.close()
-
-
 def test_a_connection_with_a_new_name_is_tried_and_saved_with_its_key(room: Room) -> None:
     with Replay(TALK) as server:
         room.put(Connection("mine", ServerKind.OPENAI, server.address), "sk-secret")
@@ -238,14 +226,6 @@ def test_the_model_for_new_sessions_is_chosen_in_the_preferences(room: Room) -> 
         wait_until(lambda: room.tasks.is_idle)
 
 
-def test_without_an_answer_the_model_that_was_chosen_is_shown(room: Room) -> None:
-    room.put(Connection("mine", ServerKind.OPENAI, "http://127.0.0.1:9/v1", "small"))
-    page = room.page()
-    wait_until(lambda: room.tasks.is_idle)
-    assert "small" in texts(page.model_row)
-    assert room.store.find("mine").model == "small"
-
-
 def test_without_a_connection_no_model_can_be_chosen(room: Room) -> None:
     page = room.page()
     wait_until(lambda: room.tasks.is_idle)
@@ -258,32 +238,6 @@ def _has_model(session: OpenSession) -> bool:
 
 def _dialogs() -> list[ConnectionDialog]:
     return [one for one in Gtk.Window.list_toplevels() if isinstance(one, ConnectionDialog)]
-
-
-def test_a_refresh_asks_the_keyring_only_if_the_key_was_refused(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    get = KeyStore.get
-
-    async def counted(keys: KeyStore, name: str, place: KeyStorage) -> str:
-        asked.append(name)
-        return await get(keys, name, place)
-
-    monkeypatch.setattr(KeyStore, "get", counted)
-    refused = Reply([b'{"error": {"message": "no"}}'], status=401)
-    with Replay(TALK) as good, Replay({"/v1/models": refused}) as bad:
-        room.put(Connection("good", ServerKind.OPENAI, good.address), "sk-good")
-        room.put(Connection("bad", ServerKind.OPENAI, bad.address), "sk-bad")
-        session = room.session("good")
-        room.look_again()
-        assert sorted(asked) == ["bad", "good"]
-        for _ in range(2):
-            room.chooser.emit("refresh")
-            wait_until(lambda: room.tasks.is_idle)
-        assert len([seen for seen in good.seen if "models" in seen.path]) == 3
-        finish(session.conversation.say("Hello"))
-    assert sorted(asked) == ["bad", "bad", "bad", "good"]
 
 
 def test_a_key_that_was_refused_in_a_turn_is_looked_for_in_the_next_one(room: Room) -> None:

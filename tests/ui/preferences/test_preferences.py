@@ -221,22 +221,6 @@ def test_the_playground_is_measured(room: Room) -> None:
     assert list(room.person.playground.iterdir()) == []
 
 
-def test_the_chosen_values_are_readable_in_a_narrow_window(room: Room) -> None:
-    room.settings.set("apply-mode", "review")
-    preferences = room.preferences()
-    preferences.set_visible_page(preferences.safety)
-    row = next(
-        one
-        for one in all_of(preferences.safety, Adw.ComboRow)
-        if one.get_title() == "Changes of a Command"
-    )
-    labels = [one for one in all_of(row, Gtk.Label) if one.get_label() == "Wait for my review"]
-    shown = [one for one in labels if one.get_mapped()]
-    assert shown
-    wait_until(lambda: not any(one.get_layout().is_ellipsized() for one in shown))
-    room.settings.set("apply-mode", "auto")
-
-
 def test_a_connection_is_tried_and_saved(room: Room) -> None:
     models = Reply([b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}'])
     with Replay({"/v1/models": models}) as server:
@@ -256,26 +240,6 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
         assert room.desk.connections.find("mine").address == saved[0].address
         for file in room.person.paths.config.rglob("connections.yaml"):
             assert "sk-secret" not in file.read_text()
-
-
-@pytest.mark.parametrize("goes_on", [True, False])
-def test_the_end_of_a_connection_test_does_not_move_the_focus(room: Room, goes_on: bool) -> None:
-    with Replay({"/v1/models": Reply([b'{"object": "list", "data": []}'])}) as server:
-        connection = Connection("mine", ServerKind.OPENAI, server.address)
-        dialog = ConnectionDialog(room.window, room.desk.connections, connection)
-        dialog.present()
-        dialog.test_button.grab_focus()
-        wait_until(dialog.test_button.has_focus)
-        press(dialog, "Test")
-        wait_until(lambda: not dialog.test_button.get_sensitive())
-        if goes_on:
-            dialog.name.grab_focus()
-        wait_until(lambda: says(dialog, "It answers, but has no models."))
-        wait_until(dialog.test_button.get_sensitive)
-        focus = dialog.get_focus()
-        assert focus is not None
-        assert focus.is_ancestor(dialog.name) if goes_on else focus is dialog.test_button
-        dialog.close()
 
 
 def test_an_address_that_does_not_respond_is_reported(room: Room) -> None:
@@ -374,35 +338,3 @@ def test_limits_of_an_unreadable_profile_are_not_shown(room: Room) -> None:
         assert not says(masks, ".ssh")
     finally:
         room.settings.set("profile", "standard")
-
-
-def test_projects_are_listed_when_their_page_is_shown(room: Room) -> None:
-    names = [f"project {number}" for number in range(5)]
-    for name in names:
-        (room.person.home / name).mkdir()
-        room.desk.manager.add_project(room.person.home / name)
-    preferences = room.preferences()
-    wait_until(lambda: preferences.is_idle)
-
-    def listed() -> list[str]:
-        titles = [row.get_title() for row in all_of(preferences.system, Adw.ComboRow)]
-        return sorted(title for title in titles if title in names)
-
-    assert not listed()
-    preferences.set_visible_page(preferences.system)
-    # What else is due comes in between.
-    counts: set[int] = set()
-
-    def is_whole() -> bool:
-        counts.add(len(listed()))
-        return listed() == names
-
-    wait_until(is_whole)
-    assert len(counts) > 2
-    # Two at once leave one list.
-    finish(asyncio.wait_for(_twice(preferences), 60))
-    assert listed() == names
-
-
-async def _twice(preferences: Preferences) -> None:
-    await asyncio.gather(preferences.system.refresh(), preferences.system.refresh())

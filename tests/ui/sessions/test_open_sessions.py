@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,7 +22,6 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.chat.entries import CallEntry, entries_of
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.preferences.settings import Settings
-from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
 
 pytestmark = pytest.mark.anybody
@@ -137,26 +135,6 @@ def test_a_session_that_cannot_be_closed_keeps_no_other_open(
     assert house.is_free(id_)
 
 
-def test_sessions_are_asked_in_the_main_loop_only(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[threading.Thread] = []
-
-    def asking(_session: OpenSession) -> list[object]:
-        asked.append(threading.current_thread())
-        return [1]
-
-    async def look() -> None:
-        await house.sessions.open(house.stored())
-        monkeypatch.setattr(OpenSession, "asking", asking)
-        (found,) = await house.sessions.listing()
-        assert [item.is_asking for item in found.sessions] == [True]
-        await house.sessions.close_all()
-
-    loop.run(look())
-    assert asked == [threading.current_thread()]
-
-
 def test_a_draft_is_kept_in_a_session_without_messages(house: House) -> None:
     async def type_() -> str:
         session = await house.sessions.new(str(house.person.project))
@@ -200,61 +178,6 @@ def test_a_draft_on_its_way_does_not_bring_back_what_is_deleted(house: House) ->
         assert await house.titles() == ["Hm"]
 
     loop.run(delete())
-
-
-def test_a_named_draft_keeps_its_name(house: House) -> None:
-    async def name() -> None:
-        session = await house.sessions.new(None)
-        await house.sessions.keep_draft(session, "Hm")
-        await house.sessions.rename(session.id, "Mine")
-        session.conversation.use_model(ScriptedModel())
-        await session.conversation.say("Hello")
-        await house.sessions.keep_draft(session, "")
-        await house.sessions.close(session.id)
-        assert await house.titles() == ["Mine"]
-
-    loop.run(name())
-
-
-def test_a_draft_is_found_and_is_not_gone_on_with(house: House) -> None:
-    async def run() -> None:
-        talked = house.stored()
-        session = await house.sessions.new(None)
-        await house.sessions.keep_draft(session, "About the cellar")
-        history = house.desk.history
-        assert [info.id for info in history.sessions(search="cellar")] == [session.id]
-        assert history.sessions()[0].id == session.id
-        assert [info.id for info in history.sessions(only_said=True)] == [talked]
-        await house.sessions.close(session.id)
-
-    loop.run(run())
-
-
-def test_a_message_after_a_draft_goes_to_the_model_chosen_last(house: House) -> None:
-    async def run() -> None:
-        session = await house.sessions.new(None)
-        await house.sessions.keep_draft(session, "Words")
-        session.conversation.use_model(ScriptedModel(["Yes."], name="chosen"), "server")
-        await session.conversation.say("Words")
-        found = house.desk.history.find(session.id)
-        assert (found.model, found.connection) == ("chosen", "server")
-        await house.sessions.close(session.id)
-
-    loop.run(run())
-
-
-def test_an_empty_session_is_removed_from_the_list(house: House) -> None:
-    async def run() -> None:
-        session = await house.sessions.new(None)
-        await house.sessions.keep_draft(session, "Words")
-        told: list[list[str]] = []
-        house.sessions.connect("changed", lambda _: told.append([]))
-        await house.sessions.keep_draft(session, "")
-        assert told
-        assert await house.titles() == []
-        await house.sessions.close(session.id)
-
-    loop.run(run())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from gi.repository import GLib, Gtk
@@ -13,7 +12,7 @@ from support.screen import Screen, all_of, spin_until, texts
 
 from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
 from ollmsandbox.ui.sidebar.rows import OlderRow, ProjectItem, ProjectRow, SessionItem, SessionRow
-from ollmsandbox.ui.sidebar.sidebar import NEWEST, Sidebar, rows_of
+from ollmsandbox.ui.sidebar.sidebar import NEWEST, Sidebar
 
 pytestmark = pytest.mark.anybody
 
@@ -186,40 +185,6 @@ def test_an_old_session_is_listed_if_it_is_shown_or_asks_something(screen: Scree
     assert listed(sidebar)[NEWEST:] == ["600", "700"]
     chosen = sidebar.listbox.get_selected_row()
     assert isinstance(chosen, SessionRow) and chosen.item.id == "600"
-
-
-def test_rows_come_and_go_a_few_in_each_turn_of_the_main_loop(screen: Screen) -> None:
-    sidebar = Sidebar()
-    screen.show(sidebar, 300, 500)
-    counts = [0]
-
-    def has(count: int) -> bool:
-        counts.append(len(rows_of(sidebar.listbox)))
-        return counts[-1] == count
-
-    sidebar.show([many(20, first=20 * number) for number in range(10)])
-    spin_until(lambda: has(210))
-    sidebar.show([GONE])
-    spin_until(lambda: has(1))
-    steps = [abs(after - before) for before, after in pairwise(counts)]
-    assert max(steps) <= 20, "each of them takes the window's time"
-
-
-def test_the_menu_of_a_session_is_made_when_it_is_opened(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([PARSER])
-    screen.show(sidebar, 300, 500)
-    wishes = heard(sidebar, "delete-session")
-    (menu,) = all_of(all_of(sidebar, SessionRow)[1], Gtk.MenuButton)
-    assert menu.get_popover() is None
-    menu.popup()
-    model = menu.get_menu_model()
-    assert model is not None
-    assert sidebar.activate_action(
-        "sidebar.delete-session", model.get_item_attribute_value(1, "target", None)
-    )
-    assert wishes == [("delete-session", "2")]
-    menu.popdown()
 
 
 READY = ConnectionItem("Ollama", Link.READY, ("qwen3:14b", "llama3"))

@@ -8,12 +8,10 @@ from gi.repository import Gtk
 from support.chat import Chat, report, shown
 from support.screen import Screen, all_of, draw_frames, spin_until
 
-from ollmsandbox.chat.providers.connections_file import TOUR
 from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.ui.changes.list_model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
 from ollmsandbox.ui.chat import tool_text
-from ollmsandbox.ui.models.chooser import ConnectionItem, Link, ModelChooser
 from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip
 
 pytestmark = pytest.mark.anybody
@@ -63,21 +61,3 @@ def test_settled_changes_are_no_longer_shown_as_pending() -> None:
     some = frozenset({State.PENDING, State.APPLIED})
     assert tool_text.changed(waits, some) == "2 files changed; some are still pending"
     assert tool_text.changed(waits, frozenset({State.APPLIED})) == "2 files changed"
-
-
-def test_the_tour_needs_no_server_and_is_shown_as_ready(screen: Screen) -> None:
-    chooser = ModelChooser()
-    chooser.show([], (TOUR.name, TOUR.model))
-    assert "network-idle-symbolic" not in [i.get_icon_name() for i in all_of(chooser, Gtk.Image)]
-    chooser.show([], ("", ""))
-    assert "network-idle-symbolic" in [i.get_icon_name() for i in all_of(chooser, Gtk.Image)]
-
-
-def test_a_server_that_does_not_respond_is_named_without_its_models(
-    screen: Screen,
-) -> None:
-    chooser = ModelChooser()
-    chooser.show([ConnectionItem("mine", Link.FAILED)], ("mine", ""))
-    assert chooser.get_tooltip_text() == "Model: mine, not reachable"
-    chooser.show([ConnectionItem("mine", Link.READY)], ("mine", ""))
-    assert chooser.get_tooltip_text() == "Model: No model chosen"
