@@ -181,7 +181,7 @@ def test_a_project_that_is_removed_during_a_scan_is_reported(
 
 @pytest.mark.anybody
 def test_progress_is_reported_in_the_awaiting_thread(folder: Folder, person: Person) -> None:
-    write(person.project, *(f"{number % 10}/{number}" for number in range(3000)))
+    write(person.project, *(f"{number % 10}/{number}" for number in range(1000)))
     told: list[tuple[ScanProgress, int]] = []
 
     async def work() -> float:
@@ -192,7 +192,7 @@ def test_progress_is_reported_in_the_awaiting_thread(folder: Folder, person: Per
     took = loop.run(work())
     assert {thread for _, thread in told} == {threading.get_ident()}
     states = [state for state, _ in told]
-    assert states[-1] == ScanProgress(folders=11, files=3000, is_done=True)
+    assert states[-1] == ScanProgress(folders=11, files=1000, is_done=True)
     assert not any(state.is_done for state in states[:-1])
     assert [state.files for state in states] == sorted(state.files for state in states)
     assert len(states) <= took / 0.1 + 2

@@ -95,7 +95,7 @@ def test_a_kill_at_any_step(make: Callable[[str], Bench], case: str) -> None:
     old = look_at(bench.person.project)
     act(bench, nothing)
     wanted = bench.look()
-    every = EVERY or 17
+    every = EVERY or 29
     number = 1 + list(CASES).index(case) + (0 if os.getuid() == 0 else 8)
     is_killed = True
     while is_killed:

@@ -142,7 +142,7 @@ def batches(
 
 def examples(count: int) -> Callable[[Test], Test]:
     """The same ones each time, unless there shall be more; others for root than for an ordinary
-    user, so that both together try a thousand programs."""
+    user, so that both together try hundreds of programs."""
     chosen = settings(
         max_examples=count * _EFFORT,
         derandomize=_EFFORT == 1,
@@ -246,7 +246,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Program]],
 Making = Callable[[list[Program]], Stage]
 
 
-@examples(12)
+@examples(8)
 @given(batch=batches(st.just(1)))
 def test_a_program_does_what_it_does_without_a_sandbox(stage: Making, batch: list[Program]) -> None:
     here = stage(batch)
@@ -255,7 +255,7 @@ def test_a_program_does_what_it_does_without_a_sandbox(stage: Making, batch: lis
     assert_nothing_is_left(here.person)
 
 
-@examples(3)
+@examples(2)
 @given(batch=batches(st.integers(2, 4)))
 def test_runs_one_after_the_other_and_undone_and_done_again(
     stage: Making, batch: list[Program]
@@ -279,7 +279,7 @@ def test_runs_one_after_the_other_and_undone_and_done_again(
     assert_nothing_is_left(here.person)
 
 
-@examples(3)
+@examples(2)
 @given(batch=batches(st.integers(1, 4)))
 def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
     stage: Making, batch: list[Program]
@@ -293,7 +293,7 @@ def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
     assert_nothing_is_left(here.person)
 
 
-@examples(3)
+@examples(2)
 @given(batch=batches(st.integers(1, 3), _HELD_NAMES))
 def test_held_changes_have_the_same_result_after_approval(
     stage: Making, batch: list[Program]
