@@ -6,7 +6,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -63,18 +64,19 @@ def name_of(file: Path) -> str:
     )
 
 
-def imported(file: Path) -> Iterator[tuple[str, ...]]:
-    """Yield every import as a dotted path from the top, wherever in the file it is."""
+@cache
+def imported(file: Path) -> list[tuple[str, ...]]:
+    """Return every import as a dotted path from the top, wherever in the file it is."""
+    found: list[tuple[str, ...]] = []
     around = ("ollmsandbox", *file.relative_to(PACKAGE).parent.parts)
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield tuple(alias.name.split("."))
+            found += [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = around[: len(around) - node.level + 1] if node.level else ()
             base += tuple(node.module.split(".")) if node.module else ()
-            for alias in node.names:
-                yield (*base, alias.name)
+            found += [(*base, alias.name) for alias in node.names]
+    return found
 
 
 def graph() -> dict[str, set[str]]:
