@@ -105,7 +105,8 @@ def test_to_programs_it_is_a_text() -> None:
 
 
 def files() -> list[Path]:
-    """Not the command line, which speaks English; nor the window, which speaks for itself."""
+    """Return the files below the command line, which is English, and the window, which
+    translates."""
     fronts = ("cli", "ui")
     return [f for f in PACKAGE.rglob("*.py") if f.relative_to(PACKAGE).parts[0] not in fronts]
 
@@ -196,7 +197,7 @@ def is_marked(node: ast.expr, given: Mapping[str, Sequence[ast.expr]]) -> bool:
 
 
 def said(names: Container[str]) -> Iterator[tuple[str, _Place]]:
-    """Where each sentence is made."""
+    """Return the places where sentences are made."""
     constants = {file: _constants(file) for file in files()}
     shared = {name: v for own in constants.values() for name, v in own.items() if name[0] != "_"}
     for file in files():

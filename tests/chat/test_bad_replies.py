@@ -69,7 +69,7 @@ def test_calls_of_an_answer_that_broke_off_are_not_carried_out() -> None:
     assert not conversation.messages[-1].calls
 
 
-def test_after_a_failure_the_session_goes_on() -> None:
+def test_after_a_failure_the_session_continues() -> None:
     conversation, _, _ = talk(ScriptedModel([ProviderError("Gone.")], ["Back."]))
     assert run(conversation.say("Still there?")).end is TurnEnd.DONE
     assert conversation.messages[-1].text == "Back."

@@ -39,7 +39,7 @@ def turn(number: int, output: str = "x" * 8000) -> list[Message]:
 
 
 def check(kept: tuple[Message, ...], messages: list[Message]) -> None:
-    """What must never be lost."""
+    """Assert that nothing essential is lost."""
     assert kept[0] == PROMPT
     last = [message for message in messages if message.role is Role.USER][-1]
     assert any(last.text in message.text for message in kept if message.role is Role.USER)

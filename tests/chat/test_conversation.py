@@ -240,7 +240,7 @@ def test_without_a_model_nothing_is_sent() -> None:
     assert not conversation.messages
 
 
-def test_a_turn_while_another_goes_on_is_refused() -> None:
+def test_a_turn_during_another_is_refused() -> None:
     async def main() -> None:
         conversation = Conversation(model=SlowModel("Well, "))
         listening = Listening()
@@ -316,7 +316,7 @@ def test_cancelling_the_task_of_a_turn_stops_it() -> None:
     run(main())
 
 
-def test_a_model_that_does_not_let_go_holds_up_no_stop() -> None:
+def test_a_model_that_ignores_cancelling_does_not_delay_a_stop() -> None:
     class Clinging(ScriptedModel):
         async def context_length(self) -> int | None:
             while not gate.is_set():

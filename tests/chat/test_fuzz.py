@@ -60,7 +60,7 @@ def broken(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
 @given(
     replies=st.lists(st.lists(parts, max_size=6), max_size=5), length=st.sampled_from([None, 99])
 )
-def test_whatever_a_model_sends(replies: list[list[Part]], length: int | None) -> None:
+def test_any_output_of_a_model_is_handled(replies: list[list[Part]], length: int | None) -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         tools = [

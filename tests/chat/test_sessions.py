@@ -80,7 +80,7 @@ def test_in_review_mode_the_next_command_sees_pending_changes(person: Person) ->
 
 @pytest.mark.parametrize("answer", list(Answer))
 def test_each_answer_to_a_question_about_a_command(person: Person, answer: Answer) -> None:
-    """Asked twice: what lasts is not asked again."""
+    """The command runs twice: a lasting answer is not asked for again."""
 
     async def main() -> None:
         replies = [[call(id=str(n), command="touch made.txt")] for n in range(2)]

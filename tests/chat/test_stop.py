@@ -230,7 +230,7 @@ def test_a_command_of_the_user(person: Person) -> None:
     assert (person.project / "a.txt").exists()
 
 
-def test_stop_when_nothing_goes_on(person: Person) -> None:
+def test_stop_when_nothing_runs(person: Person) -> None:
     async def main() -> None:
         async with opened(person) as scene:
             await scene.conversation.stop()

@@ -87,7 +87,7 @@ def test_roots_says_what_it_does_not_do(person: Person) -> None:
     assert_refused(cli_here(person, "roots", "list", "/etc"), "takes no folder")
 
 
-def test_a_setting_that_is_not_there_is_named_as_it_was_typed(person: Person) -> None:
+def test_an_unknown_setting_is_named_as_it_was_typed(person: Person) -> None:
     for given in (["rootfs-nonsense"], ["rootfs-nonsense", "value"], ["nonsense"]):
         assert_refused(cli_here(person, "settings", *given), repr(given[0]), "rootfs-mirror")
 
@@ -127,7 +127,7 @@ def test_a_home_folder_that_is_a_file_is_reported(person: Person) -> None:
 
 @pytest.mark.parametrize("full", [["history"], ["changes"], ["undo"]])
 def test_an_error_is_printed_once(person: Person, full: list[str]) -> None:
-    """What is old is cleaned up first, which finds the same."""
+    """Cleaning up comes first and finds the same error."""
     person.environ["XDG_DATA_HOME"] = "/proc/nothing"
     assert_refused(done := cli_here(person, *full), "Cannot create")
     assert done.stderr.count("/proc/nothing") == 1
@@ -137,7 +137,7 @@ def test_an_error_is_printed_once(person: Person, full: list[str]) -> None:
 def test_without_a_home_variable_a_command_has_the_home_on_record(
     person: Person, home: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It looks for its playground there."""
+    """Commands look for their playground in the home folder."""
     monkeypatch.setattr("ollmsandbox.paths.home_on_record", lambda: str(person.home))
     given = {**person.environ}
     del person.environ["HOME"]

@@ -85,7 +85,7 @@ def test_applied_changes_are_undone_at_the_new_path(person: Person, review: Revi
     assert (new / "b/c").read_text() == "new\n"
 
 
-def test_many_files_of_one_run_go_along(person: Person, review: Review) -> None:
+def test_many_files_of_one_run_move_along(person: Person, review: Review) -> None:
     """Above a limit they are kept as one layer, in a folder named after the project's."""
     for number in range(30):
         (person.project / f"file-{number}").write_text("before\n")
@@ -125,7 +125,7 @@ def test_sessions_system_and_records_move_along(person: Person, review: Review) 
     assert sorted(ids.values()) == [1, 2]
 
 
-def test_answers_for_good_go_along(person: Person) -> None:
+def test_saved_rules_move_along(person: Person) -> None:
     store = RuleStore(person.paths)
     always = Answer.ALLOW_ALWAYS
 

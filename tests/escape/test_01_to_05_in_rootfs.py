@@ -21,7 +21,7 @@ from ollmsandbox.sandbox.rootfs.store import Installed
 
 
 def succeeded(person: Person, alpine: Installed, attacks: Sequence[str]) -> list[str]:
-    """Each in a process of its own, all in one sandbox."""
+    """Run each attempt in a process of its own, all in one sandbox."""
     lines = [
         f"""
         if os.fork() == 0:
@@ -291,7 +291,7 @@ open('/answers', 'w').write(repr((answers, seen, said, mounted)))
 def test_the_script_of_a_package_reaches_the_network_and_nothing_else(
     person: Person, bystander: int
 ) -> None:
-    """It may write to the system that is prepared, and is hostile."""
+    """The script is hostile, and may write to the system being prepared."""
     (person.home / "secret").write_text("the secret")
     person.environ["API_TOKEN"] = "the secret"
     name = f"\0ollmsandbox-{os.urandom(6).hex()}"

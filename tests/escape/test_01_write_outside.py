@@ -67,7 +67,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Tried:
-    """How each attack on a folder went, all of them in one sandbox."""
+    """The result of each attack on a folder, all made in one sandbox."""
 
     refusals: dict[str, str]
     changed: set[str]
@@ -75,7 +75,7 @@ class Tried:
 
 
 def try_each(person: Person, codes: Mapping[str, str], folders: Mapping[str, Path]) -> Tried:
-    """Each attack has a folder of its own."""
+    """Make each attack on a folder of its own."""
     before = {name: look(folder) for name, folder in folders.items()}
     why = refusals(person, codes)
     changed = {name for name, folder in folders.items() if look(folder) != before[name]}

@@ -42,7 +42,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(params=[None, OverlayMethod.NONE], ids=["layers", "pieces"])
 def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
-    """What the machine can do, and what a lesser one can: both must hide the same."""
+    """The machine's capabilities, and lesser ones: both must hide the same."""
     here = person.capabilities()
     return here if request.param is None else replace(here, overlay=request.param)
 

@@ -60,7 +60,7 @@ UDP = {
 
 
 class Servers:
-    """One for each way, so that it is seen who got through."""
+    """A server for each way, to see which one was reached."""
 
     def __init__(self, stack: ExitStack, ways: Mapping[str, str], kind: int, host: str) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

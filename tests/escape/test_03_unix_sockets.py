@@ -88,7 +88,7 @@ def send_to(address: object, kind: str, way: str) -> str:
 
 @dataclass(frozen=True)
 class Reached:
-    """How each attack on a server of its own went, all of them in one sandbox."""
+    """The result of each attack on a server of its own, all made in one sandbox."""
 
     refusals: dict[str, str]
     reached: set[str]

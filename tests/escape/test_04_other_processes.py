@@ -162,7 +162,7 @@ def test_killing_by_trying_all_numbers(person: Person, victim: Victim) -> None:
     assert victim.alive
 
 
-def test_stopping_whoever_started_the_command(person: Person) -> None:
+def test_stopping_the_program_that_started_the_command(person: Person) -> None:
     attack = "kill -STOP $PPID; kill -KILL $PPID; kill -STOP 1; kill -KILL 1; echo still here"
     done = person.cli("run", "-c", f"sh -c '{attack}'")
     # Its own shell is dead, the program around it is not.

@@ -169,7 +169,7 @@ def test_changing_its_own_process_is_refused(answers_to_changes: dict[str, str],
     assert why in ("EPERM", "EACCES", "EINVAL", "EROFS", "EAFNOSUPPORT"), why
 
 
-def test_another_personality_gets_through_no_wall(person: Person) -> None:
+def test_another_personality_does_not_bypass_the_filter(person: Person) -> None:
     # 32-bit Linux, code in data, fixed addresses, all at once.
     each = {
         hex(flags): f"call({PERSONALITY}, {flags})\ncall({UNSHARE}, {USER})"

@@ -133,7 +133,7 @@ def _lent(person: Person) -> set[str]:
 
 @dataclass(frozen=True)
 class Lent:
-    """In which ways programs with the rights of their owner were made."""
+    """The ways in which setuid programs were made."""
 
     during: set[str]
     after: set[str]
@@ -149,7 +149,7 @@ def _open_to_all(*folders: Path) -> None:
 
 @pytest.fixture(scope="module", params=[".", "/tmp", "~/playground"])
 def lent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lent:
-    """All ways in one sandbox, each in a folder of its own."""
+    """Try all ways in one sandbox, each in a folder of its own."""
     person = make_person(tmp_path_factory.mktemp("lending"))
     folder = str(request.param)
     _open_to_all(person.home, person.project, person.paths.data, person.paths.cache)

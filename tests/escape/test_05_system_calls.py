@@ -30,7 +30,7 @@ def test_system_call_is_refused(answers_to_calls: dict[str, str], name: str) -> 
     "name",
     ["mount", "open_tree", "bpf", "clone3", "setns", "name_to_handle_at", "settimeofday", "chroot"],
 )
-def test_without_the_wall_the_kernel_looks_at_the_arguments(person: Person, name: str) -> None:
+def test_without_the_filter_the_kernel_checks_the_arguments(person: Person, name: str) -> None:
     # So the refusals above are the wall's.
     done = person.run_outside(attempt(SYSTEM_CALLS[name]))
     assert done.stdout.startswith("refused ")

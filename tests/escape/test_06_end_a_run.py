@@ -35,7 +35,7 @@ def mark() -> Iterator[Mark]:
 
 
 async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
-    """Whether a run ends by itself; if not, it is made to, so that the test does end."""
+    """Return whether a run ends by itself; otherwise end it, so that the test does not hang."""
     done, _ = await asyncio.wait({task}, timeout=SOON)
     if not done:
         mark.kill()

@@ -66,7 +66,7 @@ def test_a_pipe_a_socket_and_a_device_in_place_of_a_file(person: Person, mode: M
 
 
 def block(file: Path) -> None:
-    """Who opens it waits, for ever or for a terminal."""
+    """Create a file that blocks its reader for ever, or until a terminal appears."""
     file.unlink(missing_ok=True)
     kind = file.name[1:]
     if kind == "socket":

@@ -125,7 +125,7 @@ def test_a_mask_around_the_home_folder_is_refused(person: Person) -> None:
         person.run("true", profile="mine")
 
 
-def test_a_layer_that_was_cleared_away_is_made_again(person: Person, tmp_path: Path) -> None:
+def test_a_removed_layer_is_made_again(person: Person, tmp_path: Path) -> None:
     # Of its own: all that run for one user have their layers at one place.
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)

@@ -149,7 +149,7 @@ def test_an_overlong_config_holds_everything(tmp_path: Path, setting: str) -> No
 
 
 def test_many_folders_that_look_like_repositories(person: Person, checkout: Path) -> None:
-    """Each of them is looked at; what the others lead to counts all the same."""
+    """Each of them is examined; those that are not repositories do not hide the others."""
     git(person, "config", "core.hooksPath", "tools/hooks")
     git(person, "init", "-q", "z/deep")
     git(person, "config", "core.hooksPath", "hooks", folder=checkout / "z" / "deep")
@@ -307,7 +307,7 @@ def test_hooks_in_the_project_folder_itself(person: Person, checkout: Path, sett
 
 
 def states_of(person: Person, command: str) -> dict[str, str]:
-    """As the command line does, which knows whose config counts."""
+    """Settle as the command line does, which knows the user's own configuration."""
     found = json.loads(person.cli("run", "--json", "-c", command).stdout)
     return {change["path"]: change["state"] for change in found["changes"]}
 

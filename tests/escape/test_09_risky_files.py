@@ -33,7 +33,7 @@ def changed(
 
 
 def held(person: Person, command: str) -> set[str]:
-    """What a command changed and waits for a yes. All of that is marked as what acts later."""
+    """Return the held changes of a command, all of which must be marked as risky."""
     found = changed(person, command)
     for path, (flags, state) in found.items():
         assert ("held" in flags) == (state == "pending"), path

@@ -187,8 +187,8 @@ def test_the_same_words_in_another_folder(rules: Rules) -> None:
         assert rules.asks_again(command(ALLOWED, rules.project, target_path=folder))
 
 
-def test_the_same_words_beyond_the_wall(rules: Rules) -> None:
-    """Also if whoever made the request forgot to say that it is asked each time."""
+def test_the_same_words_without_the_sandbox(rules: Rules) -> None:
+    """It asks even if the request does not say that it is for one time only."""
     for beyond in ({"network": True}, {"sandboxed": False}, {"one_time_only": True}):
         request = command(ALLOWED, rules.project, **beyond)
         assert request.answers == (Answer.DENY, Answer.ALLOW)
@@ -237,7 +237,7 @@ def test_an_unparsed_command_cannot_be_allowed_permanently(rules: Rules, name: s
 
 
 def test_a_pattern_in_a_rule_written_by_hand(rules: Rules) -> None:
-    """It stands for itself, or the file says that it cannot be."""
+    """A pattern matches itself only, or is an error in the file."""
     rules.store.file.write_text(
         f"rules:\n- answer: allow\n  tool: run_command\n  project: {rules.project}\n"
         "  command: make *\n"

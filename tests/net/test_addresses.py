@@ -146,7 +146,7 @@ def test_proxies_are_read_as_every_program_does(
     assert proxy_for(Address.parse(address), environ) == proxy
 
 
-def test_a_redirect_is_read_from_where_it_stands() -> None:
+def test_a_redirect_is_relative_to_its_address() -> None:
     address = Address.parse("https://example.com/a/b")
     assert address.redirect("../c").text == "https://example.com/c"
     assert address.redirect("//other.example/").target == "other.example"

@@ -27,7 +27,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def start(folder: Path, text: str) -> subprocess.Popen[str]:
-    """What is given in the place of the program is a shell text."""
+    """Start it with a shell command in the place of the program."""
     return subprocess.Popen(
         [IN_BROWSER, "sh", "-c", text],
         env={**os.environ, "TMPDIR": str(folder)},

@@ -96,7 +96,7 @@ def _offers(shell: str, text: str, flag: str) -> bool:
 
 
 def complete(tmp_path: Path, *words: str) -> list[str]:
-    """What bash offers for the last word."""
+    """Return bash's completions of the last word."""
     script = tmp_path / "completions"
     script.write_text("\n".join(helper("completions").bash(helper("parsers").program())))
     ask = '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ollmsandbox 2>/dev/null; '

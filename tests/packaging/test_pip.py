@@ -40,7 +40,7 @@ class egg_info:
 
 
 def required(folder: Path, libraries: tuple[str, ...]) -> list[str]:
-    """Where pkg-config knows these libraries."""
+    """Return the requirements if pkg-config knows these libraries."""
     for name, text in SETUPTOOLS.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")

@@ -152,7 +152,7 @@ def test_the_command_line_stays_english(locales: Path, tmp_path: Path) -> None:
 
 
 def entries(file: Path | str) -> Iterator[dict[str, str]]:
-    """Of a .po file, each as `msgid`, `msgstr[0]` and so on, with its places and flags."""
+    """Yield each entry of a .po file with its keys, places and flags."""
     text = run("msgcat", "--no-wrap", file) if isinstance(file, Path) else file
     for block in text.split("\n\n"):
         found = dict(re.findall(r'^(msg[a-z_]+(?:\[\d\])?) "(.*)"$', block, re.MULTILINE))
@@ -185,7 +185,7 @@ def test_every_translation_has_the_placeholders_of_its_text(language: str) -> No
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_no_mark_of_a_language_is_taken_for_a_trick_on_a_card(language: str) -> None:
+def test_no_punctuation_of_a_language_is_escaped_on_a_card(language: str) -> None:
     engine = re.compile(r"ollmsandbox/(permission|sandbox|tools)/")
     checked = [
         entry for entry in entries(TREE / f"po/{language}.po") if engine.search(entry["places"])
@@ -209,7 +209,7 @@ def test_every_text_is_translated(language: str, texts: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """All that there are to translate."""
+    """Return all translatable texts."""
     files = ("--files-from=po/POTFILES", f"--directory={TREE}", "--from-code=UTF-8")
     made = run("xgettext", *files, *KEYWORDS, "--no-wrap", "--output=-")
     return [_name(entry) for entry in entries(made)]

@@ -81,7 +81,7 @@ def test_a_rule_is_readable_in_the_file(store: RuleStore) -> None:
     "name",
     ['/p/a "b" \\c', "/p/naïve: #x", "/p/\U0001f600", "/p/a\nb", "/p/\u202ea", "/p/\x01", "/p/- a"],
 )
-def test_any_name_comes_back_as_it_was(store: RuleStore, person: Person, name: str) -> None:
+def test_any_name_is_read_back_unchanged(store: RuleStore, person: Person, name: str) -> None:
     made = Rule(key(other("edit_file", name, "/p")), DENY)
     store.add(made)
     assert RuleStore(person.paths).rules() == (made,)

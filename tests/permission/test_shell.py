@@ -201,7 +201,7 @@ def texts() -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With files that patterns would find, and a home that ~ would name."""
+    """A folder with files that patterns would match, and a home folder for ~."""
     place = tmp_path / "folder"
     place.mkdir()
     for name in ("a", "b", "ab", "a b", "-a", "0"):
@@ -225,7 +225,7 @@ def run(shell: Sequence[str], folder: Path, *arguments: str, path: str = "/nonex
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_thousands_of_texts_mean_what_was_read(shell: Sequence[str], folder: Path) -> None:
-    """All in one process: a function in the program's place prints its words."""
+    """One process runs them all: a function in the program's place prints its words."""
     found = [(text, reading) for text in texts() if isinstance(reading := read(text), Simple)]
     ours = [(text, reading.words) for text, reading in found if reading.words[0] == "stub"]
     assert len(ours) > COUNT / 10

@@ -82,7 +82,7 @@ def test_records_of_deleted_files_and_of_files_with_a_copy_stay(
     assert recorded(folder) == {"deleted", "both"}
 
 
-def test_a_deleted_file_that_is_there_again_is_no_longer_deleted(
+def test_a_deleted_file_that_was_recreated_is_no_longer_deleted(
     folder: Folder, person: Person
 ) -> None:
     write(person.project, "back", "ignored", "gone", "now-a-folder")

@@ -135,7 +135,7 @@ def test_the_home_folder_is_seen_without_secrets_and_not_written(
 
 
 @each_way
-def test_the_real_home_folder_stays_as_it_was(
+def test_the_real_home_folder_stays_unchanged(
     person: Person, way: OverlayMethod, tmp_path: Path
 ) -> None:
     for name in ("DATA", "CACHE", "CONFIG"):

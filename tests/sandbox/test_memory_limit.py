@@ -53,7 +53,7 @@ def test_a_command_killed_for_the_memory_limit_says_so(person: Person, systemd: 
     assert "more memory than the limit" in done.stderr
 
 
-def test_a_part_killed_for_the_memory_limit_is_why_the_whole_failed(
+def test_a_child_killed_for_the_memory_limit_is_why_the_command_failed(
     person: Person, systemd: Systemd
 ) -> None:
     systemd.counts(1)
@@ -61,7 +61,7 @@ def test_a_part_killed_for_the_memory_limit_is_why_the_whole_failed(
     assert result.stop is Stop.MEMORY
 
 
-def test_a_command_that_copes_with_a_killed_part_has_not_failed(
+def test_a_command_that_handles_a_killed_child_has_not_failed(
     person: Person, systemd: Systemd
 ) -> None:
     systemd.counts(1)

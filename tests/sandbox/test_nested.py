@@ -82,9 +82,7 @@ STACKED = (
 )
 
 
-def test_where_no_overlay_can_be_mounted_commands_run_all_the_same(
-    person: Person, tmp_path: Path
-) -> None:
+def test_commands_run_where_no_overlay_can_be_mounted(person: Person, tmp_path: Path) -> None:
     for name in ("DATA", "CACHE"):
         person.environ[f"XDG_{name}_HOME"] = str(tmp_path / name)
     (person.home / ".ssh").mkdir()
@@ -173,7 +171,7 @@ def stranger() -> Iterator[Path]:
 
 
 def test_root_of_a_user_namespace_hides_what_a_stranger_has(person: Person, stranger: Path) -> None:
-    """It has no number for the owner of that folder, and cannot give anything to them."""
+    """The namespace has no id for the owner of that folder."""
     with_profile(person, f"masks: ['{stranger}/doc']")
     # Layers are kept there, and one that is there already is not made again.
     layers = person.home.with_name("run")

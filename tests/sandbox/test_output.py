@@ -219,7 +219,7 @@ def test_marks_that_reorder_text_are_made_visible(mark: str) -> None:
     assert harmless(f"a{mark}b") == f"a{UNKNOWN}b"
 
 
-def test_whatever_comes_nothing_harmful_is_left() -> None:
+def test_no_input_leaves_a_control_sequence() -> None:
     choose = random.Random(4)
     alphabet = "\x1b\x1b\x1b[]()P\\;m0J\x07\r\n\t\x9b\x9d\u202eab"
     for _ in range(2000):

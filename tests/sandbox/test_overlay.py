@@ -24,7 +24,7 @@ def left_in(cache: Path) -> list[str]:
 
 
 def made(tmp_path: Path) -> Overlay:
-    """As it is when the program was killed."""
+    """Create a run's folders as a killed program leaves them."""
     (tmp_path / "project").mkdir()
     overlay = Overlay(tmp_path / "cache", [Root(str(tmp_path / "project"))])
     overlay.create()
@@ -41,7 +41,7 @@ def test_a_run_that_wrote_nothing_leaves_nothing(person: Person) -> None:
 @pytest.mark.parametrize(
     "way", [OverlayMethod.NONE, OverlayMethod.UNSHARE], ids=lambda way: way.value
 )
-def test_nothing_is_left_however_it_was_mounted(person: Person, way: OverlayMethod) -> None:
+def test_no_overlay_method_leaves_anything(person: Person, way: OverlayMethod) -> None:
     found = replace(person.capabilities(), overlay=way)
     assert person.run("true", capabilities=found).exit_code == 0
     assert not left_in(person.paths.cache)
@@ -108,7 +108,7 @@ def test_an_unexpected_folder_is_removed_too(tmp_path: Path) -> None:
 def test_an_unreadable_folder_with_content_is_left_alone_and_reported(
     tmp_path: Path, what: str
 ) -> None:
-    """As a power cut may leave it: a file is there, and empty."""
+    """A power cut may leave an empty map file."""
     overlay = made(tmp_path)
     Path(overlay.folder, "map.json").write_text("")
     Path(overlay.folder, what).write_text("the only one")

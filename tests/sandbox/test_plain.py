@@ -108,7 +108,7 @@ def test_it_cannot_be_made_without_an_asker(person: Person) -> None:
         PlainRunner(person.project)  # type: ignore[call-arg]
 
 
-def test_a_question_that_is_taken_back_runs_nothing(person: Person) -> None:
+def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
     asked = asyncio.Event()
 
     async def never(_question: str) -> bool:

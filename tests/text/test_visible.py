@@ -89,7 +89,7 @@ def test_nothing_shown_can_act(text: str) -> None:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(_TEXT)
-def test_the_text_can_be_found_again_from_what_is_shown(text: str) -> None:
+def test_the_text_can_be_recovered_from_what_is_shown(text: str) -> None:
     assert _back(visible(text)) == _back(visible_line(text)) == text
 
 

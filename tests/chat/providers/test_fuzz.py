@@ -86,7 +86,7 @@ def assert_sound(pieces: list[Piece]) -> None:
 
 
 class Fuzzed:
-    """One server for all examples; each sets what comes next."""
+    """One server for all examples; each example sets its next reply."""
 
     def __init__(self) -> None:
         self.reply = Reply()
@@ -131,7 +131,7 @@ def reader(parts: list[bytes]) -> Callable[[], Awaitable[bytes]]:
 
 @QUICK
 @given(st.lists(st.binary(max_size=20) | st.sampled_from([b"\r", b"\n", b"\r\n"]), max_size=12))
-def test_lines_are_the_same_however_they_were_cut(parts: list[bytes]) -> None:
+def test_lines_do_not_depend_on_how_they_were_split(parts: list[bytes]) -> None:
     async def read(pieces: list[bytes]) -> list[str]:
         lines, found = LineReader(reader(pieces)), []
         while (line := await lines.next()) is not None:

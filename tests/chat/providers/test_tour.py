@@ -74,7 +74,7 @@ def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
 
 
 @pytest.mark.parametrize("tools", [(TOOL,), (TOOL, EDIT)], ids=["sed", "edit_file"])
-def test_the_tour_fixes_the_bug_and_shows_the_wall(
+def test_the_tour_fixes_the_bug_and_shows_the_sandbox(
     person: Person, tools: tuple[ToolSpec, ...]
 ) -> None:
     make_sample(person.project)
@@ -130,13 +130,13 @@ def test_the_tour_accepts_any_answer_about_the_network(network: str, words: str)
 
 
 @pytest.mark.anybody
-def test_where_there_is_no_wall_it_says_so() -> None:
+def test_the_tour_mentions_a_missing_sandbox() -> None:
     session = Session(sample_tool(outside="It was written."))
     session.play()
     assert "no sandbox is available here" in session.words()
 
 
-def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> None:
+def test_the_tour_promises_nothing_if_every_command_asks(person: Person) -> None:
     tool_context = Agent(person, environ={"FLATPAK_ID": "org.example.App"}).tool_context
     tool = RunCommand(tool_context)
     session = Session(sample_tool(), ToolSpec(tool.name, tool.description, tool.parameters))
@@ -174,7 +174,7 @@ def test_the_tour_touches_no_other_project() -> None:
     assert "do not touch" in session.messages[-1].text
 
 
-def test_each_tour_has_a_new_folder_that_is_there_the_next_day(person: Person) -> None:
+def test_each_tour_has_a_new_lasting_folder(person: Person) -> None:
     folders = [make_sample(unused_folder(person.paths, {})) for _ in range(3)]
     names = ["OLLM Sandbox Tour", "OLLM Sandbox Tour 2", "OLLM Sandbox Tour 3"]
     assert folders == [person.home / name for name in names]
@@ -184,7 +184,7 @@ def test_each_tour_has_a_new_folder_that_is_there_the_next_day(person: Person) -
     assert find_project(make_sample(kept), person.paths) == str(kept)
 
 
-def test_the_sample_wants_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_the_sample_needs_an_empty_folder(tmp_path: Path) -> None:
     folder = make_sample(tmp_path / "new" / "sample")
     assert (folder / "basket.py").exists()
     with pytest.raises(ProjectError, match="not empty"):

@@ -85,7 +85,7 @@ def test_a_killed_program_leaves_its_messages(person: Person, what: str) -> None
         assert stored.messages[2].text == INTERRUPTED
 
 
-def test_a_session_goes_on_where_it_was(person: Person) -> None:
+def test_a_stored_session_continues(person: Person) -> None:
     async def first() -> str:
         model = ScriptedModel(
             [ThinkingPiece("hm"), "Let me see.", call(command="echo seen")], ["Yes."]
@@ -191,7 +191,7 @@ def test_an_unwritable_database_is_reported_once_and_the_turn_continues(
 def test_an_unwritable_database_is_reported_from_the_first_message_on(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which model is used is noted before anything is said."""
+    """The chosen model is stored before the first message."""
 
     async def first() -> str:
         async with opened(person, ScriptedModel(["One."])) as scene:

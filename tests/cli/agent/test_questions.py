@@ -17,7 +17,7 @@ from ollmsandbox.text.ansi import Live
 pytestmark = pytest.mark.anybody
 
 
-def test_a_finger_that_was_on_its_way_answers_nothing() -> None:
+def test_a_key_pressed_just_before_a_card_answers_nothing() -> None:
     """The user is typing a sentence when a card comes up."""
     master, slave = os.openpty()
     shown: list[str] = []

@@ -38,7 +38,7 @@ def test_a_text_may_begin_with_a_dash(person: Person) -> None:
     assert done.stdout == "ran\n"
 
 
-def test_a_command_of_any_bytes_is_run_as_it_is(person: Person) -> None:
+def test_a_command_of_any_bytes_runs_unchanged(person: Person) -> None:
     word = os.fsdecode(b"caf\xe9 \xff")
     done = subprocess.run(
         cli_argv("run", "--", "printf", "%s", word),
@@ -156,9 +156,7 @@ def test_a_profile_of_the_user_is_used(person: Person) -> None:
 
 
 @pytest.mark.parametrize("base", ["mine", "strict"])
-def test_a_change_of_the_profile_another_stands_on_counts_at_once(
-    person: Person, base: str
-) -> None:
+def test_a_change_of_an_extended_profile_counts_at_once(person: Person, base: str) -> None:
     (person.home / "letters").write_text("secret")
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "mine.yaml").write_text("description: Mine.")

@@ -100,7 +100,7 @@ def test_an_interrupted_run_is_reported_and_so_is_its_recovery(
     assert list(person.project.iterdir()) == []
 
 
-def test_a_diff_says_what_was_there_before_of_whatever_kind(person: Person) -> None:
+def test_a_diff_shows_what_was_there_before_of_any_type(person: Person) -> None:
     folder = person.project / "folder"
     folder.mkdir()
     (folder / "inner").write_text("inner\n")

@@ -223,7 +223,7 @@ def test_an_edit_just_before_a_file_is_deleted_stays(
     path: str,
     act: Callable[[Path], None],
 ) -> None:
-    """With the folder around it, and alone."""
+    """The file is deleted with its folder, and alone."""
     bench = make(CHANGE)
     file = bench.person.project / path
     # The first step after the look.

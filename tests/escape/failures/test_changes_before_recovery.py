@@ -32,7 +32,7 @@ def bench(person: Person) -> Bench:
 
 
 def rows(person: Person, run_id: str) -> dict[str, tuple[State, bytes]]:
-    """What became of each file, and the version that the run made of it."""
+    """Return the state of each file, and the run's version of it."""
     with closing(Review(person.paths)) as found:
         run = found.manager.run(run_id)
         versions = Versions(found.manager)
@@ -47,7 +47,7 @@ def doing(person: Person, verb: str, run_id: str, step: Step) -> None:
 
 
 def write(person: Person, name: str, text: bytes) -> str:
-    """As a command does that was at work all the time."""
+    """Write as a command does that has been running all the time."""
     file = f"{person.project}/{name}"
     report = write_file.write_file(person.paths, str(person.project), file, text, how=Mode.REVIEW)
     return report.run_id
@@ -85,7 +85,7 @@ def test_a_later_pending_run_survives_recovering_a_settle(bench: Bench) -> None:
 
 
 def slow_clock(patch: pytest.MonkeyPatch) -> None:
-    """As on a machine a thousand times as fast: all that happens is but a moment apart."""
+    """Simulate a machine a thousand times as fast: all times are almost equal."""
     real, begin = time.time, time.time()
     patch.setattr(time, "time", lambda: begin + 1 + (real() - begin) / 1000)
 

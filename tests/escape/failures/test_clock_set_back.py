@@ -28,7 +28,7 @@ HOUR = 3600
 
 
 def set_clock_back(person: Person) -> None:
-    """As it looks afterwards: what was done until now was done later than now."""
+    """Move all recorded times into the future, as if the clock had been set back."""
     with closing(sqlite3.connect(person.paths.database)) as database:
         database.execute("UPDATE run SET started_at = started_at + ?", (HOUR,))
         database.execute("UPDATE run SET ended_at = ended_at + ?", (HOUR,))
@@ -154,7 +154,7 @@ def test_files_of_a_time_to_come_were_there_before(tmp_path: Path) -> None:
 
 
 def test_decisions_of_the_user_are_recorded(person: Person) -> None:
-    """To show one file of a deleted folder again, the others are hidden by their names."""
+    """Showing one file of a deleted folder again hides the others by name."""
     (person.project / "d").mkdir()
     for name in ("x", "y"):
         (person.project / "d" / name).write_text("old\n")

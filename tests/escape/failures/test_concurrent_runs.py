@@ -163,8 +163,8 @@ def test_a_run_in_auto_mode_leaves_pending_changes(person: Person) -> None:
 
 @dataclass(frozen=True)
 class Crossing:
-    """What two commands do at once; which paths the second is then in conflict for; and what is in
-    the project if one of them is chosen: what a file says, None for nothing."""
+    """Two concurrent commands, the paths for which the second is in conflict, and the content of
+    the project if one of them is chosen; None stands for no file."""
 
     first: str
     second: str
@@ -270,7 +270,7 @@ CROSSINGS = {
 
 
 def everywhere(commands: Iterable[str]) -> str:
-    """Each in a folder of its own."""
+    """Run each crossing in a folder of its own."""
     return "\n".join(f"(cd {number}; {command})" for number, command in enumerate(commands))
 
 
@@ -373,7 +373,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
 
 
 def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
-    """Of what is in a folder that was made anew, only the folder tells that it was deleted."""
+    """In a folder that was made anew, only the folder itself shows that its content was deleted."""
     bench, run_id = cut_off(
         person,
         "rm -r folder; mkdir folder; echo second >folder/other; touch file",

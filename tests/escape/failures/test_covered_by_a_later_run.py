@@ -45,7 +45,7 @@ def fill(person: Person) -> Seen:
 
 
 def assert_first_run_is_pending(bench: Bench, wanted: Seen) -> None:
-    """Once the later run is discarded."""
+    """Assert it after the later run was discarded."""
     with bench.review() as (review, second):
         first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
         assert first.id != second.id

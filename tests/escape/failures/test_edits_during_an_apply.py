@@ -296,7 +296,7 @@ CASES: dict[str, tuple[str, Callable[[Bench], None], str]] = {
 
 
 def wait_for_the_clock(folder: Path) -> None:
-    """Until the file system gives a later time to what is changed now."""
+    """Wait until the file system's clock has moved on."""
     probe = folder / "now"
     probe.touch()
     before = probe.stat().st_ctime_ns

@@ -78,7 +78,7 @@ def cut_off_at(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> Path:
 
 
 def another(person: Person) -> Person:
-    """With the same settings, and a project that is there."""
+    """Return a user with the same settings and a project that exists."""
     other = Person(person.home, person.home / "another", person.environ)
     other.project.mkdir()
     return other
@@ -240,7 +240,7 @@ def states(items: Iterable[Recorded]) -> dict[str, str]:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_changes_of_other_folders_are_settled_meanwhile(bench: Bench, begun: bool) -> None:
-    """Also if who does that is killed, at whatever step."""
+    """The recovery is killed, too, at any step."""
     person = bench.person
     other = linked(bench)
     bench.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
@@ -396,7 +396,7 @@ def test_recovery_is_not_tried_again_while_the_project_is_missing(bench: Bench) 
     assert needs_care(person.paths)
 
 
-def test_a_part_of_it_cannot_be_discarded(bench: Bench) -> None:
+def test_a_part_of_the_run_cannot_be_discarded(bench: Bench) -> None:
     person = bench.person
     folder = cut_off(bench, begun=False)
     shutil.rmtree(person.project)

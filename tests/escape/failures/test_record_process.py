@@ -48,7 +48,7 @@ def assert_undone(person: Person) -> None:
 
 
 def assert_all_is_finished(person: Person) -> None:
-    """Once the next program has started."""
+    """Assert it after the next program has started."""
     assert [error for report in recover(person.paths) for error in report.errors] == []
     assert not [*person.paths.cache.glob("overlay-*")]
 
@@ -115,7 +115,7 @@ def test_its_work_is_done_if_it_cannot_be_started(
 def test_it_does_not_load_files_that_a_command_wrote(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which is in place before all is loaded."""
+    """The files are in place before the process loads its modules."""
     modules = ("ctypes", "pickle", "signal", "pysqlite3", "sqlite3", "peewee", "ollmsandbox")
     monkeypatch.syspath_prepend(person.project)
     monkeypatch.chdir(person.project)
@@ -140,7 +140,7 @@ def test_there_is_none_if_a_command_could_change_its_python(
     assert_all_is_recorded(person)
 
 
-def test_a_backup_that_was_left_without_a_record_is_not_taken_for_another_files(
+def test_an_unrecorded_backup_is_not_used_for_another_file(
     person: Person,
 ) -> None:
     """A program that was killed before it recorded the number leaves such backups."""

@@ -88,7 +88,7 @@ def settle_left(person: Person, run_id: str, mode: Mode, step: Step = nothing) -
 
 
 def in_layers(layers: Iterable[str]) -> dict[str, str]:
-    """By path: what a file says, "/" for a folder."""
+    """Return the content of each file by its path, "/" for a folder."""
     seen, waiting, below = {}, [""], tuple(layers)
     while waiting:
         folder = waiting.pop()
@@ -114,14 +114,14 @@ def on_disk(person: Person) -> dict[str, str]:
 
 
 def left_by(person: Person, run_id: str) -> dict[str, str]:
-    """All that the command saw in the end."""
+    """Return all that the command saw at its end."""
     folder = person.paths.cache / f"overlay-{run_id}/upper/overlay1"
     root = str(person.project)
     return in_layers([str(folder), *layers_of(person.paths, root, root)])
 
 
 def rows(person: Person) -> dict[str, dict[str, Recorded]]:
-    """By run, those that ended first before the others, and path."""
+    """Return the changes by run, in the order of their ends, and by path."""
     with closing(Review(person.paths)) as work:
         project = work.manager.find_project(person.project)
         runs = work.manager.runs(project) if project else []
@@ -139,7 +139,7 @@ def version(person: Person, run_id: str, item: Recorded) -> str:
 
 
 def check_records(person: Person, told: object) -> None:
-    """What is applied is on disk, and what waits is what the layer has."""
+    """Assert that applied changes are on disk and pending ones in the layer."""
     disk, applied, waits = on_disk(person), {}, set()
     for items in rows(person).values():
         for path, item in items.items():

@@ -133,7 +133,7 @@ Overlay.cleanup = cleanup
 
 
 def test_a_terminated_window_closes_at_once_and_loses_nothing(person: Person) -> None:
-    """As when it is closed at once: its tasks are cancelled, and its main loop ends."""
+    """Its tasks are cancelled, and its main loop ends."""
     (person.project / "file").write_text("old\n")
     bubble = person.bubble()
     own = loop.new_loop()

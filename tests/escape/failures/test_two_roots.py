@@ -75,7 +75,7 @@ def test_the_rest_waits_for_its_project(person: Person, linked: Path) -> None:
     assert (linked / "one").read_text() == "new\n"
 
 
-def test_a_project_of_which_a_part_is_left_is_not_moved(person: Person, linked: Path) -> None:
+def test_a_project_with_an_unfinished_part_is_not_moved(person: Person, linked: Path) -> None:
     _cut_off(person, linked)
     elsewhere = person.project.rename(person.home / "elsewhere")
     manager = ProjectManager(person.paths)

@@ -73,7 +73,7 @@ def left_behind(folder: Path, mode: Mode) -> Bench:
 
 
 def modes(project: Path) -> tuple[int, int]:
-    """Of the two folders."""
+    """Return the modes of the two folders."""
     shut = project / "shut"
     outer = mode_of(shut)
     shut.chmod(0o700)

@@ -56,7 +56,7 @@ _LENDING = (0o4755, 0o2755)
 
 @dataclass(frozen=True)
 class Program:
-    """What is there at first, and what is done to it in one or more runs."""
+    """The files at first, and the steps of one or more runs."""
 
     first: list[Step]
     runs: list[list[Step]]
@@ -141,8 +141,8 @@ def batches(
 
 
 def examples(count: int) -> Callable[[Test], Test]:
-    """The same ones each time, unless there shall be more; others for root than for an ordinary
-    user, so that both together try hundreds of programs."""
+    """Choose the same examples each time, unless the effort is higher; root and an ordinary user
+    get different ones, so that both together try hundreds of programs."""
     chosen = settings(
         max_examples=count * _EFFORT,
         derandomize=_EFFORT == 1,

@@ -36,7 +36,7 @@ def make(file: Path, size: int, *data: tuple[int, bytes]) -> None:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes were read, each time."""
+    """Record the number of bytes of each read."""
     found: list[int] = []
 
     def counted(read: Callable[..., bytes]) -> Callable[..., bytes]:

@@ -29,7 +29,7 @@ def manager(person: Person) -> Iterator[ProjectManager]:
     manager.close()
 
 
-def test_a_thread_writes_through_its_own_store_whatever_another_thread_opens(
+def test_a_thread_writes_through_its_own_store(
     person: Person,
 ) -> None:
     with closing(Database(person.paths, patience=0.05)) as store, store.transaction():

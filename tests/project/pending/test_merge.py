@@ -57,7 +57,7 @@ def states_of(review: Review, run: Run) -> list[State]:
 
 
 def seen(person: Person, name: str = "file") -> str | None:
-    """By the next command."""
+    """Return what the next command sees."""
     project = str(person.project)
     found = present.find_in_layers(present.layers_of(person.paths, project, project), name)
     return None if found is None else present.read_seen(found).decode()
@@ -250,7 +250,7 @@ def test_the_cost_of_reading_one_run_does_not_grow_with_pending_runs(
     connection = review.manager.store.connection
 
     def steps() -> int:
-        """What the database does for it."""
+        """Return the number of the database's steps."""
         done: list[int] = []
         connection.set_progress_handler(lambda: done.append(1), 1)
         assert versions.after(run, item).read() == b"new"

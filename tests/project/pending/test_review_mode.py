@@ -146,7 +146,7 @@ def test_the_mode_of_the_project_folder_is_pending_too(project: Person) -> None:
     assert_nothing_is_left(project)
 
 
-def test_a_folder_made_anew_does_not_hide_what_is_applied_to_it(project: Person) -> None:
+def test_a_recreated_folder_does_not_hide_what_is_applied_to_it(project: Person) -> None:
     (project.project / "notes/deep").mkdir()
     (project.project / "notes/deep/old").write_text("old\n")
     run_sandboxed(project, "rm -r notes; mkdir -p notes/deep; touch notes/a notes/b", Mode.REVIEW)

@@ -34,7 +34,7 @@ def review(person: Person) -> Iterator[Review]:
 
 
 def write(person: Person, review: Review, mode: Mode, **texts: str) -> Run:
-    """One run for each file; returns the last."""
+    """Write each file in a run of its own; return the last run."""
     for name, text in texts.items():
         path = f"{person.project}/{name}"
         report = write_file.write_file(
@@ -194,7 +194,7 @@ def test_an_added_folder_behind_a_link_does_not_count_as_undone(
 
 
 def test_a_kill_between_what_comes_back_and_what_is_taken_finishes_both(person: Person) -> None:
-    """One `apply` brings back what was undone and takes what waits."""
+    """One `apply` redoes undone changes and applies pending ones."""
     command = "mkdir folder; echo 1 > folder/one; echo 2 > folder/two; echo 3 > three"
     steps = 0
     while True:
@@ -249,7 +249,7 @@ def _let_wait(person: Person, run: Run, name: str) -> None:
     (kept / f"new-{number}").rename(layer / name)
 
 
-def test_a_kill_while_one_deletion_is_taken_back_keeps_the_others(
+def test_a_kill_while_one_deletion_is_discarded_keeps_the_others(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder was deleted, and one file in it shall not be: the others stay deleted."""

@@ -16,7 +16,7 @@ from ollmsandbox.project.changes.view import layers_of
 
 @pytest.fixture
 def both(person: Person) -> tuple[Person, Person, Path]:
-    """Each waits for the same file."""
+    """Let both projects have a pending change of the same file."""
     shared = person.home / "shared"
     shared.mkdir()
     (shared / "file").write_text("old\n")
@@ -59,7 +59,7 @@ def test_each_project_discards_its_own(both: tuple[Person, Person, Path]) -> Non
 
 
 def test_reading_makes_no_layer_for_a_root(both: tuple[Person, Person, Path]) -> None:
-    """That is for who holds the project's lock: two at once would give one number to two."""
+    """Only the holder of the project's lock may: two at once would give one number to two roots."""
     first, _, shared = both
     project = str(first.project)
     file = first.paths.pending(project) / "map.json"

@@ -24,7 +24,7 @@ def review(person: Person, command: str) -> None:
 
 
 def write(person: Person, name: str, text: str) -> None:
-    """As a command does, in less time."""
+    """Write as a command does, in less time."""
     file = f"{person.project}/{name}"
     write_file(person.paths, str(person.project), file, text.encode(), how=Mode.REVIEW)
 

@@ -67,7 +67,7 @@ def parts(review: Review, run: Run, item: Recorded) -> tuple[diff.Hunk, ...]:
         ("same\n" * 3000, "same\n" * 1500 + "other\n" + "same\n" * 1500),
     ],
 )
-def test_all_parts_together_are_the_change(old: str, new: str) -> None:
+def test_all_hunks_together_are_the_change(old: str, new: str) -> None:
     text = old
     for hunk in reversed(diff.hunks(old, new)):
         text = diff.with_hunks(text, [hunk])
@@ -83,7 +83,7 @@ def test_any_bytes_come_back_as_they_were() -> None:
     assert diff.text_of(b"a\0b") is None
 
 
-def test_a_part_is_found_again_when_other_lines_have_changed() -> None:
+def test_a_hunk_is_found_again_when_other_lines_have_changed() -> None:
     first, second, third = diff.hunks(OLD, NEW)
     moved = "new first line\n" + NEW.replace("line 20\n", "by hand\n")
     assert diff.taken_back(moved, NEW, second) == moved.replace(
@@ -97,7 +97,7 @@ def test_a_part_is_found_again_when_other_lines_have_changed() -> None:
 
 
 def test_a_repetitive_text_is_compared_quickly() -> None:
-    """Each line is there some hundred times; compared with one another, that takes minutes."""
+    """Each line occurs hundreds of times; comparing each with each takes minutes."""
     numbers = [number * number * 7 % 211 for number in range(60_000)]
     old = "".join(f"{number}\n" for number in numbers)
     lines = old.splitlines(keepends=True)
@@ -139,7 +139,7 @@ def test_one_hunk_is_undone_and_redone(person: Person, review: Review) -> None:
     assert file.read_text() == by_hand
 
 
-def test_an_undone_part_is_known_as_such_and_comes_back(person: Person, review: Review) -> None:
+def test_an_undone_hunk_is_known_as_such_and_redone(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
@@ -182,7 +182,7 @@ def test_a_hunk_is_applied_and_the_rest_stays_pending(person: Person, review: Re
     assert not person.paths.pending(str(person.project)).exists()
 
 
-def test_with_the_last_part_all_is_applied(person: Person, review: Review) -> None:
+def test_applying_the_last_hunk_applies_the_change(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)

@@ -207,7 +207,7 @@ def test_an_allowed_command_runs_in_the_inner_sandbox(flatpak: Flatpak) -> None:
     assert len(agent.asked) == 1
 
 
-def test_where_the_project_cannot_be_handed_on_the_network_is_cut_off_all_the_same(
+def test_the_network_is_cut_off_even_if_the_project_cannot_be_passed_on(
     person: Person,
 ) -> None:
     (person.home / "file").write_text("seen\n")

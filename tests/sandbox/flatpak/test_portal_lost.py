@@ -88,7 +88,7 @@ def test_nothing_runs_if_the_sandbox_is_gone_by_the_time_of_the_answer(
     assert os.listdir(flatpak.person.project) == []
 
 
-def test_a_question_that_is_taken_back_leaves_no_sandbox(flatpak: Flatpak) -> None:
+def test_a_withdrawn_question_leaves_no_sandbox(flatpak: Flatpak) -> None:
     asked = asyncio.Event()
 
     async def never(_question: str) -> bool:

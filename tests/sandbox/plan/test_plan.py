@@ -32,7 +32,7 @@ WEIRD = "we,ird:na\\me \"q\" 'ü'"
 
 
 def places(plan: Plan) -> list[str]:
-    """Where the mounts are, in their order."""
+    """Return the mount points in order."""
     return [getattr(mount, "folder", getattr(mount, "path", "")) for mount in plan.mounts]
 
 
@@ -203,7 +203,7 @@ def with_masks(person: Person, *masks: str) -> None:
 
 @pytest.mark.parametrize("folder", ["plain", "[a]*?", WEIRD])
 @pytest.mark.parametrize("way", [None, OverlayMethod.NONE])
-def test_a_star_in_a_mask_stands_for_any_part_of_a_name(
+def test_a_star_in_a_mask_matches_any_part_of_a_name(
     tmp_path: Path, folder: str, way: OverlayMethod | None
 ) -> None:
     person = make_person(tmp_path / folder)

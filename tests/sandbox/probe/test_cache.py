@@ -22,7 +22,7 @@ def programs(person: Person) -> Path:
 
 @pytest.fixture
 def counted(person: Person, programs: Path) -> Callable[[], int]:
-    """How often bwrap was started."""
+    """Count how often bwrap is started."""
     calls = person.home / "calls"
     fake(programs, f'echo >>"{calls}"\nexec {REAL} "$@"')
     return lambda: len(calls.read_text().splitlines()) if calls.exists() else 0
@@ -71,7 +71,7 @@ def test_a_changed_bwrap_is_noticed(person: Person, programs: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"findings": 1}'], ids=repr)
-def test_a_memory_that_cannot_be_read_is_made_anew(person: Person, content: str) -> None:
+def test_an_unreadable_cache_is_made_anew(person: Person, content: str) -> None:
     first = look(person)
     kept = [file for file in person.paths.cache.iterdir() if file.name.startswith("probe-")]
     assert len(kept) == 1
@@ -80,7 +80,7 @@ def test_a_memory_that_cannot_be_read_is_made_anew(person: Person, content: str)
     assert json.loads(kept[0].read_text())["bwrap"] == first.bwrap
 
 
-def test_a_memory_of_another_version_is_made_anew(person: Person) -> None:
+def test_a_cache_of_another_version_is_made_anew(person: Person) -> None:
     first = look(person)
     kept = next(person.paths.cache.glob("probe-*"))
     document = json.loads(kept.read_text())

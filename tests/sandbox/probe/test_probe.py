@@ -179,7 +179,7 @@ def test_a_bwrap_that_hangs_is_given_up_and_nothing_runs(
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("late", ["--unshare-net", "--seccomp", "--overlay-src"])
-def test_a_machine_that_is_slow_is_not_taken_for_one_that_cannot(
+def test_a_slow_machine_does_not_count_as_incapable(
     person: Person, programs: Path, late: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(programs, f'case "$*" in *"{late} "*) exec sleep 100;; esac\nexec {REAL} "$@"')

@@ -126,7 +126,7 @@ def test_a_profile_can_extend_strict(folder: Path) -> None:
     assert found.limits.processes == 512
 
 
-def test_extends_counts_wherever_it_stands(folder: Path) -> None:
+def test_extends_counts_anywhere_in_the_file(folder: Path) -> None:
     found = load(folder, "limits: {time: 7}\nunix_sockets: allow\nextends: strict")
     assert found.unix_sockets
     assert found.limits.time == 7
@@ -150,7 +150,7 @@ def test_unix_sockets_can_be_denied_and_allowed(folder: Path) -> None:
     assert load(folder, "extends: strict\nunix_sockets: allow").unix_sockets
 
 
-def test_without_libseccomp_a_profile_can_be_read_all_the_same(
+def test_a_profile_can_be_read_without_libseccomp(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In a Flatpak its other settings are used without a filter of ours.
@@ -166,7 +166,7 @@ def test_without_libseccomp_a_profile_can_be_read_all_the_same(
 
 @pytest.fixture(params=[False, True], ids=["read", "kept"])
 def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    """Where what was read is kept for the next run, if it is."""
+    """Return the file that caches a profile, if it exists."""
     return tmp_path / "cache" if request.param else None
 
 
@@ -191,7 +191,7 @@ def test_a_new_file_and_its_removal_are_seen_by_the_next_load(
 
 
 @pytest.mark.parametrize("name", ["mine", "strict"])
-def test_a_change_of_the_profile_it_stands_on_is_seen_by_the_next_load(
+def test_a_change_of_an_extended_profile_is_seen_by_the_next_load(
     folder: Path, cache: Path | None, name: str
 ) -> None:
     write(folder, "mine", "description: Mine.")

@@ -246,7 +246,7 @@ def test_an_agreed_folder_outside_keeps_its_path_and_is_recorded(
 def test_the_program_itself_cannot_be_changed_in_an_agreed_folder_either(
     person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would run outside the next time."""
+    """A changed program would run outside the next time."""
     other = person.home / "checkout"
     (other / "program").mkdir(parents=True)
     (other / "program/code").write_text("ours")
@@ -302,7 +302,7 @@ def test_paths_are_mapped_both_ways(person: Person) -> None:
 def test_a_project_in_a_folder_of_the_same_name_keeps_its_own_path(
     person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where people work in /workspace/project anyway: a command line starts where they are."""
+    """Users may work in /workspace/project anyway: the command line starts where they are."""
     monkeypatch.setattr(rootfs_places, "WORKSPACE", str(person.home))
     places = Places.of(person.paths, str(person.project))
     (person.project / "src").mkdir()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anybody
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """With something beside it that must stay as it is."""
+    """An empty folder, with a folder beside it that must not change."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/file").write_text("untouched")
     made = tmp_path / "target"
@@ -127,7 +127,7 @@ def test_a_link_leads_into_the_folder_from_wherever_it_is_read(
 
 
 def test_links_that_lead_to_each_other_do_not_lead_out_together(target: Path) -> None:
-    """By its words alone the last one stays inside; behind the first it would climb further."""
+    """The last link alone stays inside; behind the first it would climb further."""
     unpack(target, folder("a/b"), link("a/b/top", "/"), link("a/b/door", "top/../../x"))
     assert os.path.realpath(target / "a/b/door").startswith(f"{target}/")
 

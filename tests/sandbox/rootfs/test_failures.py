@@ -102,7 +102,7 @@ def test_a_mirror_that_is_behind_does_not_bring_back_an_older_version(
 
 
 def _merged() -> bytes:
-    """As newer versions are: what was in /bin, /sbin and /lib is in /usr."""
+    """Return a system as newer versions are: /bin, /sbin and /lib are in /usr."""
     kept = []
     for entry in base():
         top = entry.name.split("/")[1]
@@ -180,7 +180,7 @@ def test_nothing_is_removed_while_a_command_runs_in_an_older_one(
 
 @pytest.mark.parametrize("action", ["status", "remove", "prepare", "need"])
 def test_a_store_of_another_user_is_reported(person: Person, action: str) -> None:
-    """As after a `sudo` at the wrong time. For root nothing is closed; there it is a file."""
+    """A misplaced `sudo` leaves such a store. Root can read any folder, so root gets a file."""
     store = person.paths.rootfs
     if os.getuid() == 0:
         store.parent.mkdir(parents=True)

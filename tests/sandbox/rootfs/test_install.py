@@ -102,7 +102,7 @@ def test_a_second_time_nothing_is_fetched(person: Person, served: Mirror) -> Non
     assert [path for path, _ in served.asked[asked:] if "minirootfs" in path] == []
 
 
-def test_a_higher_tier_is_built_anew_and_a_lower_one_is_there_already(
+def test_a_higher_tier_is_built_and_a_lower_one_counts_as_installed(
     person: Person, served: Mirror
 ) -> None:
     assert prepare(person, served, tier=0).installed.tier == 0
@@ -133,7 +133,7 @@ def test_a_system_without_python_is_not_put_into_place(person: Person, served: M
 
 
 def test_a_package_cannot_write_outside_the_system(person: Person, served: Mirror) -> None:
-    """Not even where the builder itself writes later."""
+    """It cannot write where the builder itself writes later, either."""
     outside = person.home / "outside"
     outside.write_text("untouched")
     plant = "\n".join(

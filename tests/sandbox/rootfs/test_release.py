@@ -167,7 +167,7 @@ def test_a_redirect_to_another_scheme_or_in_circles_is_refused(served: Mirror, l
 
 
 def test_https_is_not_redirected_to_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even for one step on the way, after which it is safe again."""
+    """One step over http is too many, even if it leads back to https."""
 
     @contextmanager
     def redirect(request: Request) -> Iterator[requests.Response]:

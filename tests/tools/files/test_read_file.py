@@ -178,7 +178,7 @@ def test_pending_changes_are_seen(person: Person) -> None:
         "{data}/playground/../secret",
     ],
 )
-def test_secrets_are_not_there_whatever_the_way(agent: Agent, way: str) -> None:
+def test_secrets_cannot_be_read_by_any_path(agent: Agent, way: str) -> None:
     person = agent.person
     ssh = person.home / ".ssh"
     ssh.mkdir()
@@ -197,7 +197,7 @@ def test_the_environment_of_others_is_not_read(person: Person) -> None:
     assert "SECRET" not in agent.read("/proc/self/environ").text
 
 
-def test_programs_of_the_project_have_no_part_in_it(person: Person) -> None:
+def test_programs_of_the_project_are_not_used(person: Person) -> None:
     write(person, "a", "the file\n")
     for name in ("cat", "head", "tail", "stat", "wc", "mv", "chmod"):
         write(person, f"bin/{name}", "#!/bin/sh\necho file 1 1\necho fooled\n")

@@ -124,7 +124,7 @@ def test_other_alphabets_are_read(agent: Agent, site: Site) -> None:
 def test_an_encoding_that_is_no_text_encoding_is_not_used(
     agent: Agent, site: Site, name: str
 ) -> None:
-    """As punycode a page of two megabytes would take hours."""
+    """Decoding two megabytes of punycode would take hours."""
     site.put("/", b"-" + b"a" * (1 << 20), f"text/plain; charset={name}")
     assert fetch(agent, site.url()).text.endswith("a" * 1000)
 

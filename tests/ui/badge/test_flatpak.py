@@ -21,7 +21,7 @@ CUT_OFF = "It is cut off, unless you allow it for a single command."
 
 @contextmanager
 def window_in_flatpak(person: Person, *faults: str) -> Iterator[Window]:
-    """With the portal, or one that has a fault."""
+    """Open the window with the portal, or with a faulty one."""
     portal = ROOT / "tests/support/servers/flatpak_portal.py"
     with private_bus() as bus, service_on(bus, portal, str(person.home), *faults):
         person.environ |= {

@@ -84,7 +84,7 @@ def run(person: Person, command: str, mode: Mode = Mode.AUTO) -> None:
 
 
 def loaded(page: ChangePage) -> DiffView:
-    """What it compares, once all of it can be read."""
+    """Return the compared texts once they are loaded."""
     wait_until(lambda: page.diff is not None and page.diff.is_loaded)
     assert page.diff is not None
     return page.diff
@@ -336,7 +336,7 @@ def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> No
     wait_until(lambda: len(pane.view.items) == 4)
 
 
-def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_keyboard(pane: Pane) -> None:
+def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_focus(pane: Pane) -> None:
     # As long as the page is in front that says so, no row is seen.
     pane.view.show_project(str(pane.person.project))
     wait_until(lambda: says(pane.view, "No Changes Yet"))
@@ -359,7 +359,7 @@ def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_keyboard(pane: 
     assert "Redo" in buttons(pane.view)
 
 
-def test_a_run_gets_the_keyboard_of_a_row_that_is_gone(pane: Pane) -> None:
+def test_a_run_gets_the_focus_of_a_removed_row(pane: Pane) -> None:
     run(pane.person, "echo 1 > a")
     run(pane.person, "echo 2 > b")
     pane.show()
@@ -376,7 +376,7 @@ def test_a_run_gets_the_keyboard_of_a_row_that_is_gone(pane: Pane) -> None:
     wait_until(lambda: (row := _run_with_keyboard(pane)) and wanted.command in texts(row))
 
 
-def test_a_run_keeps_the_keyboard_while_the_rest_of_the_list_is_on_its_way(
+def test_a_run_keeps_the_focus_while_the_rest_of_the_list_loads(
     pane: Pane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(pane.person, "echo 1 > a")
@@ -414,7 +414,7 @@ def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:
     pane.open("<b>bold&")
 
 
-def test_older_runs_are_there_for_the_asking(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_runs_are_loaded_on_demand(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes_view, "_PIECE", 2)
     run(pane.person, "echo 0 > waits", Mode.REVIEW)
     for number in range(1, 6):
@@ -467,7 +467,7 @@ def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
     assert "Redo" in buttons(page)
 
 
-def test_work_on_one_file_is_seen_to_be_under_way(pane: Pane) -> None:
+def test_work_on_one_file_shows_progress(pane: Pane) -> None:
     run(pane.person, "echo 1 > new", Mode.REVIEW)
     pane.show()
     page = pane.open("new")

@@ -61,7 +61,7 @@ def expected(runs: Collection[RunData], open_runs: Collection[str]) -> list[str]
 
 
 def grown(model: ChangeList) -> int:
-    """How many pieces it took."""
+    """Let the list grow to its end; return the number of pieces."""
     pieces = 0
     while model.grow():
         pieces += 1

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anybody
 
 
 def step(view: ChatView, key: str) -> bool:
-    """As GTK does when the key is pressed in there."""
+    """Move the focus as GTK does when the key is pressed there."""
     for controller in view.observe_controllers():
         if not isinstance(controller, Gtk.ShortcutController):
             continue

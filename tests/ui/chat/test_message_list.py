@@ -73,7 +73,7 @@ def wait_for_layout(column: MessageList[Item]) -> None:
 
 
 def place(column: MessageList[Item], item: Item) -> float:
-    """Where its upper edge is, in the window."""
+    """Return the position of its upper edge in the window."""
     row = column.row_of(item)
     assert row is not None
     known, bounds = row.compute_bounds(column)
@@ -87,7 +87,7 @@ def seen(column: MessageList[Item]) -> list[Item]:
 
 
 def move(column: MessageList[Item], by: float) -> None:
-    """As the wheel of a mouse does."""
+    """Scroll as the mouse wheel does."""
     adjustment = column.get_vadjustment()
     adjustment.set_value(adjustment.get_value() + by)
 
@@ -274,7 +274,7 @@ def test_a_row_that_asks_for_another_height_in_the_middle_of_it_stays_in_sight(
     spin_until(lambda: all(row.drawn for row in seen_rows), 20)
 
 
-def test_a_row_that_cannot_be_made_holds_up_no_other(screen: Screen) -> None:
+def test_a_row_that_cannot_be_made_does_not_affect_others(screen: Screen) -> None:
     good, bad, later = Item("good"), Item("bad"), Item("later")
 
     def row(item: Item) -> Gtk.Widget:

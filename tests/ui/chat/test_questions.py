@@ -37,7 +37,7 @@ def test_a_question_gets_the_focus_on_deny(place: Place) -> None:
     spin_until(lambda: place.focus is deny)
 
 
-def test_a_question_in_a_card_that_stands_there_already_gets_it_too(place: Place) -> None:
+def test_a_question_in_an_existing_card_gets_the_focus_on_deny(place: Place) -> None:
     place.view.focus_composer()
     entry = place.chat.call("make")
     place.card(entry)

@@ -77,7 +77,7 @@ def test_a_success_is_one_quiet_line_that_a_click_opens(screen: Screen, chat: Ch
     assert not card.is_open
 
 
-def test_a_failure_opens_by_itself(screen: Screen, chat: Chat) -> None:
+def test_a_failed_call_opens_its_card(screen: Screen, chat: Chat) -> None:
     entry = chat.call("make test")
     card = shown(screen, entry)
     chat.end(entry, done(2, "No rule to make target."))
@@ -87,7 +87,7 @@ def test_a_failure_opens_by_itself(screen: Screen, chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_card_is_as_open_as_it_was_left_when_one_comes_back_to_it(
+def test_a_card_stays_open_or_closed_when_its_session_is_shown_again(
     screen: Screen, chat: Chat, code: int
 ) -> None:
     entry = chat.call("make test")
@@ -190,7 +190,7 @@ def test_nothing_makes_it_wider_than_a_narrow_window(screen: Screen, chat: Chat)
 # --- questions -----------------------------------------------------------------------------------
 
 
-def test_a_question_stands_at_its_call_and_its_verdict_stays(screen: Screen, chat: Chat) -> None:
+def test_a_question_is_shown_at_its_call_and_its_verdict_stays(screen: Screen, chat: Chat) -> None:
     entry = chat.call("pip download requests")
     card = shown(screen, entry)
     answers: list[tuple[str, Answer]] = []
@@ -338,9 +338,7 @@ def test_bytes_written_to_disk_are_counted(tmp_path: Path) -> None:
     assert disk_bytes_below(2**22 + 1) == 0
 
 
-def test_a_card_that_is_taken_down_is_freed_while_the_call_goes_on(
-    screen: Screen, chat: Chat
-) -> None:
+def test_a_removed_card_is_freed_while_the_call_runs(screen: Screen, chat: Chat) -> None:
     entry = chat.call()
     card = shown(screen, entry)
     window = card.get_root()

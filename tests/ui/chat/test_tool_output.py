@@ -101,7 +101,7 @@ def test_files_of_a_program_that_was_killed_go_after_a_day(tmp_path: Path) -> No
     assert new.path.exists()
 
 
-def test_files_of_a_session_that_is_open_stay_however_quiet_it_is(tmp_path: Path) -> None:
+def test_files_of_an_open_session_stay_however_old_they_are(tmp_path: Path) -> None:
     files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
     quiet = files.new()
     quiet.close()
@@ -113,7 +113,7 @@ def test_files_of_a_session_that_is_open_stay_however_quiet_it_is(tmp_path: Path
 
 
 def _age(folder: Path) -> None:
-    """Nothing was written in it since yesterday."""
+    """Make the files look as if they were written yesterday."""
     long_ago = time.time() - 25 * 3600
     for path in (*folder.iterdir(), folder):
         os.utime(path, (long_ago, long_ago))

@@ -90,7 +90,7 @@ def test_an_answer_that_broke_off_says_so(place: Place) -> None:
     spin_until(lambda: "This answer was cut short." in texts(place.view))
 
 
-def test_an_answer_that_is_taken_back_is_gone(place: Place) -> None:
+def test_a_withdrawn_reply_is_removed(place: Place) -> None:
     place.chat.person("Hello")
     place.chat.talk.tell(TextGrew("Nonsense"), ReplyWithdrawn())
     spin_until(lambda: len(all_of(place.view, MessageRow)) == 1)
@@ -132,7 +132,7 @@ def test_without_a_model_it_says_why_not(place: Place) -> None:
     assert "Connect a model first." not in texts(place.view)
 
 
-def test_stop_is_there_while_something_goes_on(place: Place) -> None:
+def test_stop_is_shown_while_a_turn_runs(place: Place) -> None:
     place.chat.talk.tell(StateChanged(ConversationState.WAITING))
     assert place.view.composer.is_busy
     place.view.composer.stop_button.emit("clicked")

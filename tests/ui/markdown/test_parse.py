@@ -206,7 +206,7 @@ def test_unprintable_characters_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("mark", ["> ", "- ", "1. ", ">- "])
-def test_deep_nesting_is_kept_as_it_was_written(mark: str) -> None:
+def test_deep_nesting_is_kept_as_plain_text(mark: str) -> None:
     (block,) = parse(mark * 500 + "the end")
     depth = 0
     while isinstance(block, (Quote, ListBlock)):
@@ -283,7 +283,7 @@ def test_an_endless_block_is_cut(line: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["[", "*a ", "![[", "`a``", "> ", "<a", "[a](b", "\\", "&", "|\n"])
-def test_a_lot_of_anything_comes_to_its_end(part: str) -> None:
+def test_repeated_markup_of_any_kind_is_parsed(part: str) -> None:
     started = time.process_time()
     splitter = Splitter()
     splitter.feed(part * (60_000 // len(part)))

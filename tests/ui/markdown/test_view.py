@@ -49,7 +49,7 @@ def shown(screen: Screen, text: str, width: int = 600) -> MarkdownView:
 
 
 def shape(widget: Gtk.Widget) -> list[tuple[str, str]]:
-    """What is there, as one reads: the kind of each widget and its text."""
+    """Return the kind and the text of each widget, in reading order."""
     return [
         (type(one).__name__, one.get_label() if isinstance(one, Gtk.Label) else "")
         for one in descendants(widget)

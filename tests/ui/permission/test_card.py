@@ -57,7 +57,7 @@ class Shown:
 
 
 def counted_looks(card: ChatPermission, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """One for each time that it looks whether it is in sight."""
+    """Record each check whether the card is in view."""
     looks: list[bool] = []
     look = card._look
 
@@ -180,7 +180,7 @@ def test_half_of_a_long_command_is_not_enough(screen: Screen) -> None:
     assert not shown.can_allow()
 
 
-def test_a_very_long_command_holds_up_nothing(
+def test_a_very_long_command_does_not_block_the_window(
     screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(permission_card, "_LINES", 100)
@@ -329,7 +329,7 @@ def test_a_card_whose_command_is_above_the_edge_cannot_be_allowed_yet(screen: Sc
 # --- what tries to fool the user ---------------------------------------------------------------
 
 
-def test_markup_is_shown_as_it_is(screen: Screen) -> None:
+def test_markup_is_shown_as_plain_text(screen: Screen) -> None:
     trick = '<span size="1">rm -rf ~</span>&amp;<b>'
     shown = Shown(
         screen,
@@ -431,7 +431,7 @@ def test_the_verdict_is_one_line_that_stays(
     assert not shown.answers
 
 
-def test_a_question_that_is_taken_back_cannot_be_answered(screen: Screen) -> None:
+def test_a_withdrawn_question_cannot_be_answered(screen: Screen) -> None:
     shown = Shown(screen, asked("make install"))
     spin_until(shown.can_allow)
     shown.card.show_over()

@@ -72,7 +72,7 @@ def cover(window: Window) -> None:
 
 
 def looks(card: ChatPermission, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it has looked several times whether it is in sight."""
+    """Wait until the card has checked several times whether it is in view."""
     seen: list[bool] = []
     look = card._look
 

@@ -67,7 +67,7 @@ class Asking:
         return self.question(entry).button_for(Answer.DENY)
 
     def allow(self, entry: CallEntry) -> Gtk.Button:
-        """Once it can be pressed."""
+        """Click as soon as the button is sensitive."""
         button = self.question(entry).button_for(Answer.ALLOW)
         spin_until(button.get_sensitive)
         return button
@@ -206,7 +206,7 @@ def test_the_way_to_a_question_shows_what_has_the_keyboard_in_a_small_window(
     assert all(edges_in_sight(deny))
 
 
-def test_the_chat_goes_on_to_its_end_if_the_next_question_may_not_have_the_keyboard(
+def test_the_chat_scrolls_to_its_end_if_the_next_question_may_not_have_the_focus(
     place: Asking,
 ) -> None:
     place.screen.resize(place.window, 700, 600)

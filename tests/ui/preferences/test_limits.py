@@ -28,7 +28,7 @@ OF_PROFILE = Limits(time=600, processes=4096, disk=20 << 30, memory=8 << 30, tmp
 
 @pytest.fixture
 def settings(person: Person, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """In a file: without a schema."""
+    """Settings in a file, without a schema."""
     for name in ("GSETTINGS_BACKEND", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     return Settings(person.paths)

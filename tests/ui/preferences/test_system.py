@@ -77,7 +77,7 @@ def test_alpine_is_installed_used_and_removed(
         wait_until(lambda: says(page, "Not installed"))
 
 
-def test_a_download_is_cancelled_at_once_and_can_be_begun_again(
+def test_a_download_is_cancelled_at_once_and_can_be_restarted(
     screen: Screen, person: Person, served: Mirror
 ) -> None:
     asked, answers = threading.Event(), threading.Event()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anybody
 
 
 class Mount:
-    """One folder on it gives no answer until the test ends."""
+    """A mount on which one folder does not respond until the test ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)

@@ -168,7 +168,7 @@ def test_an_emptied_draft_is_removed(house: House) -> None:
     loop.run(type_())
 
 
-def test_a_draft_on_its_way_does_not_bring_back_what_is_deleted(house: House) -> None:
+def test_a_draft_being_saved_does_not_restore_a_deleted_session(house: House) -> None:
     async def delete() -> None:
         session = await house.sessions.new(None)
         house.sessions.keep_draft(session, "Hm")

@@ -36,7 +36,7 @@ _ENDLESS = "touch ~/playground/runs; while :; do sleep 0.05; done"
 
 @pytest.fixture(autouse=True)
 def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as it takes."""
+    """Keep the toast for as long as the test takes."""
     monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
 
 

@@ -84,7 +84,7 @@ def test_output_beyond_the_limit_is_announced_and_can_be_opened(screen: Screen) 
 
 
 def turn_wheel(view: TerminalView, down: float) -> None:
-    """As far as the view hears of it: the scrolling itself is GTK's."""
+    """Send the wheel event that the view handles; GTK does the scrolling."""
     found = view.scroller.observe_controllers()
     for number in range(found.get_n_items()):
         controller = found.get_item(number)

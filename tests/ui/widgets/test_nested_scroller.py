@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anybody
 
 
 def scrollers(inner: NestedScroller) -> list[Gtk.EventControllerScroll]:
-    """Those that see the wheel, in the order in which they do; ours is the first."""
+    """Return the controllers that get the wheel, in order; ours is the first."""
     found = inner.observe_controllers()
     return [
         controller
@@ -23,7 +23,7 @@ def scrollers(inner: NestedScroller) -> list[Gtk.EventControllerScroll]:
 
 
 def keeps(inner: NestedScroller, down: float) -> bool:
-    """Whether GTK's own will take such a turn of the wheel for itself."""
+    """Return whether GTK's own controller will handle such a scroll event."""
     first, *rest = scrollers(inner)
     assert not first.emit("scroll", 0, down)
     vertical = Gtk.EventControllerScrollFlags.VERTICAL

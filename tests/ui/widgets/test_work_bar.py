@@ -59,7 +59,7 @@ def changed(view: ChangesView, person: Person) -> ChangePage:
 
 
 class Slow:
-    """What is done waits until it may go on."""
+    """Work that blocks until it may go on."""
 
     def __init__(self, work: Callable[..., object]) -> None:
         self._work = work
@@ -72,7 +72,7 @@ class Slow:
         return self._work(*given, **named)
 
 
-def test_work_on_one_part_is_seen_and_not_begun_twice(
+def test_work_on_one_hunk_shows_progress_and_is_not_started_twice(
     view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = changed(view, person)
@@ -158,7 +158,7 @@ def test_the_bar_is_hidden_when_the_last_task_ends(screen: Screen) -> None:
 
 
 def buttons(page: ChangePage) -> list[Gtk.Button]:
-    """All that change something: of the file, of its parts, and of its earlier versions."""
+    """Return all buttons that change the file, its hunks or its versions."""
     popover = page.versions_button.get_popover()
     assert popover is not None and page.diff is not None
     found = [*all_of(page.verbs, Gtk.Button), *all_of(page.diff, Gtk.Button)]

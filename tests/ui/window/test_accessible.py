@@ -151,7 +151,7 @@ def _rows(window: Window) -> list[Gtk.Widget]:
 
 
 def _has_name_around(row: Gtk.Widget) -> bool:
-    """What the keyboard goes through is what GTK puts around a row."""
+    """Return whether the row around it has a name: that is what gets the focus."""
     around = row.get_parent()
     return around is not None and Gtk.test_accessible_has_property(
         around, Gtk.AccessibleProperty.LABEL

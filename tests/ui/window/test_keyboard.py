@@ -38,7 +38,7 @@ _LONG = "echo 'It is so long that the card shows it once more, below its head.';
 
 @pytest.fixture(autouse=True)
 def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as it takes."""
+    """Keep the toast for as long as the test takes."""
     monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
 
 
@@ -246,7 +246,7 @@ def _listed(window: Window) -> list[str]:
 
 
 def _press_undo(window: Window) -> bool:
-    """Whether the window has a use for it, where a text that has the focus has none."""
+    """Return whether the window handles the key when a focused text does not."""
     for keys in window.observe_controllers():
         for one in keys if isinstance(keys, Gtk.ShortcutController) else ():
             assert isinstance(one, Gtk.Shortcut)

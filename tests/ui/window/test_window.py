@@ -82,7 +82,7 @@ def test_a_command_of_the_user_needs_no_model(screen: Screen, person: Person) ->
         assert says(done, "1 file changed")
 
 
-def test_a_session_goes_on_after_a_restart(screen: Screen, person: Person) -> None:
+def test_a_session_continues_after_a_restart(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, empty):
         window.open_project(str(person.project))
         wait_until(lambda: window._tasks.is_idle)
