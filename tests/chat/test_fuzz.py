@@ -56,7 +56,7 @@ def broken(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
     raise ArithmeticError("in the tool")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     replies=st.lists(st.lists(parts, max_size=6), max_size=5), length=st.sampled_from([None, 99])
 )

@@ -71,7 +71,7 @@ _RULES = st.one_of(
 ).map(lambda request: Rule(key_of(request), Answer.DENY_ALWAYS))  # type: ignore[arg-type]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(_RULES, max_size=5, unique=True), st.data())
 def test_rules_come_back_from_the_file_as_they_were(rules: list[Rule], data: st.DataObject) -> None:
     text = rules_file.written(rules)

@@ -26,7 +26,11 @@ from ollmsandbox.tools.run_command import RunCommand
 
 # The same examples every time, however slow the machine is.
 FUZZED = settings(
-    derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    derandomize=True,
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 

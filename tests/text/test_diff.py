@@ -41,7 +41,7 @@ def patched(old: Sequence[str], diff: Sequence[str]) -> list[str]:
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_diff_turns_the_old_text_into_the_new_one(old: list[str], new: list[str]) -> None:
     diff = list(unified(old, new))
     assert patched(old, diff) == new

@@ -77,7 +77,7 @@ _TEXT = st.text(
 _ISOLATES = "\u2068\u2069"
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(_TEXT)
 @example("\u05d0" * 3)
 def test_nothing_shown_can_act(text: str) -> None:
@@ -87,7 +87,7 @@ def test_nothing_shown_can_act(text: str) -> None:
         shown.encode("utf-8")
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(_TEXT)
 def test_the_text_can_be_recovered_from_what_is_shown(text: str) -> None:
     assert _back(visible(text)) == _back(visible_line(text)) == text

@@ -26,9 +26,9 @@ from ollmsandbox.chat.providers.wire import INSTEAD, KeyMask, TextSplitter, read
 
 pytestmark = pytest.mark.anybody
 
-QUICK = settings(max_examples=150, deadline=None, database=None, derandomize=True)
+QUICK = settings(max_examples=80, deadline=None, database=None, derandomize=True)
 WITH_A_SERVER = settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     database=None,
     derandomize=True,

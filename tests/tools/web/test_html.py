@@ -75,7 +75,7 @@ def test_reading_a_hostile_page_takes_linear_time(pieces: list[str]) -> None:
     def read(count: int) -> None:
         html_to_text("".join(piece * count for piece in pieces), "https://example.com/")
 
-    assert_linear(read, (1 << 14) // sum(map(len, pieces)))
+    assert_linear(read, (1 << 13) // sum(map(len, pieces)))
 
 
 def test_a_page_that_is_nested_too_deeply_is_read_in_part() -> None:
