@@ -9,6 +9,7 @@ import functools
 import json
 import pickle
 import string
+from collections import ChainMap
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,7 +151,7 @@ def places(
             yield _Place(child, given)
         inner = given
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = {**given, **assigned(child)}
+            inner = ChainMap(assigned(child), given)  # type: ignore[arg-type]
         yield from places(child, names, inner)
 
 
@@ -196,14 +197,17 @@ def is_marked(node: ast.expr, given: Mapping[str, Sequence[ast.expr]]) -> bool:
     return False
 
 
-def said(names: Container[str]) -> Iterator[tuple[str, _Place]]:
+@functools.cache
+def said(names: frozenset[str]) -> list[tuple[str, _Place]]:
     """Return the places where sentences are made."""
+    found = []
     constants = {file: _constants(file) for file in files()}
     shared = {name: v for own in constants.values() for name, v in own.items() if name[0] != "_"}
     for file in files():
         if file.name not in ("errors.py", *OF_CALLS):
             for place in places(tree(file), names, {**shared, **constants[file]}):
-                yield f"{file.relative_to(PACKAGE)}:{place.call.lineno}", place
+                found.append((f"{file.relative_to(PACKAGE)}:{place.call.lineno}", place))
+    return found
 
 
 def _constants(file: Path) -> dict[str, list[ast.expr]]:
@@ -228,8 +232,8 @@ def test_every_sentence_of_an_error_is_marked_for_translation() -> None:
 
 
 def test_messages_about_files_are_marked_for_translation() -> None:
-    """The readers of files have a function that names the line; what it is told comes last."""
-    found = [(where, p) for where, p in said(("_wrong", "fail")) if len(p.call.args) > 1]
+    """The readers of files have a function that names the line; the message comes last."""
+    found = [(where, p) for where, p in said(frozenset({"_wrong", "fail"})) if len(p.call.args) > 1]
     assert [where for where, p in found if not is_marked(p.call.args[-1], p.given)] == []
     assert len(found) > 30
 
