@@ -96,7 +96,7 @@ def test_a_single_file_counts_as_a_write(tmp_path: Path, monkeypatch: pytest.Mon
     overlay.release()
 
 
-def test_an_unexpected_folder_is_removed_too(tmp_path: Path) -> None:
+def test_a_file_written_after_the_overlay_was_set_aside_is_removed(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     overlay.set_aside()
     Path(overlay.upper("overlay1"), "file").touch()
@@ -105,7 +105,7 @@ def test_an_unexpected_folder_is_removed_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["journal.json", "upper/overlay1/earlier version"])
-def test_an_unreadable_folder_with_content_is_left_alone_and_reported(
+def test_a_run_folder_with_a_damaged_map_is_left_alone_and_reported(
     tmp_path: Path, what: str
 ) -> None:
     """A power cut may leave an empty map file."""
@@ -119,7 +119,7 @@ def test_an_unreadable_folder_with_content_is_left_alone_and_reported(
     assert Path(overlay.folder, what).read_text() == "the only one"
 
 
-def test_an_incomplete_empty_run_folder_is_removed(tmp_path: Path) -> None:
+def test_an_empty_run_folder_with_a_damaged_map_is_removed(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     Path(overlay.folder, "map.json").write_text("")
     overlay.release()

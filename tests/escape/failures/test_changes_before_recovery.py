@@ -65,7 +65,7 @@ def kills() -> Iterator[int]:
         number += EVERY or 8
 
 
-def test_a_later_pending_run_survives_recovering_a_settle(bench: Bench) -> None:
+def test_a_later_pending_run_survives_an_interrupted_apply(bench: Bench) -> None:
     person = bench.person
     first = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
     bench.save()
@@ -91,7 +91,7 @@ def slow_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("is_fast", [False, True], ids=["as it is", "fast"])
-def test_a_later_pending_run_survives_recovering_an_apply(
+def test_a_later_pending_run_survives_an_interrupted_settle(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, is_fast: bool
 ) -> None:
     person = bench.person

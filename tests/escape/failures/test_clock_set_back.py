@@ -153,7 +153,7 @@ def test_files_of_a_time_to_come_were_there_before(tmp_path: Path) -> None:
     assert came_since(layer, at - 9, newest=at, now=at)
 
 
-def test_decisions_of_the_user_are_recorded(person: Person) -> None:
+def test_a_discard_updates_the_time_of_the_layer(person: Person) -> None:
     """Showing one file of a deleted folder again hides the others by name."""
     (person.project / "d").mkdir()
     for name in ("x", "y"):

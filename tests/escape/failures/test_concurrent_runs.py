@@ -84,7 +84,9 @@ def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["changed", "made anew"])
-def test_older_files_of_a_moved_folder_stay(person: Person, made: bool) -> None:
+def test_a_change_written_earlier_but_settled_later_is_a_conflict(
+    person: Person, made: bool
+) -> None:
     """The first wrote it before the second began; it came into the layer after that, in one go."""
     fill(person.project)
     review(person, "echo waits >waiting")

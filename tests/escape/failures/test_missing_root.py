@@ -124,7 +124,7 @@ def test_it_can_be_discarded(bench: Bench) -> None:
     assert not (person.paths.cache / "told").exists()
 
 
-def test_a_run_that_can_still_be_settled_is_not_discarded(bench: Bench) -> None:
+def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(bench: Bench) -> None:
     person = bench.person
     folder = cut_off(bench, begun=False)
     run_id = folder.name.removeprefix("overlay-")
@@ -153,7 +153,7 @@ def test_a_request_of_the_user_is_reported_once(bench: Bench) -> None:
     assert (person.project / "f").read_text() == "new\n"
 
 
-def test_interrupted_runs_of_other_projects_are_recovered_all_the_same(bench: Bench) -> None:
+def test_pending_changes_of_other_projects_survive_a_damaged_database(bench: Bench) -> None:
     person = bench.person
     cut_off(bench, begun=False)
     shutil.rmtree(person.project)
@@ -349,7 +349,7 @@ def test_pending_changes_of_a_missing_folder_can_be_discarded(bench: Bench) -> N
     assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"
 
 
-def test_a_run_that_is_being_settled_is_not_reported(person: Person) -> None:
+def test_a_job_that_another_program_is_finishing_is_not_reported(person: Person) -> None:
     """Whoever holds the lock is still at it."""
     gone = str(person.home / "gone")
     journal = Journal.of_person(person.paths, "1")

@@ -148,7 +148,7 @@ def test_approved_roots_are_lost_with_a_damaged_database(person: Person) -> None
     assert not (outside / "second").exists()
 
 
-def test_versions_stored_in_another_way_do_not_count_as_missing(tmp_path: Path) -> None:
+def test_versions_that_are_already_stored_do_not_count_as_missing(tmp_path: Path) -> None:
     layer, versions = tmp_path / "layer", tmp_path / "versions"
     layer.mkdir()
     versions.mkdir()

@@ -113,7 +113,7 @@ def test_a_conflict_is_not_decided_by_the_next_run(person: Person, review: Revie
     assert file.read_text() == "the person's"
 
 
-def test_an_unedited_file_is_applied_with_all_its_pending_changes(
+def test_a_run_in_auto_mode_on_top_of_a_pending_one_is_applied(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"

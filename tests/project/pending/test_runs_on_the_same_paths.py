@@ -133,7 +133,9 @@ def test_a_lost_version_is_reported_with_the_way_to_discard_it(
     assert person.cli("apply", "--all").returncode == 0
 
 
-def test_a_file_that_the_user_put_there_can_be_replaced(person: Person, review: Review) -> None:
+def test_a_change_that_the_user_made_by_hand_counts_as_applied(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text("old")
     run = write(person, review, Mode.REVIEW, file="new")
     (person.project / "file").write_text("new")

@@ -93,7 +93,7 @@ def test_a_run_is_folded_and_undone_and_the_keyboard_stays_there(
         assert not (person.project / "a").exists()
 
 
-def test_escape_goes_back_one_step_at_a_time(screen: Screen, person: Person) -> None:
+def test_back_goes_one_step_at_a_time(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         finish(session.conversation.run("echo 1 > a"))
         press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
