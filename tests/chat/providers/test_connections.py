@@ -328,7 +328,7 @@ def test_waiting_for_another_program_blocks_nothing_else(person: Person, what: s
     def hold() -> None:
         with locked(person.paths.config / "connections.yaml"):
             is_held.set()
-            was_told.append(may_let_go.wait(20))
+            was_told.append(may_let_go.wait(60))
 
     async def change() -> None:
         work = store.put(WORK) if what == "put" else store.remove("home")
@@ -341,7 +341,7 @@ def test_waiting_for_another_program_blocks_nothing_else(person: Person, what: s
 
     other = threading.Thread(target=hold)
     other.start()
-    assert is_held.wait(20)
+    assert is_held.wait(60)
     loop.run(change())
     other.join()
     assert was_told == [True]

@@ -69,7 +69,7 @@ def wait_for_layout(column: MessageList[Item]) -> None:
         last.append(state())
         return bool(seen(column)) and last[-1] == last[-2] == last[-3] == last[-4]
 
-    spin_until(steady, 40)
+    spin_until(steady)
 
 
 def place(column: MessageList[Item], item: Item) -> float:
@@ -271,7 +271,7 @@ def test_a_row_that_asks_for_another_height_in_the_middle_of_it_stays_in_sight(
     for row in seen_rows:
         row.drawn = 0
         row.queue_draw()
-    spin_until(lambda: all(row.drawn for row in seen_rows), 20)
+    spin_until(lambda: all(row.drawn for row in seen_rows))
 
 
 def test_a_row_that_cannot_be_made_does_not_affect_others(screen: Screen) -> None:
