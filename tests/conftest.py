@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,6 +108,9 @@ def pytest_configure() -> None:
     os.environ["LC_ALL"] = "C.UTF-8"
     os.environ.pop("LANGUAGE", None)
     os.umask(0o022)
+    # A shell ignores it for what it runs in the background, and every child would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Python has decided already, by the locale it was started in.
     if sys.getfilesystemencoding() != "utf-8":
         raise pytest.UsageError("The tests need a UTF-8 locale. Set LC_ALL=C.UTF-8.")
