@@ -273,7 +273,7 @@ def test_changes_of_other_folders_are_settled_meanwhile(bench: Bench, begun: boo
         check_finished(person)
         if not is_killed:
             return
-        number += EVERY or 7
+        number += EVERY or 11
 
 
 def test_the_rest_of_a_run_can_be_discarded(bench: Bench) -> None:
