@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ def person(tmp_path: Path) -> Person:
 
 @pytest.fixture
 def start(person: Person) -> Iterator[Start]:
-    """Starts the command line, by Python anew, and lets it run; ends what is left at the end."""
+    """Start the command line in a new Python process; end what is left at the end."""
     started = []
 
     def starter(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
@@ -53,14 +54,14 @@ def start(person: Person) -> Iterator[Start]:
 
 
 @pytest.fixture(scope="module")
-def somebody(tmp_path_factory: pytest.TempPathFactory) -> Person:
-    """One person for all tests of a file that leave nothing behind."""
-    return make_person(tmp_path_factory.mktemp("somebody"))
+def shared_person(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    """One user for all tests of a file that leave nothing behind."""
+    return make_person(tmp_path_factory.mktemp("shared"))
 
 
 @pytest.fixture(scope="session")
 def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """A small system that is like Alpine: nobody can write to it."""
+    """A small root file system like Alpine's, which no test may change."""
     from support.rootfs import built  # here, because most tests know nothing of it
 
     return built(tmp_path_factory)
@@ -68,7 +69,7 @@ def alpine(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @pytest.fixture
 def agent(person: Person) -> Agent:
-    """The tools of a model, and a person who is asked."""
+    """A model's tools, and a scripted user."""
     from support.tools import Agent  # here and below, because most tests know nothing of it
 
     return Agent(person)
@@ -76,7 +77,7 @@ def agent(person: Person) -> Agent:
 
 @pytest.fixture
 def folder(person: Person) -> Iterator[Folder]:
-    """The project's, with its records."""
+    """The project's folder, with its records."""
     from support.folder import opened
 
     with opened(person) as folder:
@@ -93,7 +94,7 @@ def flatpak(person: Person) -> Iterator[Flatpak]:
 
 @pytest.fixture
 def screen() -> Iterator[Screen]:
-    """For real widgets: what fails in a callback, or makes GLib complain, fails the test."""
+    """Show real widgets; an exception in a callback or a warning of GLib fails the test."""
     from support.screen import Screen  # here, because most tests know nothing of Gtk
 
     with Screen() as screen:
@@ -102,11 +103,14 @@ def screen() -> Iterator[Screen]:
 
 
 def pytest_configure() -> None:
-    # What is compared is in English and has the modes of the usual umask, whatever the person who
+    # What is compared is in English and has the modes of the usual umask, whatever the user who
     # runs the tests prefers.
     os.environ["LC_ALL"] = "C.UTF-8"
     os.environ.pop("LANGUAGE", None)
     os.umask(0o022)
+    # A shell ignores it for what it runs in the background, and every child would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Python has decided already, by the locale it was started in.
     if sys.getfilesystemencoding() != "utf-8":
         raise pytest.UsageError("The tests need a UTF-8 locale. Set LC_ALL=C.UTF-8.")
@@ -122,7 +126,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    # Everything a test may need is there in CI; one that is skipped there proves nothing.
+    # CI has everything a test may need, so a skipped test proves nothing there.
     if _skipped and os.environ.get("CI") and not hasattr(session.config, "workerinput"):
         print(f"\nskipped although this is CI: {', '.join(_skipped)}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What went wrong is English to programs, logs and models, and can be said in any language."""
+"""Errors are English for programs, logs and models, and can be translated for users."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import json
 import pickle
 import re
 import string
+from collections import ChainMap
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from ollmsandbox.errors import OllmSandboxError, Sentence, WorkingDirError, in_l
 pytestmark = pytest.mark.anybody
 
 PACKAGE = ROOT / "ollmsandbox"
-# What is wrong with a call is told to the model, which made it.
+# Errors in a call go to the model that made it.
 OF_CALLS = ("parameters.py", "edits.py")
 GERMAN = {
     "{path} is gone.": "{path} ist weg.",
@@ -45,7 +46,7 @@ def gone() -> OllmSandboxError:
 # --- what it is ---------------------------------------------------------------------------------
 
 
-def test_an_error_is_english_and_can_be_said_in_german() -> None:
+def test_an_error_is_english_and_can_be_translated() -> None:
     error = gone()
     assert (error.message, error.remedy) == (f"{HOSTILE} is gone.", f"Put it back: {HOSTILE}")
     assert str(error) == f"{error}" == f"{HOSTILE} is gone.\nPut it back: {HOSTILE}"
@@ -54,7 +55,7 @@ def test_an_error_is_english_and_can_be_said_in_german() -> None:
     assert told.translated(say) == f"{HOSTILE} ist weg.\nStell es zurück: {HOSTILE}"
 
 
-def test_what_is_in_a_field_is_translated_with_it_if_it_is_a_sentence() -> None:
+def test_a_sentence_in_a_field_is_translated_with_it() -> None:
     inner = Sentence("{path} is gone.", path=HOSTILE)
     outer = Sentence("{file}: {why}", file="{why}", why=inner)
     assert outer == f"{{why}}: {HOSTILE} is gone."
@@ -106,7 +107,8 @@ def test_to_programs_it_is_a_text() -> None:
 
 
 def files() -> list[Path]:
-    """Not the command line, which speaks English; nor the window, which speaks for itself."""
+    """Return the files below the command line, which is English, and the window, which
+    translates."""
     fronts = ("cli", "ui")
     return [f for f in PACKAGE.rglob("*.py") if f.relative_to(PACKAGE).parts[0] not in fronts]
 
@@ -150,7 +152,7 @@ def places(
             yield _Place(child, given)
         inner = given
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = {**given, **assigned(child)}
+            inner = ChainMap(assigned(child), given)  # type: ignore[arg-type]
         yield from places(child, names, inner)
 
 
@@ -201,14 +203,17 @@ def is_marked(node: ast.expr, given: Mapping[str, Sequence[ast.expr]]) -> bool:
     return False
 
 
-def said(names: Container[str]) -> Iterator[tuple[str, _Place]]:
-    """Where each sentence is made."""
+@functools.cache
+def said(names: frozenset[str]) -> list[tuple[str, _Place]]:
+    """Return the places where sentences are made."""
+    found = []
     constants = {file: _constants(file) for file in files()}
     shared = {name: v for own in constants.values() for name, v in own.items() if name[0] != "_"}
     for file in files():
         if file.name not in ("errors.py", *OF_CALLS):
             for place in places(tree(file), names, {**shared, **constants[file]}):
-                yield f"{file.relative_to(PACKAGE)}:{place.call.lineno}", place
+                found.append((f"{file.relative_to(PACKAGE)}:{place.call.lineno}", place))
+    return found
 
 
 def _constants(file: Path) -> dict[str, list[ast.expr]]:

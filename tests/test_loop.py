@@ -58,22 +58,6 @@ def test_a_thread_can_be_awaited(run: Run) -> None:
 
 
 @both
-def test_tasks_take_turns(run: Run) -> None:
-    said: list[int] = []
-
-    async def turns(number: int) -> None:
-        for _ in range(3):
-            said.append(number)
-            await asyncio.sleep(0)
-
-    async def main() -> None:
-        await asyncio.gather(*(turns(number) for number in range(5)))
-
-    run(main())
-    assert said == [*range(5)] * 3
-
-
-@both
 def test_a_task_that_is_left_is_cancelled_at_the_end(run: Run) -> None:
     seen: list[str] = []
 
@@ -104,7 +88,7 @@ def test_a_time_out_is_one(run: Run) -> None:
 
 
 @both
-def test_a_descriptor_can_be_waited_for(run: Run) -> None:
+def test_a_descriptor_can_be_awaited(run: Run) -> None:
     reader, writer = os.pipe()
 
     async def main() -> bytes:
@@ -122,7 +106,7 @@ def test_a_descriptor_can_be_waited_for(run: Run) -> None:
         os.close(writer)
 
 
-def test_what_gio_does_can_be_awaited(tmp_path: Path) -> None:
+def test_gio_operations_can_be_awaited(tmp_path: Path) -> None:
     # Its stubs do not know that what is asynchronous can be awaited.
     file: Any = Gio.File.new_for_path(str(tmp_path / "file"))
 
@@ -143,35 +127,6 @@ def test_an_error_of_gio_is_raised(tmp_path: Path) -> None:
     with pytest.raises(GLib.Error) as caught:
         loop.run(main())
     assert caught.value.matches(Gio.io_error_quark(), Gio.IOErrorEnum.NOT_FOUND)
-
-
-def test_a_process_of_gio_can_be_awaited_with_its_output() -> None:
-    async def main() -> tuple[bytes, int]:
-        process: Any = Gio.Subprocess.new(
-            ["sh", "-c", "sleep 0.05; echo said; exit 3"], Gio.SubprocessFlags.STDOUT_PIPE
-        )
-        _ok, said, _errors = await process.communicate_async(None, None)
-        return bytes(said.get_data()), process.get_exit_status()
-
-    assert loop.run(main()) == (b"said\n", 3)
-
-
-def test_what_glib_calls_runs_meanwhile() -> None:
-    seen: list[str] = []
-
-    async def main() -> None:
-        done = asyncio.Event()
-
-        def called() -> bool:
-            seen.append("called")
-            done.set()
-            return bool(GLib.SOURCE_REMOVE)
-
-        GLib.timeout_add(20, called)
-        await done.wait()
-
-    loop.run(main())
-    assert seen == ["called"]
 
 
 # --- applications ------------------------------------------------------------------------------
@@ -210,19 +165,6 @@ def test_an_application_runs_tasks_of_its_handlers() -> None:
 
     assert loop.run_application(Application(work), ["name"]) == 0
     assert seen == ["begun", "THREAD", "4"]
-
-
-def test_one_application_can_run_after_another_and_after_a_coroutine() -> None:
-    seen: list[int] = []
-
-    async def work() -> None:
-        await asyncio.sleep(0.01)
-        seen.append(len(seen))
-
-    assert loop.run_application(Application(work), ["name"]) == 0
-    loop.run(work())
-    assert loop.run_application(Application(work), ["name"]) == 0
-    assert seen == [0, 1, 2]
 
 
 def test_the_status_of_an_application_is_passed_on() -> None:

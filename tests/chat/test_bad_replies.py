@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ends a turn before its time: answers that are empty, broken off or without end."""
+"""Replies that end a turn early: empty, broken off, or endless."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_two_empty_replies_end_the_turn_with_a_sentence() -> None:
     assert run(conversation.say("Again")).end is TurnEnd.DONE
 
 
-def test_a_disconnect_keeps_what_was_said() -> None:
+def test_a_disconnect_keeps_the_text_so_far() -> None:
     error = ProviderError("The connection broke off.", "Try again.")
     conversation, listening, ended = talk(ScriptedModel(["Half a sen", error]))
     assert ended == TurnEnded(TurnEnd.FAILED, "The connection broke off.\nTry again.")
@@ -69,13 +69,13 @@ def test_calls_of_an_answer_that_broke_off_are_not_carried_out() -> None:
     assert not conversation.messages[-1].calls
 
 
-def test_after_a_failure_the_session_goes_on() -> None:
+def test_after_a_failure_the_session_continues() -> None:
     conversation, _, _ = talk(ScriptedModel([ProviderError("Gone.")], ["Back."]))
     assert run(conversation.say("Still there?")).end is TurnEnd.DONE
     assert conversation.messages[-1].text == "Back."
 
 
-def test_a_mistake_in_a_provider_is_said_and_the_session_goes_on() -> None:
+def test_an_exception_in_a_provider_is_reported_and_the_session_continues() -> None:
     class Broken(ScriptedModel):
         async def context_length(self) -> int | None:
             raise ZeroDivisionError("oops")
@@ -93,7 +93,7 @@ def test_a_mistake_in_a_provider_is_said_and_the_session_goes_on() -> None:
     assert second.end is TurnEnd.DONE
 
 
-def test_a_mistake_in_the_middle_of_an_answer_keeps_what_was_said() -> None:
+def test_an_exception_in_the_middle_of_a_reply_keeps_the_text_so_far() -> None:
     class Broken(ScriptedModel):
         async def reply(
             self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -111,7 +111,7 @@ def test_a_mistake_in_the_middle_of_an_answer_keeps_what_was_said() -> None:
     assert (last.text, last.partial) == ("Half a sen", True)
 
 
-def test_each_command_of_the_person_has_an_id_of_its_own() -> None:
+def test_each_command_of_the_user_has_an_id_of_its_own() -> None:
     async def main() -> list[str]:
         tool = FakeTool("run_command", lambda *_: "done")
         conversation = Conversation(model=None, tools=[tool])
@@ -130,7 +130,7 @@ def test_an_answer_without_end_is_cut_off() -> None:
     assert "too long" in ended.why
 
 
-def test_an_answer_that_the_server_cut_off_is_said_to_be() -> None:
+def test_a_reply_that_the_server_cut_off_is_reported() -> None:
     _, listening, ended = talk(ScriptedModel(["Half", FinishPiece(cut_off=True)]))
     assert ended.end is TurnEnd.DONE
     assert [notice for notice in listening.of(Notice) if "cut off" in notice.text]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is left out of a conversation that has become too long for its model."""
+"""Shortening a conversation that no longer fits into the model's context."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def turn(number: int, output: str = "x" * 8000) -> list[Message]:
 
 
 def check(kept: tuple[Message, ...], messages: list[Message]) -> None:
-    """What must never be lost."""
+    """Assert that nothing essential is lost."""
     assert kept[0] == PROMPT
     last = [message for message in messages if message.role is Role.USER][-1]
     assert any(last.text in message.text for message in kept if message.role is Role.USER)
@@ -48,7 +48,7 @@ def check(kept: tuple[Message, ...], messages: list[Message]) -> None:
     assert calls == answers
 
 
-def test_what_fits_is_sent_as_it_is() -> None:
+def test_a_conversation_that_fits_is_sent_unchanged() -> None:
     messages = [*turn(1), said("and now?")]
     fitted = ContextWindow().fit(PROMPT, messages, (), 100_000)
     assert fitted.messages == (PROMPT, *messages)
@@ -102,7 +102,7 @@ def test_a_turn_that_became_very_long_loses_its_first_steps_in_pairs() -> None:
     assert context.estimate(fitted.messages) <= 4000
 
 
-def test_what_was_left_out_stays_left_out() -> None:
+def test_messages_that_were_left_out_stay_left_out() -> None:
     """A context whose front changes each time has to be read anew by the model each time."""
     messages = [*turn(1), *turn(2), *turn(3), said("and now?")]
     context = ContextWindow()
@@ -124,7 +124,7 @@ def test_the_servers_own_count_corrects_the_estimate() -> None:
     assert context.estimate(messages) > before / 2
 
 
-def test_a_model_is_sent_less_and_the_person_is_told() -> None:
+def test_a_model_is_sent_less_and_the_user_is_informed() -> None:
     tool = FakeTool("long", lambda *_: "z" * 9000)
     replies = [[call("long", str(n), n=n)] for n in range(6)]
     model = ScriptedModel(*replies, length=8000)

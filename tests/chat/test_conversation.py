@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The turn loop, with a model and tools that do as they are told."""
+"""The turn loop, with a scripted model and scripted tools."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_independent_calls_run_side_by_side_and_are_answered_in_order() -> None:
     assert listening.of(CallEnded)[-1].call.id == "0"
 
 
-def test_a_call_waits_for_those_before_it_if_it_depends_on_them() -> None:
+def test_a_dependent_call_runs_after_those_before_it() -> None:
     order: list[str] = []
     beside = FakeTool("beside", lambda given, _: order.append(str(given["n"])), independent=True)
     after = FakeTool("after", lambda given, _: order.append(str(given["n"])))
@@ -116,7 +116,7 @@ def test_a_call_waits_for_those_before_it_if_it_depends_on_them() -> None:
     ],
     ids=["unknown tool", "broken arguments", "no name", "no id"],
 )
-def test_what_cannot_be_carried_out_is_an_error_to_the_model(bad: CallPiece) -> None:
+def test_an_impossible_call_is_an_error_for_the_model(bad: CallPiece) -> None:
     model = ScriptedModel([bad])
     _, listening, ended = talk(model, FakeTool("echo", echo))
     assert ended.end is TurnEnd.DONE
@@ -132,7 +132,7 @@ def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
     assert "echo" in model.seen[1][-1].text
 
 
-def test_two_calls_with_one_id_are_told_apart_and_the_second_is_an_error() -> None:
+def test_the_second_of_two_calls_with_one_id_is_an_error() -> None:
     done: list[object] = []
     tool = FakeTool("echo", lambda given, _: done.append(given["text"]))
     model = ScriptedModel([call("echo", "x", text="a"), call("echo", "x", text="b")])
@@ -180,7 +180,7 @@ def test_the_same_failing_call_over_and_over_is_refused() -> None:
     assert "failed" in model.seen[-1][-1].text
 
 
-def test_what_failed_over_and_over_may_be_tried_again_when_the_person_says_something() -> None:
+def test_a_refused_call_may_be_tried_again_after_a_message_of_the_user() -> None:
     times: list[int] = []
 
     def failing(_arguments: Mapping[str, object], _watcher: Watcher) -> Outcome:
@@ -225,7 +225,7 @@ def test_a_listener_that_fails_breaks_nothing() -> None:
     assert TurnEnded(TurnEnd.DONE) in heard
 
 
-def test_who_stops_listening_hears_no_more() -> None:
+def test_a_removed_listener_gets_no_more_events() -> None:
     heard: list[ChatEvent] = []
     conversation = Conversation(model=ScriptedModel())
     silence = conversation.listen(heard.append)
@@ -235,14 +235,14 @@ def test_who_stops_listening_hears_no_more() -> None:
     assert not heard
 
 
-def test_without_a_model_nothing_is_said() -> None:
+def test_without_a_model_nothing_is_sent() -> None:
     conversation = Conversation(model=None)
     with pytest.raises(OllmSandboxError, match="model"):
         run(conversation.say("Hello"))
     assert not conversation.messages
 
 
-def test_a_turn_while_another_goes_on_is_refused() -> None:
+def test_a_turn_during_another_is_refused() -> None:
     async def main() -> None:
         conversation = Conversation(model=SlowModel("Well, "))
         listening = Listening()
@@ -257,7 +257,7 @@ def test_a_turn_while_another_goes_on_is_refused() -> None:
     run(main())
 
 
-def test_what_was_said_after_a_stop_is_sent_as_one() -> None:
+def test_messages_after_a_stop_are_sent_as_one() -> None:
     """Many models take nothing but turns."""
 
     async def main() -> ScriptedModel:
@@ -301,7 +301,7 @@ def test_the_calls_that_never_ran_are_answered_too_when_a_turn_is_stopped() -> N
     assert [message.text for message in conversation.messages[-2:]] == [STOPPED, STOPPED]
 
 
-def test_cancelling_who_waits_for_a_turn_stops_it() -> None:
+def test_cancelling_the_task_of_a_turn_stops_it() -> None:
     async def main() -> None:
         model = SlowModel("Well, ")
         conversation = Conversation(model=model)
@@ -318,7 +318,7 @@ def test_cancelling_who_waits_for_a_turn_stops_it() -> None:
     run(main())
 
 
-def test_a_model_that_does_not_let_go_holds_up_no_stop() -> None:
+def test_a_model_that_ignores_cancelling_does_not_delay_a_stop() -> None:
     class Clinging(ScriptedModel):
         async def context_length(self) -> int | None:
             while not gate.is_set():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the fronts share: sessions with real tools, permission and records."""
+"""Sessions as the window and the command line use them: real tools, permissions and records."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_commands_of_one_reply_each_have_their_own_changes(person: Person) -> No
     ]
 
 
-def test_in_review_mode_the_next_command_sees_what_waits(person: Person) -> None:
+def test_in_review_mode_the_next_command_sees_pending_changes(person: Person) -> None:
     async def main() -> None:
         model = ScriptedModel(
             [call(id="a", command="echo one > f.txt")], [call(id="b", command="cat f.txt")]
@@ -80,7 +80,7 @@ def test_in_review_mode_the_next_command_sees_what_waits(person: Person) -> None
 
 @pytest.mark.parametrize("answer", list(Answer))
 def test_each_answer_to_a_question_about_a_command(person: Person, answer: Answer) -> None:
-    """Asked twice: what lasts is not asked again."""
+    """The command runs twice: a lasting answer is not asked for again."""
 
     async def main() -> None:
         replies = [[call(id=str(n), command="touch made.txt")] for n in range(2)]
@@ -107,7 +107,7 @@ def test_each_answer_to_a_question_about_a_command(person: Person, answer: Answe
     assert saved == (1 if answer in (Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS) else 0)
 
 
-def test_what_was_allowed_for_a_session_is_asked_again_in_the_next(person: Person) -> None:
+def test_a_session_answer_does_not_count_in_the_next_session(person: Person) -> None:
     async def main() -> int:
         model = ScriptedModel([call(command="true")])
         async with opened(
@@ -119,7 +119,7 @@ def test_what_was_allowed_for_a_session_is_asked_again_in_the_next(person: Perso
     assert [loop.run(main()) for _ in range(2)] == [1, 1]
 
 
-def test_what_was_allowed_always_does_not_cover_a_longer_command(person: Person) -> None:
+def test_an_always_allowed_command_does_not_cover_a_longer_one(person: Person) -> None:
     async def main() -> None:
         model = ScriptedModel(
             [call(id="a", command="echo a")],
@@ -194,7 +194,7 @@ def test_two_questions_at_once_each_get_their_answer(person: Person) -> None:
     assert not (person.project / "b.txt").exists()
 
 
-def test_where_nobody_can_be_asked_it_is_denied(person: Person) -> None:
+def test_without_a_user_to_ask_it_is_denied(person: Person) -> None:
     async def main() -> None:
         desk = SessionFactory(person.paths, person.environ, NobodyAsks())
         conversation = await desk.open(str(person.project), with_model=False)

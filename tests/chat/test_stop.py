@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stop, in every state: at once ready for the next message, and nothing left that runs."""
+"""Stop works in every state: the next message can be sent at once, and nothing keeps running."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 
 import pytest
 from support.agent import Scene, opened, with_words
@@ -32,6 +32,7 @@ from ollmsandbox.chat.events import (
 )
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.project.changes.change import Kind
+from ollmsandbox.project.database.connection import Database
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.base import Outcome
 
@@ -40,27 +41,23 @@ pytestmark = pytest.mark.anybody
 STOPPED = stopped_outcome(Stop.PERSON).text
 OUT_OF_TIME = stopped_outcome(Stop.TIME).text
 
-# The figure is 0.2 seconds; a machine that is busy with other things must not fail the test.
-CEILING = 5.0
+# Seconds until a stop counts as stuck, on any machine.
+CEILING = 100
 # Seconds: at the first of them by which something had begun it is seen how it ends.
 LIMITS = (0.5, 5.0, 30.0)
 
 
-async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go") -> float:
-    """Seconds until the turn was over."""
+async def stop_when(scene: Scene, is_time: Callable[[], object], text: str = "go") -> None:
+    """Begin a turn and stop it as soon as the condition is true."""
     turn = asyncio.ensure_future(scene.conversation.say(text))
     await scene.listening.until(is_time)
-    began = time.monotonic()
-    await scene.conversation.stop()
-    took = time.monotonic() - began
+    await asyncio.wait_for(scene.conversation.stop(), CEILING)
     assert turn.done()
     assert turn.result().end is TurnEnd.STOPPED
     assert scene.conversation.state is ConversationState.IDLE
-    assert took < CEILING
-    return took
 
 
-async def goes_on(scene: Scene) -> None:
+async def assert_goes_on(scene: Scene) -> None:
     model = ScriptedModel(["Here I am."])
     scene.conversation.use_model(model)
     assert (await scene.conversation.say("Still there?")).end is TurnEnd.DONE
@@ -74,14 +71,14 @@ def others() -> set[str]:
     return {t.name for t in threading.enumerate() if not t.name.startswith(pools)}
 
 
-def test_while_waiting_for_the_first_word(person: Person) -> None:
+def test_before_the_first_word(person: Person) -> None:
     async def main() -> None:
         model = SlowModel()
         async with opened(person, model) as scene:
             await stop_when(scene, lambda: model.open)
             assert model.open == 0
             assert [m.role for m in scene.conversation.messages] == [Role.USER]
-            await goes_on(scene)
+            await assert_goes_on(scene)
 
     before = others()
     loop.run(main())
@@ -96,7 +93,7 @@ def test_while_it_streams(person: Person) -> None:
             assert model.open == 0
             assert scene.conversation.messages[-1].text == "Well, let me "
             assert scene.conversation.messages[-1].partial
-            await goes_on(scene)
+            await assert_goes_on(scene)
 
     loop.run(main())
 
@@ -111,7 +108,7 @@ def test_while_it_asks(person: Person) -> None:
             )
             assert not with_words(mark)
             assert not list(person.project.iterdir())
-            await goes_on(scene)
+            await assert_goes_on(scene)
             await scene.conversation.close()
             questions = scene.desk.history.questions(scene.conversation.session_id)
             assert [(q.answer, q.source) for q in questions] == [("deny", "nobody")]
@@ -143,9 +140,9 @@ def test_while_a_command_runs(person: Person) -> None:
             answer = scene.conversation.messages[-1]
             assert answer.role is Role.TOOL
             assert answer.text.startswith(STOPPED)
-            await goes_on(scene)
+            await assert_goes_on(scene)
             await scene.conversation.close()
-            # What it had written is somebody's work: it is in the project, and can be undone.
+            # What it had written stays in the project, and can be undone.
             assert (person.project / "kept.txt").read_text() == "kept\n"
             stored = scene.desk.history.load(scene.conversation.session_id)
             [record] = [e.record for e in stored.entries if e.message.role is Role.TOOL]
@@ -172,7 +169,7 @@ def test_while_several_commands_run(person: Person) -> None:
     loop.run(main())
 
 
-def test_one_command_alone_and_the_turn_goes_on(person: Person) -> None:
+def test_stopping_one_command_lets_the_turn_continue(person: Person) -> None:
     seconds = f"94{uuid.uuid4().int % 10**9}"
     go = "until [ -e ~/playground/go ]; do sleep 0.05; done"
 
@@ -212,14 +209,14 @@ def test_the_turn_while_one_command_is_being_stopped(person: Person) -> None:
             await scene.conversation.stop()
             assert (await turn).end is TurnEnd.STOPPED
             assert len(scene.listening.of(CallEnded)) == 1
-            await goes_on(scene)
+            await assert_goes_on(scene)
             await scene.conversation.close()
             assert (person.project / "a.txt").exists()
 
     loop.run(main())
 
 
-def test_the_persons_own_command(person: Person) -> None:
+def test_a_command_of_the_user(person: Person) -> None:
     seconds = f"96{uuid.uuid4().int % 10**9}"
 
     async def main() -> Outcome:
@@ -230,7 +227,7 @@ def test_the_persons_own_command(person: Person) -> None:
             await scene.listening.until(lambda: scene.listening.of(CommandOutput))
             await scene.conversation.stop()
             outcome = await run
-            await goes_on(scene)
+            await assert_goes_on(scene)
             return outcome
 
     outcome = loop.run(main())
@@ -240,19 +237,25 @@ def test_the_persons_own_command(person: Person) -> None:
     assert (person.project / "a.txt").exists()
 
 
-def test_stop_when_nothing_goes_on(person: Person) -> None:
+def test_stop_when_nothing_runs(person: Person) -> None:
     async def main() -> None:
         async with opened(person) as scene:
             await scene.conversation.stop()
             assert not scene.listening.of(StateChanged)
-            await goes_on(scene)
+            await assert_goes_on(scene)
 
     loop.run(main())
 
 
+@pytest.fixture
+def endless_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a stop that waits for a locked database get stuck instead of giving up."""
+    monkeypatch.setattr(Database, "__init__", partialmethod(Database.__init__, patience=1000))
+
+
 @contextmanager
 def locked(person: Person) -> Iterator[None]:
-    """By another program."""
+    """Lock the database as another program does."""
     connection = sqlite3.connect(person.paths.database, isolation_level=None)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -262,7 +265,9 @@ def locked(person: Person) -> Iterator[None]:
         connection.close()
 
 
-def test_a_locked_database_holds_up_no_stop_and_nothing_is_lost(person: Person) -> None:
+def test_a_locked_database_delays_no_stop_and_nothing_is_lost(
+    person: Person, endless_patience: None
+) -> None:
     async def main() -> list[str]:
         async with opened(person, ScriptedModel(["One."])) as scene:
             await scene.conversation.say("first")
@@ -270,7 +275,7 @@ def test_a_locked_database_holds_up_no_stop_and_nothing_is_lost(person: Person) 
             with locked(person):
                 scene.conversation.use_model(SlowModel("Well, "))
                 await stop_when(scene, lambda: len(scene.listening.of(TextGrew)) == 2, "second")
-                await goes_on(scene)
+                await assert_goes_on(scene)
             await scene.conversation.close()
             stored = scene.desk.history.load(scene.conversation.session_id)
             return [message.text for message in stored.messages]
@@ -281,7 +286,9 @@ def test_a_locked_database_holds_up_no_stop_and_nothing_is_lost(person: Person) 
     ]
 
 
-def test_a_locked_database_holds_up_no_stop_of_a_command(person: Person) -> None:
+def test_a_locked_database_delays_no_stop_of_a_command(
+    person: Person, endless_patience: None
+) -> None:
     async def main() -> None:
         model = ScriptedModel([call(command="echo a > a.txt; echo ready; sleep 1000")])
         async with opened(person, model) as scene:
@@ -292,7 +299,7 @@ def test_a_locked_database_holds_up_no_stop_of_a_command(person: Person) -> None
                     lambda: scene.listening.of(CommandOutput) and scene.listening.of(FilesChanged),
                 )
                 assert scene.conversation.messages[-1].text.startswith(STOPPED)
-            # Only now can the change be recorded; nobody waited for it.
+            # Only now can the change be recorded; the stop did not wait for it.
             await scene.listening.until(lambda: scene.listening.of(CallSettled))
             [settled] = scene.listening.of(CallSettled)
             assert [item.change.path for item in settled.report.changes] == ["a.txt"]
@@ -308,12 +315,12 @@ def test_again_and_again(person: Person) -> None:
                 scene.listening.heard.clear()
                 scene.conversation.use_model(ScriptedModel([call(command="echo a; sleep 1000")]))
                 await stop_when(scene, lambda: scene.listening.of(CommandOutput))
-            await goes_on(scene)
+            await assert_goes_on(scene)
 
     loop.run(main())
 
 
-def test_the_time_limit_ends_an_answer_and_what_was_said_stays(person: Person) -> None:
+def test_the_time_limit_ends_a_reply_and_keeps_the_text_so_far(person: Person) -> None:
     async def main() -> None:
         for seconds in LIMITS:
             model = SlowModel("Well, ")
@@ -328,7 +335,7 @@ def test_the_time_limit_ends_an_answer_and_what_was_said_stays(person: Person) -
     loop.run(main())
 
 
-def test_a_call_that_the_time_limit_ends_is_not_said_to_be_stopped_by_the_person(
+def test_a_call_ended_by_the_time_limit_does_not_count_as_stopped_by_the_user(
     person: Person,
 ) -> None:
     async def main() -> None:
@@ -343,7 +350,7 @@ def test_a_call_that_the_time_limit_ends_is_not_said_to_be_stopped_by_the_person
                 assert told.role is Role.TOOL
                 assert told.text.startswith(OUT_OF_TIME)
                 assert STOPPED not in told.text
-                await goes_on(scene)
+                await assert_goes_on(scene)
                 return
         raise AssertionError("there was not even time for a command")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of a command: which project it works on, and where the program keeps its own."""
+"""Which project a command works on, and where the program stores its own files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli import WITHOUT_FOLDER, failed
+from support.cli import WITHOUT_FOLDER, assert_failed
 from support.person import Person
 
 # --- the project ---------------------------------------------------------------------------------
@@ -72,17 +72,17 @@ def test_a_checkout_that_is_the_home_folder_is_not_the_project(person: Person) -
     assert project_of(person, person.project) == str(person.project)
 
 
-def test_the_home_folder_is_not_taken_for_a_project(person: Person) -> None:
+def test_the_home_folder_does_not_count_as_a_project(person: Person) -> None:
     done = person.cli("run", "--", "touch", "ran", cwd=person.home)
-    failed(done, "your whole home folder", "Choose a folder inside it.")
+    assert_failed(done, "your whole home folder", "Choose a folder inside it.")
     assert not (person.home / "ran").exists()
 
 
-def test_a_current_folder_that_is_gone_is_told(person: Person) -> None:
+def test_a_missing_current_folder_is_reported(person: Person) -> None:
     gone = person.home / "gone"
     gone.mkdir()
     done = person.cli("run", "--", "true", around=WITHOUT_FOLDER, cwd=gone)
-    failed(done, "current folder no longer exists")
+    assert_failed(done, "current folder no longer exists")
 
 
 def test_a_project_can_be_named_from_a_folder_that_is_gone(person: Person) -> None:
@@ -94,10 +94,10 @@ def test_a_project_can_be_named_from_a_folder_that_is_gone(person: Person) -> No
 
 
 @pytest.mark.parametrize("name", ["missing", "file", ""])
-def test_a_project_that_is_none_is_told(person: Person, name: str) -> None:
+def test_an_invalid_project_is_reported(person: Person, name: str) -> None:
     (person.project / "file").write_text("")
     done = person.cli("run", "--project", name, "--", "touch", "ran")
-    failed(done, "project")
+    assert_failed(done, "project")
     assert os.listdir(person.project) == ["file"]
 
 
@@ -147,7 +147,7 @@ def test_code_of_the_project_is_never_loaded(person: Person) -> None:
 # --- the folders of the program ------------------------------------------------------------------
 
 
-def test_the_folders_are_where_the_person_wants_them(person: Person, tmp_path: Path) -> None:
+def test_the_folders_are_where_the_user_wants_them(person: Person, tmp_path: Path) -> None:
     for name in ("DATA", "CACHE", "CONFIG"):
         person.environ[f"XDG_{name}_HOME"] = str(tmp_path / name)
     before = os.listdir(person.home)
@@ -169,20 +169,20 @@ def test_relative_folders_are_ignored_as_the_specification_says(person: Person) 
     assert person.cli("playground", "path").stdout == expected
 
 
-def test_a_cache_that_cannot_be_written_is_told_for_changes_go_there(person: Person) -> None:
+def test_an_unwritable_cache_is_reported(person: Person) -> None:
     person.environ["XDG_CACHE_HOME"] = "/proc/nowhere"
-    failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
+    assert_failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
     assert os.listdir(person.project) == []
 
 
-def test_a_playground_that_cannot_be_made_is_told(person: Person) -> None:
+def test_a_playground_that_cannot_be_made_is_reported(person: Person) -> None:
     person.environ["XDG_DATA_HOME"] = "/proc/nowhere"
-    failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
+    assert_failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
     assert os.listdir(person.project) == []
 
 
 @pytest.mark.parametrize("home", ["relative", "/"])
-def test_a_home_folder_that_can_be_none_is_told(person: Person, home: str) -> None:
+def test_an_impossible_home_folder_is_reported(person: Person, home: str) -> None:
     person.environ["HOME"] = home
-    failed(person.cli("run", "--", "touch", "ran"), "HOME")
-    failed(person.cli("playground", "path"), "HOME")
+    assert_failed(person.cli("run", "--", "touch", "ran"), "HOME")
+    assert_failed(person.cli("playground", "path"), "HOME")

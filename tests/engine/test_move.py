@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project's folder was moved: what is known of it is found at its new place."""
+"""Moving a project: its history, pending changes, sessions and rules move along."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _move(person: Person, review: Review) -> Path:
     return new
 
 
-def test_what_was_applied_is_undone_at_the_new_place(person: Person, review: Review) -> None:
+def test_applied_changes_are_undone_at_the_new_path(person: Person, review: Review) -> None:
     (person.project / "a").write_text("before\n")
     _run(person, "echo after > a; mkdir b; echo new > b/c", person.project)
     new = _move(person, review)
@@ -85,8 +85,8 @@ def test_what_was_applied_is_undone_at_the_new_place(person: Person, review: Rev
     assert (new / "b/c").read_text() == "new\n"
 
 
-def test_many_files_of_one_run_go_along(person: Person, review: Review) -> None:
-    """More than so many are kept as a whole, in a folder that is named after the project's."""
+def test_many_files_of_one_run_move_along(person: Person, review: Review) -> None:
+    """Above a limit they are kept as one layer, in a folder named after the project's."""
     for number in range(30):
         (person.project / f"file-{number}").write_text("before\n")
     _run(person, "for f in file-*; do echo after > $f; done", person.project, many=10)
@@ -98,7 +98,9 @@ def test_many_files_of_one_run_go_along(person: Person, review: Review) -> None:
     assert {file.read_text() for file in new.iterdir()} == {"before\n"}
 
 
-def test_what_waits_waits_on_and_the_next_command_sees_it(person: Person, review: Review) -> None:
+def test_pending_changes_stay_pending_and_the_next_command_sees_them(
+    person: Person, review: Review
+) -> None:
     _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)
     new = _move(person, review)
     _run(person, "grep -q 1 a && echo 2 > b", new, mode=Mode.REVIEW)
@@ -107,7 +109,7 @@ def test_what_waits_waits_on_and_the_next_command_sees_it(person: Person, review
     assert sorted(file.name for file in new.iterdir()) == ["a", "b"]
 
 
-def test_its_sessions_its_system_and_its_records_go_along(person: Person, review: Review) -> None:
+def test_sessions_system_and_records_move_along(person: Person, review: Review) -> None:
     manager = review.manager
     project = manager.add_project(person.project)
     history = History(manager)
@@ -123,7 +125,7 @@ def test_its_sessions_its_system_and_its_records_go_along(person: Person, review
     assert sorted(ids.values()) == [1, 2]
 
 
-def test_answers_for_good_go_along(person: Person) -> None:
+def test_saved_rules_move_along(person: Person) -> None:
     store = RuleStore(person.paths)
     always = Answer.ALLOW_ALWAYS
 
@@ -142,7 +144,7 @@ def test_answers_for_good_go_along(person: Person) -> None:
     assert set(store.rules()) == {*rules("/new"), other}
 
 
-def test_what_is_forbidden_at_either_place_stays_forbidden(person: Person) -> None:
+def test_a_denial_at_either_path_stays_in_force(person: Person) -> None:
     store = RuleStore(person.paths)
 
     def key(project: str, name: str) -> Key:
@@ -271,7 +273,7 @@ def test_two_histories_do_not_become_one(person: Person, review: Review) -> None
 
 
 @pytest.mark.parametrize("left", ["overlay1", ".removed-overlay1", "overlay1.modes"])
-def test_what_waits_for_a_project_that_was_there_is_not_written_over(
+def test_pending_changes_at_the_new_path_are_not_overwritten(
     person: Person, review: Review, left: str
 ) -> None:
     _run(person, "echo 1 > a", person.project, mode=Mode.REVIEW)

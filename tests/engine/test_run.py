@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One way to prepare, execute and settle a run."""
+"""Preparing, executing and settling a run through the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ollmsandbox.sandbox.profile.profile import Limits
 
 
 def prepare(person: Person, command: str = "", *, mode: Mode = Mode.AUTO) -> PreparedRun:
-    person._tell_machine()
+    person._copy_probe()
     return prepare_run(
         str(person.project),
         person.paths,

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The strongest of the attacks once more, in the Alpine system: there the wall is built another
-way. Rows 1 to 5."""
+"""The strongest attacks of rows 1 to 5, in the Alpine root file system, whose mounts differ."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from ollmsandbox.sandbox.rootfs.store import Installed
 
 
 def succeeded(person: Person, alpine: Installed, attacks: Sequence[str]) -> list[str]:
-    """Each in a process of its own, all in one sandbox."""
+    """Run each attempt in a process of its own, all in one sandbox."""
     lines = [
         f"""
         if os.fork() == 0:
@@ -90,7 +89,7 @@ def test_only_the_project_the_playground_and_scratch_are_on_writable_mounts(
     assert writable - devices - kernel == expected
 
 
-def test_what_is_allowed_is_seen_to_succeed(person: Person, alpine: Installed) -> None:
+def test_allowed_operations_succeed(person: Person, alpine: Installed) -> None:
     attacks = ["open('/workspace/file', 'w')", "open('/etc/file', 'w')", "os.mkdir('/tmp/folder')"]
     assert len(succeeded(person, alpine, attacks)) == 2
 
@@ -232,7 +231,7 @@ def test_touching_a_process_outside(person: Person, alpine: Installed, bystander
 # --- 5: getting privileges ---------------------------------------------------------------------
 
 
-def test_no_capability_and_none_to_be_had(person: Person, alpine: Installed) -> None:
+def test_no_capability_can_be_gained(person: Person, alpine: Installed) -> None:
     found = person.run("cat /proc/self/status", rootfs=alpine).stdout.text
     status = dict(line.split(":\t", 1) for line in found.splitlines() if ":\t" in line)
     assert status["NoNewPrivs"] == "1"
@@ -292,7 +291,7 @@ open('/answers', 'w').write(repr((answers, seen, said, mounted)))
 def test_the_script_of_a_package_reaches_the_network_and_nothing_else(
     person: Person, bystander: int
 ) -> None:
-    """It may write to the system that is prepared, and is hostile."""
+    """The script is hostile, and may write to the system being prepared."""
     (person.home / "secret").write_text("the secret")
     person.environ["API_TOKEN"] = "the secret"
     name = f"\0ollmsandbox-{os.urandom(6).hex()}"

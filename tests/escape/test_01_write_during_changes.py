@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attempts to write elsewhere while things outside change, and by what a command gets from whoever
-starts it: open files, and the program that made its sandbox."""
+"""Attempts to write elsewhere while files outside change, or through what a command inherits: open
+files, and the program that started its sandbox."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.probe.probe import probe
 
 
-def test_the_folder_the_command_stands_in_is_moved_out_of_the_project(person: Person) -> None:
+def test_the_current_folder_of_a_command_is_moved_out_of_the_project(person: Person) -> None:
     folder = papers(person.home / "papers")
     (person.project / "sub" / "deep").mkdir(parents=True)
     attack = python("""
@@ -56,7 +56,7 @@ def test_the_project_is_replaced_by_a_link_while_a_command_runs(person: Person) 
             except OSError:
                 pass
         """)
-    # What was written has no place any more; where it is kept is told.
+    # The project's path is gone; the message says where the changes are kept.
     with pytest.raises(OllmSandboxError, match="project"):
         run_while(person, attack, replace_project)
     assert look(folder) == before
@@ -65,7 +65,7 @@ def test_the_project_is_replaced_by_a_link_while_a_command_runs(person: Person) 
 def test_a_folder_around_the_project_is_replaced_by_a_link_while_a_command_runs(
     person: Person,
 ) -> None:
-    """As a command can do it that runs in a larger project around this one."""
+    """A command in a larger project around this one can do that."""
     folder = papers(person.home / "papers")
     (folder / "inner").mkdir()
     papers(folder / "inner")
@@ -238,7 +238,7 @@ WRITE_TO_ALL = python("""
     """)
 
 
-def test_descriptors_that_are_open_in_whoever_starts_the_command(person: Person) -> None:
+def test_descriptors_that_are_open_in_the_starting_program(person: Person) -> None:
     folder = papers(person.home / "papers")
     before = look(folder)
     opened = [os.open(folder / "file", os.O_RDWR), os.open(folder, os.O_RDONLY)]

@@ -67,7 +67,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Tried:
-    """How each attack on a folder went, all of them in one sandbox."""
+    """The result of each attack on a folder, all made in one sandbox."""
 
     refusals: dict[str, str]
     changed: set[str]
@@ -75,7 +75,7 @@ class Tried:
 
 
 def try_each(person: Person, codes: Mapping[str, str], folders: Mapping[str, Path]) -> Tried:
-    """Each attack has a folder of its own."""
+    """Make each attack on a folder of its own."""
     before = {name: look(folder) for name, folder in folders.items()}
     why = refusals(person, codes)
     changed = {name for name, folder in folders.items() if look(folder) != before[name]}
@@ -93,10 +93,12 @@ def attack_on(folder: Path, code: str, person: Person) -> str:
 
 
 @pytest.fixture(scope="module")
-def in_the_home_folder(somebody: Person) -> Tried:
-    folders = {change: papers(somebody.home / f"papers, {change}") for change in CHANGES}
-    codes = {change: attack_on(folders[change], code, somebody) for change, code in CHANGES.items()}
-    return try_each(somebody, codes, folders)
+def in_the_home_folder(shared_person: Person) -> Tried:
+    folders = {change: papers(shared_person.home / f"papers, {change}") for change in CHANGES}
+    codes = {
+        change: attack_on(folders[change], code, shared_person) for change, code in CHANGES.items()
+    }
+    return try_each(shared_person, codes, folders)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -310,9 +312,9 @@ MOUNTS = {
 
 
 @pytest.fixture(scope="module")
-def answers_to_mounts(somebody: Person) -> dict[str, str]:
+def answers_to_mounts(shared_person: Person) -> dict[str, str]:
     begin = "home, project = os.environb[b'HOME'], os.getcwdb()"
-    return refusals(somebody, {name: f"{begin}\n{code}" for name, code in MOUNTS.items()})
+    return refusals(shared_person, {name: f"{begin}\n{code}" for name, code in MOUNTS.items()})
 
 
 @pytest.mark.parametrize("trick", MOUNTS)

@@ -80,9 +80,9 @@ SETTINGS = [
 
 
 @pytest.fixture(scope="module")
-def answers_to_settings(somebody: Person) -> dict[str, str]:
+def answers_to_settings(shared_person: Person) -> dict[str, str]:
     # Opened and not written: if this worked it would change the machine.
-    return refusals(somebody, {file: f"os.open({file!r}, os.O_WRONLY)" for file in SETTINGS})
+    return refusals(shared_person, {file: f"os.open({file!r}, os.O_WRONLY)" for file in SETTINGS})
 
 
 @pytest.mark.parametrize("file", SETTINGS)
@@ -106,7 +106,7 @@ def test_no_file_of_the_kernel_outside_of_namespaces_can_be_opened_for_writing(
                     pass
         """)
     )
-    # Those of the sandbox's own namespaces; pressure is where anybody may ask to be told.
+    # Those of the sandbox's own namespaces; any process may subscribe to pressure events.
     own = ["/proc/pressure/", "/proc/sys/fs/mqueue/", "/proc/sys/net/", "/proc/sys/user/"]
     numbers = ("msg", "sem", "shm", "auto_msgmni", "ns_last_pid", "pid_max")
     own += [f"/proc/sys/kernel/{name}" for name in numbers]

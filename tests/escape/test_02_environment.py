@@ -138,7 +138,7 @@ def test_the_arguments_of_processes_outside(person: Person) -> None:
             victim.kill()
 
 
-def test_a_socket_named_in_the_environment_is_not_told_of(person: Person) -> None:
+def test_a_socket_named_in_the_environment_is_not_passed_on(person: Person) -> None:
     names = {
         "DISPLAY": ":0",
         "WAYLAND_DISPLAY": "wayland-0",

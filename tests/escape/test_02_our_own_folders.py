@@ -59,7 +59,7 @@ def test_replacing_our_own_settings(person: Person, elsewhere: Path, where: str)
     assert profile.read_text() == "show: [~/.ssh]\n"
 
 
-def test_what_the_program_keeps_while_it_runs(person: Person) -> None:
+def test_files_of_the_running_program(person: Person) -> None:
     # Its layers lie there; through them one could see what is below.
     folders = "/dev/shm /tmp /var/tmp /run"
     attack = f"find {folders} -path {person.home} -prune -o -name 'ollmchat*' -print"

@@ -42,7 +42,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(params=[None, OverlayMethod.NONE], ids=["layers", "pieces"])
 def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
-    """What the machine can do, and what a lesser one can: both must hide the same."""
+    """The machine's capabilities, and lesser ones: both must hide the same."""
     here = person.capabilities()
     return here if request.param is None else replace(here, overlay=request.param)
 
@@ -51,14 +51,14 @@ def found(person: Person, request: pytest.FixtureRequest) -> Capabilities:
 
 
 @pytest.fixture(scope="module")
-def read(somebody: Person) -> Read:
+def read(shared_person: Person) -> Read:
     attacks = {}
     for name in HOME_MASKS:
-        folder = somebody.home / name
+        folder = shared_person.home / name
         put_secret(folder / "file")
         file, around = shlex.quote(str(folder / "file")), shlex.quote(str(folder.parent))
         attacks[name] = f"cat {file}; ls -a {around}"
-    return read_each(somebody, attacks)
+    return read_each(shared_person, attacks)
 
 
 @pytest.mark.parametrize("name", HOME_MASKS)
@@ -211,7 +211,7 @@ def test_the_home_folder_can_be_seen_in_a_second_place(person: Person) -> None:
         assert (SECRET in done.stdout) is reads
 
 
-# Secrets in a folder that the person opened to commands.
+# Secrets in a folder that the user opened to commands.
 
 
 def agree(person: Person, *folders: Path) -> None:

@@ -60,7 +60,7 @@ UDP = {
 
 
 class Servers:
-    """One for each way, so that it is seen who got through."""
+    """A server for each way, to see which one was reached."""
 
     def __init__(self, stack: ExitStack, ways: Mapping[str, str], kind: int, host: str) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -113,7 +113,7 @@ def test_udp(person: Person, host: str) -> None:
         new = "s = socket.socket({}, socket.SOCK_DGRAM)\n"
         family = int(socket.AF_INET6 if ":" in host else socket.AF_INET)
         codes = {way: new.format(family) + code for way, code in servers.codes.items()}
-        # It may seem to work: the sandbox has a loopback of its own, where nobody listens.
+        # It may seem to work: the sandbox has a loopback of its own, without a listener.
         refusals(person, codes)
         assert servers.reached() == []
         assert all(work_outside(person, codes).values())

@@ -115,8 +115,8 @@ def make_sockets(families: Iterable[int]) -> str:
 
 
 @pytest.fixture(scope="module")
-def sockets_of_other_families(somebody: Person) -> list[str]:
-    result = somebody.run(make_sockets(FAMILIES.values()))
+def sockets_of_other_families(shared_person: Person) -> list[str]:
+    result = shared_person.run(make_sockets(FAMILIES.values()))
     assert (result.exit_code, result.stderr.text) == (0, "")
     return result.stdout.text.splitlines()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attempts to reach other programs by their Unix sockets: who gets there can run commands by way of
-the session bus, systemd, docker, ssh-agent or X11."""
+"""Attempts to reach other programs through Unix sockets: the session bus, systemd, docker,
+ssh-agent and X11 would run commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def person() -> Iterator[Person]:
 
 
 @pytest.fixture(scope="module")
-def somebody() -> Iterator[Person]:
+def shared_person() -> Iterator[Person]:
     with _with_a_short_name() as made:
         yield made
 
@@ -88,7 +88,7 @@ def send_to(address: object, kind: str, way: str) -> str:
 
 @dataclass(frozen=True)
 class Reached:
-    """How each attack on a server of its own went, all of them in one sandbox."""
+    """The result of each attack on a server of its own, all made in one sandbox."""
 
     refusals: dict[str, str]
     reached: set[str]
@@ -147,21 +147,21 @@ def unlinked() -> Iterator[list[Path]]:
 
 
 @pytest.fixture(scope="module")
-def in_places(somebody: Person) -> Iterator[Reached]:
+def in_places(shared_person: Person) -> Iterator[Reached]:
     with ExitStack() as servers:
         listening, inside, outside = {}, {}, {}
         for number, (kind, way, place) in enumerate(dict.fromkeys(COMBINED)):
             name = f"{kind} {way} {place}"
-            path = place_for(place, somebody, number)
+            path = place_for(place, shared_person, number)
             path.parent.mkdir(parents=True, exist_ok=True)
             servers.callback(path.unlink)
             server = Listener(socket.AF_UNIX, KINDS[kind], str(path))
             listening[name] = servers.enter_context(server)
-            in_playground = somebody.home / "playground" / path.name
+            in_playground = shared_person.home / "playground" / path.name
             seen = in_playground if place == "playground" else path
             inside[name] = sending(str(seen), kind, way)
             outside[name] = sending(str(path), kind, way)
-        yield reach_each(somebody, listening, inside, outside)
+        yield reach_each(shared_person, listening, inside, outside)
 
 
 @pytest.mark.parametrize(("kind", "way", "place"), dict.fromkeys(COMBINED))
@@ -265,21 +265,21 @@ BINDS: dict[str, Callable[[Path, str], Listener]] = {
 
 
 @pytest.fixture(scope="module")
-def without_a_name(somebody: Person) -> Iterator[Reached]:
+def without_a_name(shared_person: Person) -> Iterator[Reached]:
     with ExitStack() as servers:
         listening, attacks = {}, {}
         for name, bind in BINDS.items():
             for kind, way in SHORT:
-                folder = somebody.home / f"{name} {kind}"
+                folder = shared_person.home / f"{name} {kind}"
                 folder.mkdir()
                 listening[folder.name] = servers.enter_context(bind(folder, kind))
                 attacks[folder.name] = sending(str(folder / "s"), kind, way)
-        yield reach_each(somebody, listening, attacks)
+        yield reach_each(shared_person, listening, attacks)
 
 
 @pytest.mark.parametrize("bind", BINDS)
 @pytest.mark.parametrize(("kind", "way"), SHORT)
-def test_a_unix_socket_in_the_home_folder_whose_name_the_kernel_does_not_tell(
+def test_a_unix_socket_in_the_home_folder_that_the_kernel_does_not_list(
     without_a_name: Reached, kind: str, way: str, bind: str
 ) -> None:
     name = f"{bind} {kind}"
@@ -316,7 +316,7 @@ ABSTRACT = [way for way in WAYS if way[1] != "connect to the open name"]
 
 
 @pytest.fixture(scope="module")
-def abstract(somebody: Person) -> Iterator[Reached]:
+def abstract(shared_person: Person) -> Iterator[Reached]:
     with ExitStack() as servers:
         listening, attacks = {}, {}
         for number, (kind, way) in enumerate(ABSTRACT):
@@ -324,7 +324,7 @@ def abstract(somebody: Person) -> Iterator[Reached]:
             server = Listener(socket.AF_UNIX, KINDS[kind], address)
             listening[name] = servers.enter_context(server)
             attacks[name] = sending(address, kind, way)
-        yield reach_each(somebody, listening, attacks)
+        yield reach_each(shared_person, listening, attacks)
 
 
 @pytest.mark.parametrize("network", [False, True], ids=["no network", "network"])

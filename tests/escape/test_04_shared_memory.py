@@ -99,7 +99,7 @@ USER_KEYRING = -4
 
 @pytest.fixture
 def kept_key() -> Iterator[bytes]:
-    """The name of a key in the person's keyring."""
+    """The name of a key in the user's keyring."""
     name = f"ollmsandbox-test-{os.getpid()}".encode()
     secret = SECRET.encode()
     number = libc.syscall(NUMBERS["add_key"], b"user", name, secret, len(secret), USER_KEYRING)
@@ -114,7 +114,7 @@ def test_keyrings(person: Person, kept_key: bytes, how: str) -> None:
     code = textwrap.dedent(KEYRINGS[how])
     attack = attempt(code.replace("NAME", repr(kept_key)).replace("RING", str(USER_KEYRING)))
     assert refusal(person, attack) == "EPERM"
-    # Clearing would take keys of the person's own.
+    # Clearing would take keys of the user's own.
     if how != "clearing":
         assert works_outside(person, attack)
 

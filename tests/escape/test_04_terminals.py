@@ -53,7 +53,7 @@ class Terminal:
             return output.decode().replace("\r\n", "\n")
 
     def typed(self) -> bytes:
-        """What the next program in this terminal would take for the person's typing."""
+        """Return what the next program in this terminal would read as the user's typing."""
         if select.select([self.inside], [], [], 0)[0]:
             return os.read(self.inside, 100)
         return b""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries to become more than it is, or to get at what is."""
+"""A command tries to gain privileges, or to use a process that has them."""
 
 from __future__ import annotations
 
@@ -159,17 +159,17 @@ CHANGES: dict[str, str] = {
 
 
 @pytest.fixture(scope="module")
-def answers_to_changes(somebody: Person) -> dict[str, str]:
-    return refusals(somebody, CHANGES)
+def answers_to_changes(shared_person: Person) -> dict[str, str]:
+    return refusals(shared_person, CHANGES)
 
 
 @pytest.mark.parametrize("what", sorted(CHANGES))
-def test_changing_oneself_is_refused(answers_to_changes: dict[str, str], what: str) -> None:
+def test_changing_its_own_process_is_refused(answers_to_changes: dict[str, str], what: str) -> None:
     why = answers_to_changes[what]
     assert why in ("EPERM", "EACCES", "EINVAL", "EROFS", "EAFNOSUPPORT"), why
 
 
-def test_another_personality_gets_through_no_wall(person: Person) -> None:
+def test_another_personality_does_not_bypass_the_filter(person: Person) -> None:
     # 32-bit Linux, code in data, fixed addresses, all at once.
     each = {
         hex(flags): f"call({PERSONALITY}, {flags})\ncall({UNSHARE}, {USER})"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries to become more than it is by programs that have, or are given, privileges."""
+"""A command tries to gain privileges through setuid programs and programs with capabilities."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _lent(person: Person) -> set[str]:
 
 @dataclass(frozen=True)
 class Lent:
-    """In which ways programs with the rights of their owner were made."""
+    """The ways in which setuid programs were made."""
 
     during: set[str]
     after: set[str]
@@ -149,7 +149,7 @@ def _open_to_all(*folders: Path) -> None:
 
 @pytest.fixture(scope="module", params=[".", "/tmp", "~/playground"])
 def lent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lent:
-    """All ways in one sandbox, each in a folder of its own."""
+    """Try all ways in one sandbox, each in a folder of its own."""
     person = make_person(tmp_path_factory.mktemp("lending"))
     folder = str(request.param)
     _open_to_all(person.home, person.project, person.paths.data, person.paths.cache)
@@ -199,7 +199,7 @@ def test_making_a_setuid_program(lent: Lent, request: pytest.FixtureRequest, way
     assert (way in lent.outside) == (folder != "/tmp")
 
 
-def test_a_setuid_program_that_waits_is_none_when_it_is_applied(person: Person) -> None:
+def test_a_pending_setuid_program_loses_the_bit_when_applied(person: Person) -> None:
     person.home.chmod(0o755)
     person.project.chmod(0o755)
     done = person.cli("run", "--apply", "review", "-c", "cp /bin/true t; chmod 6755 t")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries the kernel's own doors, one by one."""
+"""A command tries dangerous system calls, one by one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SYSTEM_CALLS = {name: f"call({number}, *[-1] * 6)" for name, number in NUMBERS.i
 
 
 @pytest.fixture(scope="module")
-def answers_to_calls(somebody: Person) -> dict[str, str]:
-    return refusals(somebody, SYSTEM_CALLS)
+def answers_to_calls(shared_person: Person) -> dict[str, str]:
+    return refusals(shared_person, SYSTEM_CALLS)
 
 
 @pytest.mark.parametrize("name", sorted(NUMBERS))
@@ -30,7 +30,7 @@ def test_system_call_is_refused(answers_to_calls: dict[str, str], name: str) -> 
     "name",
     ["mount", "open_tree", "bpf", "clone3", "setns", "name_to_handle_at", "settimeofday", "chroot"],
 )
-def test_without_the_wall_the_kernel_looks_at_the_arguments(person: Person, name: str) -> None:
+def test_without_the_filter_the_kernel_checks_the_arguments(person: Person, name: str) -> None:
     # So the refusals above are the wall's.
     done = person.run_outside(attempt(SYSTEM_CALLS[name]))
     assert done.stdout.startswith("refused ")
@@ -38,9 +38,9 @@ def test_without_the_wall_the_kernel_looks_at_the_arguments(person: Person, name
 
 
 @pytest.fixture(scope="module")
-def answers_to_unshare(somebody: Person) -> dict[str, str]:
+def answers_to_unshare(shared_person: Person) -> dict[str, str]:
     codes = {name: f"call({UNSHARE}, {flag})" for name, flag in NAMESPACES.items()}
-    return refusals(somebody, codes)
+    return refusals(shared_person, codes)
 
 
 @pytest.mark.parametrize("name", sorted(NAMESPACES))
@@ -51,10 +51,10 @@ def test_a_new_namespace_by_unshare_is_refused(
 
 
 @pytest.fixture(scope="module")
-def answers_to_clone(somebody: Person) -> dict[str, str]:
+def answers_to_clone(shared_person: Person) -> dict[str, str]:
     codes = {name: _clone(flag | signal.SIGCHLD) for name, flag in NAMESPACES.items()}
     del codes["time"]
-    return refusals(somebody, codes)
+    return refusals(shared_person, codes)
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMESPACES) - {"time"}))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run is ended by a person, or with the program or a part of it, at any moment: nothing of it may
-go on."""
+"""The user, a signal or a crash ends a run at any moment: none of its processes survives."""
 
 from __future__ import annotations
 
@@ -32,11 +31,11 @@ def mark() -> Iterator[Mark]:
     made.kill()
 
 
-# --- a person who has had enough -----------------------------------------------------------------
+# --- the user ends a run -----------------------------------------------------------------------
 
 
 async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
-    """Whether a run ends by itself; if not, it is made to, so that the test does end."""
+    """Return whether a run ends by itself; otherwise end it, so that the test does not hang."""
     done, _ = await asyncio.wait({task}, timeout=SOON)
     if not done:
         mark.kill()
@@ -47,7 +46,7 @@ async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
 @pytest.mark.parametrize("act", ["stop", "cancel", "cancel twice"])
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "no sandbox"])
 @pytest.mark.parametrize("way", ["waiting", "ignored signals", "busy", "a daemon and its parent"])
-def test_a_person_ends(person: Person, mark: Mark, way: str, sandbox: bool, act: str) -> None:
+def test_the_user_ends(person: Person, mark: Mark, way: str, sandbox: bool, act: str) -> None:
     command = "echo so far; " + mark.put_into(STUBBORN[way])
     runner = person.bubble() if sandbox else plain(person)
 
@@ -255,7 +254,7 @@ def test_a_program_without_sandbox_that_is_killed_takes_the_command_with_it(
     assert mark.gone()
 
 
-def test_a_command_without_sandbox_cannot_stop_who_watches_it(person: Person, mark: Mark) -> None:
+def test_a_command_without_sandbox_cannot_stop_its_supervisor(person: Person, mark: Mark) -> None:
     # It has no wall, but the time limit is kept.
     async def main() -> Result:
         command = f"sleep {mark.seconds} & kill -STOP $PPID; sleep {mark.seconds}"
@@ -269,7 +268,7 @@ def test_a_command_without_sandbox_cannot_stop_who_watches_it(person: Person, ma
 
 @pytest.mark.parametrize("pause", [0.0, 0.001, 0.01])
 def test_stopping_again_and_again_spares_nothing(person: Person, mark: Mark, pause: float) -> None:
-    # Each time who watches the command is told so, while it is ending what is hard to end.
+    # The supervisor gets each of them while it ends stubborn processes.
     command = f"{mark.put_into(python(CHAIN))}; sleep {mark.seconds}"
 
     async def main() -> Result:

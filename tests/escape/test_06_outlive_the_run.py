@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries to leave something running when it is over, or not to be over when it should."""
+"""A command tries to leave processes running after its end, or refuses to end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_nothing_is_left_without_a_sandbox_of(person: Person, mark: Mark, way: s
 
 
 @pytest.mark.parametrize("way", sorted(set(LEAVING) - {"a chain of children"}))
-def test_without_anybody_to_end_it_stays(person: Person, mark: Mark, way: str) -> None:
+def test_without_a_supervisor_it_stays(person: Person, mark: Mark, way: str) -> None:
     # So the two above are the program's doing. A chain could not be caught again.
     subprocess.run(
         ["/bin/sh", "-c", mark.put_into(LEAVING[way] + "\necho left")],
@@ -90,7 +90,7 @@ def test_the_time_limit_ends_without_a_sandbox(person: Person, mark: Mark, way: 
     assert 0.25 < result.duration < SOON
 
 
-def test_the_command_line_tells_of_the_time_limit(person: Person, mark: Mark) -> None:
+def test_the_command_line_reports_the_time_limit(person: Person, mark: Mark) -> None:
     command = f"echo so far; sleep {mark.seconds}"
     done = person.cli("run", "--timeout", "0.6", "-c", command)
     assert mark.gone()
@@ -99,7 +99,7 @@ def test_the_command_line_tells_of_the_time_limit(person: Person, mark: Mark) ->
     assert "time limit" in done.stderr
 
 
-def test_a_command_that_closes_its_streams_is_waited_for(person: Person) -> None:
+def test_a_command_that_closes_its_streams_runs_to_its_end(person: Person) -> None:
     result = person.run("exec <&- >&- 2>&-; sleep 0.3; : >done; exit 7")
     assert result.exit_code == 7
     assert (person.project / "done").exists()

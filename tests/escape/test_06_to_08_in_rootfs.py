@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Outliving, exhausting and the copy-back once more, in the Alpine system: there the wall is built
-another way."""
+"""Attacks of rows 6 to 8 in the Alpine root file system, whose mounts differ."""
 
 from __future__ import annotations
 

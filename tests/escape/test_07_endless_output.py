@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command pours out what it can, says what cannot be told, or is too much to be started."""
+"""A command prints without end, prints anything but text, or is too long to start."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_the_program_answers_while_a_command_pours_out(person: Person) -> None:
     assert turns(lambda: person.bubble(timeout=0.8).exec("yes & yes >&2")) > 1
 
 
-def test_of_one_endless_line_the_ends_are_kept(person: Person) -> None:
+def test_an_endless_line_keeps_its_beginning_and_end(person: Person) -> None:
     size = 100 * MIB
     result = person.run("printf begin; head -c 100M /dev/zero; printf end")
     assert result.exit_code == 0
@@ -149,7 +149,7 @@ BYTES = {
 
 
 @pytest.mark.parametrize("kind", sorted(BYTES))
-def test_whatever_a_command_says_can_be_told(person: Person, kind: str) -> None:
+def test_any_output_of_a_command_can_be_printed(person: Person, kind: str) -> None:
     (person.project / "said").write_bytes(BYTES[kind])
     # As it is on a pipe, as text in JSON, harmless for the model.
     with _command_line(person, "--", "cat", "said") as process:
@@ -271,14 +271,14 @@ BAD_COMMANDS = {
 
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "no sandbox"])
 @pytest.mark.parametrize("kind", sorted(BAD_COMMANDS))
-def test_what_cannot_be_a_command_is_refused(person: Person, kind: str, sandbox: bool) -> None:
+def test_an_invalid_command_is_refused(person: Person, kind: str, sandbox: bool) -> None:
     runner = person.bubble() if sandbox else plain(person)
     with pytest.raises(SandboxError):
         loop.run(runner.exec(BAD_COMMANDS[kind]))
 
 
 @pytest.mark.parametrize("kind", ["bytes that are not UTF-8", "a new line", "right to left"])
-def test_what_can_be_a_command_runs(person: Person, kind: str) -> None:
+def test_any_valid_command_runs(person: Person, kind: str) -> None:
     word = {
         "bytes that are not UTF-8": "\udcff\udc80",
         "a new line": "a\nb",

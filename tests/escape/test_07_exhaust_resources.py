@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command tries to use up what it shares with everybody: processes, memory, disk.
+"""A command tries to use up shared resources: processes, memory, disk.
 
-Every bomb here is bounded: where a limit did not hold, the machine would live on.
-"""
+Every bomb here is bounded: if a limit does not hold, the machine survives."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ MIB = 1 << 20
 
 
 def limited(person: Person, limits: str) -> str:
-    """A profile with limits of the person's own."""
+    """A profile with limits of the user's own."""
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "small.yaml").write_text(f"limits: {{{limits}}}\n")
     return "small"
@@ -99,7 +98,7 @@ def test_a_bomb_is_limited(person: Person, kind: str) -> None:
 
 
 def test_the_limit_counts_the_command_alone(person: Person) -> None:
-    # Not the person's other programs: a limit below their number must not stop a command.
+    # Not the user's other programs: a limit below their number must not stop a command.
     others = [subprocess.Popen(["sleep", "30"]) for _ in range(25)]
     try:
         profile = limited(person, "processes: 20")
@@ -244,7 +243,7 @@ def test_a_sparse_file_is_not_counted(person: Person) -> None:
     assert re.fullmatch(r"[0-9.]+ (bytes|KiB) in 1 file\n", person.cli("playground", "size").stdout)
 
 
-# --- a playground nobody wants to tidy up --------------------------------------------------------
+# --- a messy playground --------------------------------------------------------------------------
 
 _DEEP = """
 os.chdir("{where}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command leaves that is more than a file or a folder: pipes, devices, attributes that mean
-something to an overlay, hard links, rights that are lent. None of it leads the copy-back astray."""
+"""A command leaves more than files and folders: pipes, devices, overlay attributes, hard links,
+setuid bits. None of them misleads the copy-back."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_pipe_a_socket_and_a_device_in_place_of_a_file(person: Person, mode: M
 
 
 def block(file: Path) -> None:
-    """Who opens it waits, for ever or for a terminal."""
+    """Create a file that blocks its reader for ever, or until a terminal appears."""
     file.unlink(missing_ok=True)
     kind = file.name[1:]
     if kind == "socket":
@@ -78,7 +78,7 @@ def block(file: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "during", "between", "undo"])
-def test_a_file_of_the_project_that_would_block_who_opens_it(person: Person, when: str) -> None:
+def test_a_file_of_the_project_that_blocks_its_reader(person: Person, when: str) -> None:
     files = [
         person.project / f"{name}{kind}" for name in "abc" for kind in ("pipe", "socket", "device")
     ]
@@ -160,7 +160,7 @@ def test_attributes_that_mean_something_to_an_overlay(person: Person) -> None:
         assert [n for n in os.listxattr(path) if "overlay" in n] == [], path
 
 
-def test_such_attributes_on_the_project_itself(person: Person) -> None:
+def test_overlay_attributes_on_the_project_itself(person: Person) -> None:
     # As an archive may bring them: the layer below is read, too.
     fill(person.project / "sub")
     fill(person.project / "other")
@@ -241,7 +241,7 @@ def test_a_file_of_the_project_with_another_name_outside(person: Person) -> None
         os.removexattr(outside / name, "user.overlay.mine")
 
 
-def test_hard_links_between_what_is_applied_and_what_waits(person: Person) -> None:
+def test_hard_links_between_applied_and_pending_files(person: Person) -> None:
     (person.project / ".git").mkdir()
     report = settle(person, "echo one >plain; mkdir .git/hooks; ln plain .git/hooks/pre-commit")
     assert states(report)["plain"] is State.APPLIED

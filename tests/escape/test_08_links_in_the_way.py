@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A folder becomes a link to somewhere else, before, while and after a command runs: the copy-back
-must not be led to anything but the named path in the project."""
+"""A folder becomes a link to another place before, during or after a run: the copy-back writes only
+to the named path in the project."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def home(person: Person) -> Iterator[Path]:
 
 @pytest.fixture
 def inside(person: Person) -> Person:
-    """The person, with a project that has a folder around it that is not the home folder."""
+    """The user, with a project that has a folder around it that is not the home folder."""
     project = person.home / "area" / "project"
     fill(project / "outer" / "sub")
     return replace(person, project=project)
@@ -246,7 +246,7 @@ def test_the_project_is_moved_away_while_the_command_runs(inside: Person, comman
     assert (inside.project / "outer" / "sub" / "changed").read_text() == "old\n"
 
 
-def test_a_folder_that_waits_around_a_file_that_does_not(person: Person) -> None:
+def test_a_pending_folder_around_an_applied_file(person: Person) -> None:
     settle(person, "mkdir -p a/b/c; ln -s ~ a/link", Mode.REVIEW)
     report = settle(person, "echo new >a/b/c/file")
     assert set(states(report).values()) == {State.APPLIED}

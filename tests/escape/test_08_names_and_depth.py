@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names and depths that a copy-back stumbles over, names of our own that a command guesses, and
-files that nobody may read."""
+"""Odd names, deep folders, guessed names of the program's own files, and unreadable files in the
+copy-back."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_folders_deeper_than_a_program_may_open_files(person: Person, cleared: N
     ("act", "mode"),
     [pytest.param("make", "review", marks=pytest.mark.anybody), ("remove", "auto")],
 )
-def test_folders_deeper_than_the_machine_lets_anybody_open_files(
+def test_folders_deeper_than_the_limit_of_open_files(
     person: Person, act: str, mode: str, cleared: None
 ) -> None:
     make = python("for _ in range(300):\n    os.mkdir('d')\n    os.chdir('d')")

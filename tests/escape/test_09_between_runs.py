@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one command leaves behind must not run outside, or lift a mask, when the next one starts."""
+"""Files that one command leaves must not run outside, or lift a mask, when the next command
+starts."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def test_a_library_for_the_program_that_makes_the_sandbox(
     assert not mark.exists()
 
 
-def test_the_person_s_own_library_path_is_there_for_the_command(person: Person) -> None:
+def test_the_user_s_library_path_is_passed_to_the_command(person: Person) -> None:
     person.environ["LD_LIBRARY_PATH"] = "/opt/lib"
     assert person.run('echo "$LD_LIBRARY_PATH"').stdout.text == "/opt/lib\n"
 
@@ -124,7 +125,7 @@ def test_a_mask_around_the_home_folder_is_refused(person: Person) -> None:
         person.run("true", profile="mine")
 
 
-def test_a_layer_that_was_cleared_away_is_made_again(person: Person, tmp_path: Path) -> None:
+def test_a_removed_layer_is_made_again(person: Person, tmp_path: Path) -> None:
     # Of its own: all that run for one user have their layers at one place.
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
@@ -198,7 +199,7 @@ if os.getuid() == 0:
         os.chown(person.home, 0, 0)
 
 
-def test_a_second_person_s_files_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_a_second_user_are_distinguished(tmp_path: Path) -> None:
     # Equal homes share their layers; those with other modes or masks do not.
     one, two = make_person(tmp_path / "one"), make_person(tmp_path / "two")
     two.home.chmod(0o700)

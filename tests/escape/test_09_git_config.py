@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of the project that the config of git leads to: git runs them, whatever the person asked
-for. They wait for a yes, as the hooks in their usual place do."""
+"""Files of the project that git's configuration makes git run: they are held, as hooks in their
+usual place are."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path
     assert set(found.values()) == {State.APPLIED}
     git(person, "commit", "--allow-empty", "-m", "x")
     assert not mark.exists()
-    # Once the person says so, it is as they said.
+    # Once the user says so, it is as they said.
     review(person, "apply", report.run_id, HOOK)
     git(person, "commit", "--allow-empty", "-m", "x")
     assert mark.exists()
@@ -136,7 +136,7 @@ def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
     ],
     ids=["many programs", "long", "many files"],
 )
-def test_where_more_is_said_than_is_looked_at_all_waits(tmp_path: Path, setting: str) -> None:
+def test_an_overlong_config_holds_everything(tmp_path: Path, setting: str) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text(setting)
     (tmp_path / "more").mkdir()
@@ -148,7 +148,7 @@ def test_where_more_is_said_than_is_looked_at_all_waits(tmp_path: Path, setting:
 
 
 def test_many_folders_that_look_like_repositories(person: Person, checkout: Path) -> None:
-    """Each of them is looked at; what the others lead to counts all the same."""
+    """Each of them is examined; those that are not repositories do not hide the others."""
     git(person, "config", "core.hooksPath", "tools/hooks")
     git(person, "init", "-q", "z/deep")
     git(person, "config", "core.hooksPath", "hooks", folder=checkout / "z" / "deep")
@@ -250,7 +250,7 @@ def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
 
 
 @pytest.mark.parametrize("limit", ["_MOST_FOLDERS", "_MOST_NAMES", "_MOST_FOUND"])
-def test_in_more_folders_than_are_looked_at_what_is_named_as_a_hook_waits(
+def test_with_too_many_folders_every_file_named_like_a_hook_is_held(
     person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"ollmsandbox.project.changes.git.{limit}", 0)
@@ -306,18 +306,18 @@ def test_hooks_in_the_project_folder_itself(person: Person, checkout: Path, sett
 
 
 def states_of(person: Person, command: str) -> dict[str, str]:
-    """As the command line does, which knows whose config counts."""
+    """Settle as the command line does, which knows the user's own configuration."""
     found = json.loads(person.cli("run", "--json", "-c", command).stdout)
     return {change["path"]: change["state"] for change in found["changes"]}
 
 
-def test_the_person_s_own_config(person: Person, checkout: Path) -> None:
+def test_the_user_s_own_config(person: Person, checkout: Path) -> None:
     git(person, "config", "--global", "core.hooksPath", "tools/hooks")
     attack = f"echo x >>{HOOK}; echo x >>tools/build"
     assert states_of(person, attack) == {HOOK: "pending", "tools/build": "applied"}
 
 
-def test_the_person_s_own_config_is_a_part_of_the_project(person: Person, checkout: Path) -> None:
+def test_the_user_s_own_config_is_a_part_of_the_project(person: Person, checkout: Path) -> None:
     write(checkout / "dot" / "gitconfig", "[alias]\nx = log\n")
     (person.home / ".config" / "git").mkdir(parents=True)
     (person.home / ".config" / "git" / "config").symlink_to(checkout / "dot" / "gitconfig")
@@ -325,7 +325,7 @@ def test_the_person_s_own_config_is_a_part_of_the_project(person: Person, checko
     assert states_of(person, attack) == {"dot/gitconfig": "pending", "dot/other": "applied"}
 
 
-def test_the_person_s_own_config_counts_for_each_repository(person: Person, checkout: Path) -> None:
+def test_the_user_s_own_config_counts_for_each_repository(person: Person, checkout: Path) -> None:
     git(person, "config", "--global", "core.hooksPath", "my/hooks")
     git(person, "init", "-q", "inner")
     for folder in (checkout, checkout / "inner"):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command leaves in the project and something else acts on later: marked, and what git would
-run by itself waits for a yes."""
+"""Files that other programs act on later are marked, and those that git would run are held."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def changed(
 
 
 def held(person: Person, command: str) -> set[str]:
-    """What a command changed and waits for a yes. All of that is marked as what acts later."""
+    """Return the held changes of a command, all of which must be marked as risky."""
     found = changed(person, command)
     for path, (flags, state) in found.items():
         assert ("held" in flags) == (state == "pending"), path
@@ -58,7 +57,7 @@ def checkout(person: Person) -> Path:
 
 
 def use_git(person: Person, folder: Path | None = None) -> bool:
-    """What a person does without a thought. True if something planted was run."""
+    """Do what users do all the time. True if a planted file was run."""
     mark = person.home / "planted"
     mark.unlink(missing_ok=True)
     identity = "-c user.name=a -c user.email=a@b"
@@ -117,9 +116,7 @@ def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_git_would_run_it_once_the_person_said_yes(
-    person: Person, checkout: Path, plant: str
-) -> None:
+def test_git_would_run_it_after_approval(person: Person, checkout: Path, plant: str) -> None:
     # Else the test above would prove nothing.
     assert held(person, PLANTS[plant])
     done = cli_here(person, "apply")
@@ -210,14 +207,14 @@ def test_files_that_other_programs_act_on_are_marked(person: Person) -> None:
 
 
 @pytest.mark.parametrize("path", [".envrc", ".vscode/tasks.json"])
-def test_a_person_is_told_of_what_acts_later(person: Person, path: str) -> None:
+def test_the_user_is_informed_of_risky_files(person: Person, path: str) -> None:
     (person.project / path).parent.mkdir(exist_ok=True)
     (person.project / path).write_text("x\n")
     done = person.cli("run", "-c", f"echo y >'{path}'")
     assert "outside the sandbox" in done.stderr
 
 
-def test_what_can_be_run_is_marked(person: Person) -> None:
+def test_executable_files_are_marked(person: Person) -> None:
     for name in ("tool", "was"):
         (person.project / name).write_text("old\n")
     (person.project / "was").chmod(0o755)

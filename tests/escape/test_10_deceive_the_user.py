@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is shown is what will run, all of it; what was approved is what runs."""
+"""The card shows the whole command that will run, and what was approved is what runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import dataclasses
 
 import pytest
 from support.person import Person
-from support.questions import Book, Somebody, command, until
+from support.questions import Book, ScriptedUser, command, until
 
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import MAX_OPEN_QUESTIONS, Provider
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.anybody
 
 
 @pytest.fixture
-def somebody() -> Somebody:
-    return Somebody()
+def user() -> ScriptedUser:
+    return ScriptedUser()
 
 
 @pytest.fixture
-def provider(person: Person, somebody: Somebody) -> Provider:
-    return Provider(somebody, RuleStore(person.paths), Book())
+def provider(person: Person, user: ScriptedUser) -> Provider:
+    return Provider(user, RuleStore(person.paths), Book())
 
 
 def test_a_second_command_hidden_behind_a_newline(person: Person) -> None:
@@ -102,52 +102,52 @@ def test_a_path_with_a_newline_and_an_escape_stays_on_its_line() -> None:
 
 
 def test_a_question_that_changes_after_it_was_shown(
-    provider: Provider, somebody: Somebody, person: Person
+    provider: Provider, user: ScriptedUser, person: Person
 ) -> None:
     async def change_it() -> Verdict:
         request = command("ls", str(person.project), facts=(Fact("in", "~/src"),))
         deciding = asyncio.ensure_future(provider.decide(request))
-        await somebody.cards_shown(1)
+        await user.cards_shown(1)
         with pytest.raises(dataclasses.FrozenInstanceError):
             request.subject = "rm x"  # type: ignore[misc]
         with pytest.raises(dataclasses.FrozenInstanceError):
             request.facts[0].value = "/"  # type: ignore[misc]
-        somebody.answer(0, Answer.ALLOW)
+        user.answer(0, Answer.ALLOW)
         verdict = await deciding
         # The one that was shown, not one that is like it.
-        assert verdict.request is request is somebody.asked[0]
+        assert verdict.request is request is user.asked[0]
         return verdict
 
     assert loop.run(change_it()).allowed
 
 
-def test_a_yes_to_one_question_is_none_to_another_with_its_name(
-    provider: Provider, somebody: Somebody, person: Person
+def test_an_answer_to_one_question_does_not_count_for_another_with_its_name(
+    provider: Provider, user: ScriptedUser, person: Person
 ) -> None:
     async def ask_both() -> None:
         shown = command("ls", str(person.project), id="same", call_id="same")
         hidden = command("rm x", str(person.project), id="same", call_id="same")
         first = asyncio.ensure_future(provider.decide(shown))
-        await somebody.cards_shown(1)
+        await user.cards_shown(1)
         second = asyncio.ensure_future(provider.decide(hidden))
-        await somebody.cards_shown(2)
-        somebody.answer(0, Answer.ALLOW_ALWAYS)
+        await user.cards_shown(2)
+        user.answer(0, Answer.ALLOW_ALWAYS)
         assert (await first).allowed
-        await somebody.cards_shown(1)
+        await user.cards_shown(1)
         assert not second.done()
-        somebody.answer(0, Answer.DENY)
+        user.answer(0, Answer.DENY)
         assert not (await second).allowed
 
     loop.run(ask_both())
 
 
-def test_a_flood_of_questions(provider: Provider, somebody: Somebody, person: Person) -> None:
+def test_a_flood_of_questions(provider: Provider, user: ScriptedUser, person: Person) -> None:
     async def flood() -> list[Verdict]:
         everything = [
             asyncio.ensure_future(provider.decide(command(f"rm {n}", str(person.project))))
             for n in range(1000)
         ]
-        await somebody.cards_shown(MAX_OPEN_QUESTIONS)
+        await user.cards_shown(MAX_OPEN_QUESTIONS)
         await until(lambda: sum(one.done() for one in everything) == 1000 - MAX_OPEN_QUESTIONS)
         for one in everything:
             one.cancel()

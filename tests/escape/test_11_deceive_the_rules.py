@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One command was allowed always. Whatever looks like it, or has it inside, asks again."""
+"""One command is always allowed. A command that looks like it, or contains it, asks again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.person import Person
-from support.questions import Book, Somebody, command, other
+from support.questions import Book, ScriptedUser, command, other
 
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import Provider
@@ -74,12 +74,12 @@ ATTACKS = {
     "exec": "exec make test",
     "an interpreter": "python3 -c 'import os; os.system(\"make test\")'",
     "a program that runs it": "nohup make test",
-    "somebody else who runs it": "sudo make test",
+    "another program that runs it": "sudo make test",
     "time": "time make test",
     "a continued line": "make test \\\ninstall",
     "a quote without end": "make test '",
     "a letter that looks like another": "m\u0430ke test",
-    "a blank that is none": "make\u00a0test",
+    "a look-alike blank": "make\u00a0test",
     "a zero-width space": "make te\u200bst",
     "a right-to-left mark": "make \u202etset",
     "a control character": "make test\x01",
@@ -92,20 +92,20 @@ THE_SAME = ("make test", "  make   test  ", "make 'test'", '"make" t\\est')
 
 
 class Rules:
-    """Somebody said "always" to one command; whoever is asked now says no."""
+    """One command is always allowed; every further question is answered with no."""
 
     def __init__(self, person: Person) -> None:
         self.person = person
         self.project = str(person.project)
-        self.somebody = Somebody([ALWAYS])
+        self.user = ScriptedUser([ALWAYS])
         self.store = RuleStore(person.paths, at_rest=0)
-        self.provider = Provider(self.somebody, self.store, Book())
+        self.provider = Provider(self.user, self.store, Book())
         self.decide(command(ALLOWED, self.project))
         assert [rule.answer for rule in self.store.rules()] == [ALWAYS]
 
     def decide(self, request: PermissionRequest) -> tuple[Answer, Source]:
-        if not self.somebody.says:
-            self.somebody.says = [Answer.DENY]
+        if not self.user.says:
+            self.user.says = [Answer.DENY]
         verdict = loop.run(self.provider.decide(request))
         return verdict.answer, verdict.source
 
@@ -126,7 +126,7 @@ def test_an_attack_on_an_allowed_command(rules: Rules, name: str) -> None:
 
 def test_every_attack_on_a_command_allowed_for_the_session(rules: Rules) -> None:
     rules.store.remove(rules.store.rules())
-    rules.somebody.says = [Answer.ALLOW_SESSION]
+    rules.user.says = [Answer.ALLOW_SESSION]
     rules.decide(command(ALLOWED, rules.project))
     fooled = [
         name for name, text in ATTACKS.items() if not rules.asks_again(command(text, rules.project))
@@ -187,8 +187,8 @@ def test_the_same_words_in_another_folder(rules: Rules) -> None:
         assert rules.asks_again(command(ALLOWED, rules.project, target_path=folder))
 
 
-def test_the_same_words_beyond_the_wall(rules: Rules) -> None:
-    """Also if whoever made the request forgot to say that it is asked each time."""
+def test_the_same_words_without_the_sandbox(rules: Rules) -> None:
+    """It asks even if the request does not say that it is for one time only."""
     for beyond in ({"network": True}, {"sandboxed": False}, {"one_time_only": True}):
         request = command(ALLOWED, rules.project, **beyond)
         assert request.answers == (Answer.DENY, Answer.ALLOW)
@@ -218,7 +218,7 @@ def test_the_same_words_for_another_tool(rules: Rules) -> None:
 def test_a_target_that_looks_like_an_allowed_one(
     rules: Rules, tool: str, target: str, attacks: tuple[str, ...]
 ) -> None:
-    rules.somebody.says = [ALWAYS]
+    rules.user.says = [ALWAYS]
     rules.decide(other(tool, target, rules.project))
     assert rules.decide(other(tool, target, rules.project)) == (ALWAYS, Source.SAVED)
     for attack in attacks:
@@ -226,18 +226,18 @@ def test_a_target_that_looks_like_an_allowed_one(
 
 
 @pytest.mark.parametrize("name", ["a substitution", "a shell with more", "a pattern"])
-def test_what_cannot_be_read_cannot_be_allowed_for_longer(rules: Rules, name: str) -> None:
+def test_an_unparsed_command_cannot_be_allowed_permanently(rules: Rules, name: str) -> None:
     request = command(ATTACKS[name], rules.project)
     assert request.answers == (Answer.DENY_ALWAYS, Answer.DENY, Answer.ALLOW)
     assert "cannot be saved" in request.why_not_remembered
-    rules.somebody.says = [Answer.DENY_ALWAYS]
+    rules.user.says = [Answer.DENY_ALWAYS]
     rules.decide(request)
     assert rules.decide(request) == (Answer.DENY_ALWAYS, Source.SAVED)
     assert rules.asks_again(command(ATTACKS[name] + " ", rules.project))
 
 
 def test_a_pattern_in_a_rule_written_by_hand(rules: Rules) -> None:
-    """It stands for itself, or the file says that it cannot be."""
+    """A pattern matches itself only, or is an error in the file."""
     rules.store.file.write_text(
         f"rules:\n- answer: allow\n  tool: run_command\n  project: {rules.project}\n"
         "  command: make *\n"

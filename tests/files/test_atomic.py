@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that the program owns."""
+"""Atomic writes, and real paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ollmsandbox.paths import real_path
 pytestmark = pytest.mark.anybody
 
 
-def test_what_could_not_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     file = tmp_path / "file"
     write_atomically(file, "old")
     with pytest.raises(UnicodeEncodeError):

@@ -30,7 +30,7 @@ def test_shared_locks_exclude_only_others(tmp_path: Path) -> None:
         FileLock(path, timeout=0.05)
 
 
-def test_a_callback_is_called_while_waiting_and_may_end_it(tmp_path: Path) -> None:
+def test_a_callback_runs_during_the_wait_and_may_end_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     held = FileLock(path)
     FileLock(path, on_wait=held.release).release()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which addresses are fetched, and which machines are left alone."""
+"""Which addresses may be fetched, and which machines count as private."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_address_is_taken_apart_once(given: str, text: str, target: str) -> N
         "http://" + "ü" * 70 + ".example/",
     ],
 )
-def test_what_is_no_plain_web_address_is_refused(given: str) -> None:
+def test_an_unusual_web_address_is_refused(given: str) -> None:
     with pytest.raises(NetError):
         Address.parse(given)
 
@@ -94,7 +94,7 @@ def test_machines_far_away_are_public(number: str) -> None:
     assert is_public(ipaddress.ip_address(number))
 
 
-def test_one_private_number_among_public_ones_is_enough() -> None:
+def test_one_private_address_among_public_ones_is_enough() -> None:
     address = Address.parse("https://example.com/")
     with pytest.raises(NetError, match=r"127\.0\.0\.1"):
         public_addresses(address, lambda *_: ["8.8.8.8", "127.0.0.1"], allow_private=False)
@@ -110,7 +110,7 @@ def test_the_own_machine_is_recognised_in_every_spelling(host: str) -> None:
         public_addresses(Address.parse(f"http://{host}/"), resolve, allow_private=False)
 
 
-def test_a_name_that_nobody_knows_is_said() -> None:
+def test_an_unknown_host_name_is_reported() -> None:
     def unknown(_host: str, _port: int) -> list[str]:
         raise OSError("no such name")
 
@@ -146,7 +146,7 @@ def test_proxies_are_read_as_every_program_does(
     assert proxy_for(Address.parse(address), environ) == proxy
 
 
-def test_a_redirect_is_read_from_where_it_stands() -> None:
+def test_a_redirect_is_relative_to_its_address() -> None:
     address = Address.parse("https://example.com/a/b")
     assert address.redirect("../c").text == "https://example.com/c"
     assert address.redirect("//other.example/").target == "other.example"

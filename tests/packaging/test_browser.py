@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where there is no display, a browser shows the window: until the program ends, and no longer."""
+"""`build-aux/in-browser` shows the window in a browser until the program ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def start(folder: Path, text: str) -> subprocess.Popen[str]:
-    """What is given in the place of the program is a shell text."""
+    """Start it with a shell command in the place of the program."""
     return subprocess.Popen(
         [IN_BROWSER, "sh", "-c", text],
         env={**os.environ, "TMPDIR": str(folder)},
@@ -76,7 +76,7 @@ def test_a_signal_ends_the_program_and_the_page(tmp_path: Path) -> None:
 
 def test_the_status_is_the_program_s_and_nothing_is_left(tmp_path: Path) -> None:
     with start(tmp_path, "exit 7") as program:
-        # To the end: nobody else holds on to it.
+        # To the end of the stream: no other process holds it open.
         assert "http://127.0.0.1:" in program.communicate(timeout=PATIENCE)[0]
         assert program.returncode == 7
     until(lambda: not any(tmp_path.iterdir()))

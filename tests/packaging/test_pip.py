@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`pip install .` asks for a PyGObject that can be built where it runs."""
+"""`pip install .` asks for a PyGObject that can be built on this system."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class egg_info:
 
 
 def required(folder: Path, libraries: tuple[str, ...]) -> list[str]:
-    """Where pkg-config knows these libraries."""
+    """Return the requirements if pkg-config knows these libraries."""
     for name, text in SETUPTOOLS.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")

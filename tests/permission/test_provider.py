@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Session, then saved, then the person; several at once; and nobody there."""
+"""Answers come from the session, then the saved rules, then the user; several questions at once; no
+user to ask."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import dataclasses
 
 import pytest
 from support.person import Person
-from support.questions import Book, Somebody, command, other, until
+from support.questions import Book, ScriptedUser, command, other, until
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError
@@ -23,22 +24,22 @@ ALWAYS, SESSION = Answer.ALLOW_ALWAYS, Answer.ALLOW_SESSION
 
 
 class Desk:
-    """A provider with somebody who answers, and all that it uses."""
+    """A provider with a scripted user, and all that it uses."""
 
     def __init__(self, person: Person) -> None:
         self.person = person
         self.project = str(person.project)
-        self.somebody = Somebody()
+        self.user = ScriptedUser()
         self.book = Book()
         self.store = RuleStore(person.paths, at_rest=0)
         self.provider = self.next_session()
 
     def next_session(self) -> Provider:
-        self.provider = Provider(self.somebody, self.store, self.book, clock=lambda: 7.0)
+        self.provider = Provider(self.user, self.store, self.book, clock=lambda: 7.0)
         return self.provider
 
     def says(self, *answers: Answer) -> None:
-        self.somebody.says = list(answers)
+        self.user.says = list(answers)
 
     def decide(self, request: PermissionRequest | str) -> tuple[Answer, Source]:
         verdict = loop.run(self.provider.decide(self.request(request)))
@@ -53,7 +54,7 @@ class Desk:
 
     @property
     def times_asked(self) -> int:
-        return len(self.somebody.asked)
+        return len(self.user.asked)
 
 
 @pytest.fixture
@@ -62,12 +63,12 @@ def desk(person: Person) -> Desk:
 
 
 @pytest.mark.parametrize("answer", Answer)
-def test_each_answer_is_what_the_person_said(desk: Desk, answer: Answer) -> None:
+def test_each_answer_is_the_user_s(desk: Desk, answer: Answer) -> None:
     desk.says(answer)
     assert desk.decide("make") == (answer, Source.PERSON)
     assert desk.book.verdicts[-1].allowed is answer.allows
     assert desk.book.verdicts[-1].at == 7.0
-    assert desk.book.asked_of == desk.somebody.asked
+    assert desk.book.asked_of == desk.user.asked
 
 
 @pytest.mark.parametrize("answer", [Answer.ALLOW, Answer.DENY])
@@ -108,7 +109,7 @@ def test_the_session_comes_before_what_is_saved(desk: Desk) -> None:
     assert desk.decide("make") == (SESSION, Source.SESSION)
 
 
-def test_what_is_forgotten_in_the_file_is_forgotten_in_the_session(desk: Desk) -> None:
+def test_a_rule_removed_from_the_file_is_removed_from_the_session(desk: Desk) -> None:
     desk.says(ALWAYS, Answer.DENY)
     desk.decide("make")
     RuleStore(desk.person.paths).remove(desk.store.rules())
@@ -147,13 +148,13 @@ def test_an_answer_that_was_not_offered_counts_once(desk: Desk) -> None:
     assert desk.decide("make && ls") == (Answer.DENY, Source.PERSON)
 
 
-def test_where_nobody_asks_all_is_denied(desk: Desk) -> None:
+def test_without_an_asker_everything_is_denied(desk: Desk) -> None:
     desk.provider = Provider(NobodyAsks(), desk.store, desk.book)
     assert desk.decide("make") == (Answer.DENY, Source.NOBODY)
     assert desk.provider.notices == []
 
 
-def test_an_asker_that_fails_means_deny_and_is_said(desk: Desk) -> None:
+def test_an_asker_that_fails_means_deny_and_is_reported(desk: Desk) -> None:
     class Broken:
         async def ask(self, request: PermissionRequest) -> Answer:
             raise RuntimeError("the screen is gone")
@@ -167,8 +168,8 @@ def test_an_asker_that_fails_means_deny_and_is_said(desk: Desk) -> None:
 def test_a_card_that_is_closed_means_deny(desk: Desk) -> None:
     async def close_it(how: BaseException) -> Verdict:
         deciding = desk.begin("make")
-        await desk.somebody.cards_shown(1)
-        _, answer = desk.somebody.cards[0]
+        await desk.user.cards_shown(1)
+        _, answer = desk.user.cards[0]
         if isinstance(how, asyncio.CancelledError):
             answer.cancel()
         else:
@@ -185,24 +186,24 @@ def test_a_card_that_is_closed_means_deny(desk: Desk) -> None:
 def test_a_stopped_turn_takes_the_card_away_and_is_recorded_as_deny(desk: Desk) -> None:
     async def stop() -> None:
         deciding = desk.begin("make")
-        await desk.somebody.cards_shown(1)
+        await desk.user.cards_shown(1)
         deciding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await deciding
-        await desk.somebody.cards_shown(0)
+        await desk.user.cards_shown(0)
 
     loop.run(stop())
     [verdict] = desk.book.verdicts
     assert (verdict.answer, verdict.source) == (Answer.DENY, Source.NOBODY)
 
 
-def test_who_waits_too_long_is_denied(desk: Desk) -> None:
+def test_an_unanswered_question_is_denied(desk: Desk) -> None:
     async def wait() -> Verdict:
         verdict = await desk.provider.decide(desk.request("make"))
-        await desk.somebody.cards_shown(0)
+        await desk.user.cards_shown(0)
         return verdict
 
-    desk.provider = Provider(desk.somebody, desk.store, desk.book, patience=0.01)
+    desk.provider = Provider(desk.user, desk.store, desk.book, patience=0.01)
     verdict = loop.run(wait())
     assert (verdict.answer, verdict.source) == (Answer.DENY, Source.NOBODY)
 
@@ -211,21 +212,21 @@ def test_who_waits_too_long_is_denied(desk: Desk) -> None:
     ("answer", "source"),
     [(ALWAYS, Source.SAVED), (SESSION, Source.SESSION), (Answer.DENY_ALWAYS, Source.SAVED)],
 )
-def test_an_answer_that_lasts_answers_the_others_that_wait(
+def test_a_lasting_answer_answers_the_other_open_questions(
     desk: Desk, answer: Answer, source: Source
 ) -> None:
     async def ask_three() -> list[Verdict]:
         same = [desk.begin("make"), desk.begin("mak'e'")]
         another = desk.begin("make test")
-        await desk.somebody.cards_shown(3)
+        await desk.user.cards_shown(3)
         # In which order the cards came is not ours to say.
-        subjects = [request.subject for request, _ in desk.somebody.cards]
-        desk.somebody.answer(0 if subjects[0] != "make test" else 1, answer)
+        subjects = [request.subject for request, _ in desk.user.cards]
+        desk.user.answer(0 if subjects[0] != "make test" else 1, answer)
         verdicts = [await deciding for deciding in same]
-        await desk.somebody.cards_shown(1)
-        assert desk.somebody.cards[0][0].subject == "make test"
+        await desk.user.cards_shown(1)
+        assert desk.user.cards[0][0].subject == "make test"
         assert not another.done()
-        desk.somebody.answer(0, Answer.DENY)
+        desk.user.answer(0, Answer.DENY)
         return [*verdicts, await another]
 
     found = [(v.answer, v.source) for v in loop.run(ask_three())]
@@ -236,13 +237,13 @@ def test_an_answer_that_lasts_answers_the_others_that_wait(
     assert len(desk.book.verdicts) == 3
 
 
-def test_an_answer_for_once_leaves_the_others_waiting(desk: Desk) -> None:
+def test_an_answer_for_once_leaves_the_others_open(desk: Desk) -> None:
     async def ask_two() -> None:
         two = [desk.begin("make"), desk.begin("make")]
-        await desk.somebody.cards_shown(2)
-        desk.somebody.answer(0, Answer.ALLOW)
-        await desk.somebody.cards_shown(1)
-        desk.somebody.answer(0, Answer.DENY)
+        await desk.user.cards_shown(2)
+        desk.user.answer(0, Answer.ALLOW)
+        await desk.user.cards_shown(1)
+        desk.user.answer(0, Answer.DENY)
         assert {(await one).answer for one in two} == {Answer.ALLOW, Answer.DENY}
 
     loop.run(ask_two())
@@ -258,7 +259,7 @@ def test_a_lookup_that_an_answer_overtakes_sees_it(
     async def overtake() -> Verdict:
         running = asyncio.get_running_loop()
         first = desk.begin("make")
-        await desk.somebody.cards_shown(1)
+        await desk.user.cards_shown(1)
         may_go_on = asyncio.Event()
 
         def slow(key: object) -> Answer | None:
@@ -271,7 +272,7 @@ def test_a_lookup_that_an_answer_overtakes_sees_it(
         monkeypatch.setattr(desk.store, "find", slow)
         second = desk.begin("make")
         await second_read.wait()
-        desk.somebody.answer(0, ALWAYS)
+        desk.user.answer(0, ALWAYS)
         assert (await first).source is Source.PERSON
         may_go_on.set()
         return await second
@@ -290,7 +291,7 @@ def test_an_answer_that_cannot_be_saved_holds_for_the_session(desk: Desk) -> Non
     assert desk.decide("make") == (ALWAYS, Source.SESSION)
 
 
-def test_what_was_said_is_saved_although_the_turn_is_stopped(
+def test_a_lasting_answer_is_saved_although_the_turn_is_stopped(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add = desk.store.add
@@ -320,7 +321,7 @@ def test_what_was_said_is_saved_although_the_turn_is_stopped(
     assert [verdict.source for verdict in desk.book.verdicts] == [Source.PERSON]
 
 
-def test_a_broken_rule_file_is_said_once(desk: Desk) -> None:
+def test_a_broken_rule_file_is_reported_once(desk: Desk) -> None:
     desk.store.file.parent.mkdir(parents=True)
     desk.store.file.write_text("rules: 5\n")
     desk.says(Answer.DENY, Answer.DENY)
@@ -330,13 +331,13 @@ def test_a_broken_rule_file_is_said_once(desk: Desk) -> None:
     assert "line 1, key rules" in notice
 
 
-def test_an_audit_that_fails_is_said_and_the_answer_counts(desk: Desk) -> None:
+def test_an_audit_that_fails_is_reported_and_the_answer_counts(desk: Desk) -> None:
     class Full(Book):
         def answered(self, verdict: Verdict) -> None:
             raise OllmSandboxError("The disk is full.")
 
     desk.says(Answer.ALLOW)
-    desk.provider = Provider(desk.somebody, desk.store, Full())
+    desk.provider = Provider(desk.user, desk.store, Full())
     assert loop.run(desk.provider.decide(desk.request("make"))).allowed
     assert "The disk is full." in desk.provider.notices[0]
 
@@ -344,16 +345,16 @@ def test_an_audit_that_fails_is_said_and_the_answer_counts(desk: Desk) -> None:
 def test_a_flood_of_questions_is_denied_from_some_number_on(desk: Desk) -> None:
     async def flood() -> None:
         waiting = [desk.begin(f"make {number}") for number in range(MAX_OPEN_QUESTIONS)]
-        await desk.somebody.cards_shown(MAX_OPEN_QUESTIONS)
+        await desk.user.cards_shown(MAX_OPEN_QUESTIONS)
         for number in range(20):
             verdict = await desk.provider.decide(desk.request(f"rm {number}"))
             assert (verdict.answer, verdict.source) == (Answer.DENY, Source.NOBODY)
-        assert len(desk.somebody.cards) == MAX_OPEN_QUESTIONS
-        desk.somebody.answer(0, Answer.DENY)
-        await desk.somebody.cards_shown(MAX_OPEN_QUESTIONS - 1)
+        assert len(desk.user.cards) == MAX_OPEN_QUESTIONS
+        desk.user.answer(0, Answer.DENY)
+        await desk.user.cards_shown(MAX_OPEN_QUESTIONS - 1)
         waiting.append(desk.begin("make again"))
-        await desk.somebody.cards_shown(MAX_OPEN_QUESTIONS)
-        for _, answer in list(desk.somebody.cards):
+        await desk.user.cards_shown(MAX_OPEN_QUESTIONS)
+        for _, answer in list(desk.user.cards):
             answer.set_result(Answer.DENY)
         assert not any([(await one).allowed for one in waiting])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""By what a rule is found, and that the file gives back what was put into it."""
+"""What a rule applies to, and that rules survive being written to the file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_other_tools_are_found_by_their_target() -> None:
         {"target_path": ""},
     ],
 )
-def test_what_is_asked_each_time_is_found_by_nothing(options: dict[str, object]) -> None:
+def test_a_one_time_request_matches_no_rule(options: dict[str, object]) -> None:
     request = command("make", "/p", **options)
     assert key_of(request) is None
     assert request.answers == (Answer.DENY, Answer.ALLOW)
@@ -54,7 +54,7 @@ def test_all_answers_are_offered_for_a_command_that_was_read() -> None:
     assert request.why_not_remembered == ""
 
 
-def test_it_is_said_why_a_yes_cannot_last() -> None:
+def test_the_reason_is_given_why_an_answer_cannot_be_saved() -> None:
     assert command("make | sh", "/p").why_not_remembered == (
         "Your answer cannot be saved, because the command runs several commands."
     )
@@ -71,7 +71,7 @@ _RULES = st.one_of(
 ).map(lambda request: Rule(key_of(request), Answer.DENY_ALWAYS))  # type: ignore[arg-type]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(_RULES, max_size=5, unique=True), st.data())
 def test_rules_come_back_from_the_file_as_they_were(rules: list[Rule], data: st.DataObject) -> None:
     text = rules_file.written(rules)

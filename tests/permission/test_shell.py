@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever is read as a simple command, real shells run with exactly these words.
-
-What is read as one simple command, and what is left unread.
-
-Whatever is read as a simple command, real shells run with exactly these words.
-"""
+"""Which command lines are read as one simple command: real shells run them with exactly these
+words."""
 
 from __future__ import annotations
 
@@ -98,7 +94,7 @@ UNREAD = {
     "a test": ("[ -e x ]", "pattern"),
     "a tilde": ("rm ~", "home folder"),
     "a tilde with a path": ("rm ~/x", "home folder"),
-    "somebody's tilde": ("rm ~root", "home folder"),
+    "another user's tilde": ("rm ~root", "home folder"),
     "a tilde in an assignment": ("make A=~/x", "home folder"),
     "a tilde after a colon": ("make A=b:~", "home folder"),
     "a comment": ("make # test", "comment"),
@@ -141,10 +137,10 @@ UNREAD = {
     "a zero byte": ("make\0", "control characters"),
     "a deletion": ("make\x7f", "control characters"),
     "a letter that looks like another": ("m\u0430ke", "look like others"),
-    "a blank that is none": ("make\u00a0test", "look like others"),
+    "a look-alike blank": ("make\u00a0test", "look like others"),
     "a zero-width space": ("make\u200b", "look like others"),
     "a right-to-left mark": ("make \u202etset", "look like others"),
-    "a semicolon that is none": ("make\uff1b rm", "look like others"),
+    "a look-alike semicolon": ("make\uff1b rm", "look like others"),
     "an undecodable byte": ("make \udcff", "look like others"),
     "a text without end": ("make " + "a" * 5000, "too long"),
 }  # fmt: skip
@@ -157,7 +153,7 @@ def test_it_is_one_simple_command(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", UNREAD)
-def test_it_cannot_be_said(case: str) -> None:
+def test_it_is_not_one_simple_command(case: str) -> None:
     text, why = UNREAD[case]
     reading = read(text)
     assert isinstance(reading, Unparsable)
@@ -205,7 +201,7 @@ def texts() -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With files that patterns would find, and a home that ~ would name."""
+    """A folder with files that patterns would match, and a home folder for ~."""
     place = tmp_path / "folder"
     place.mkdir()
     for name in ("a", "b", "ab", "a b", "-a", "0"):
@@ -229,7 +225,7 @@ def run(shell: Sequence[str], folder: Path, *arguments: str, path: str = "/nonex
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_thousands_of_texts_mean_what_was_read(shell: Sequence[str], folder: Path) -> None:
-    """All in one process: a function in the program's place prints its words."""
+    """One process runs them all: a function in the program's place prints its words."""
     found = [(text, reading) for text in texts() if isinstance(reading := read(text), Simple)]
     ours = [(text, reading.words) for text, reading in found if reading.words[0] == "stub"]
     assert len(ours) > COUNT / 10

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""permissions.yaml: read, written, edited by hand, broken, shared."""
+"""permissions.yaml: read, written, edited by hand, damaged, shared by programs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_rule_is_kept(store: RuleStore, person: Person) -> None:
     assert RuleStore(person.paths).find(rule("make  'test'").key) is ALLOW
 
 
-def test_the_file_is_for_nobody_else(store: RuleStore) -> None:
+def test_the_file_is_readable_by_its_owner_only(store: RuleStore) -> None:
     store.add(rule("make"))
     assert stat.S_IMODE(store.file.stat().st_mode) == 0o600
 
@@ -67,7 +67,7 @@ def test_a_file_that_others_can_read_is_closed_to_them(store: RuleStore) -> None
     assert stat.S_IMODE(store.file.stat().st_mode) == 0o600
 
 
-def test_a_rule_can_be_read_by_a_person(store: RuleStore) -> None:
+def test_a_rule_is_readable_in_the_file(store: RuleStore) -> None:
     store.add(rule("grep  'a b' x", project="/home/u/My Project"))
     assert (
         "  - answer: allow\n"
@@ -81,7 +81,7 @@ def test_a_rule_can_be_read_by_a_person(store: RuleStore) -> None:
     "name",
     ['/p/a "b" \\c', "/p/naïve: #x", "/p/\U0001f600", "/p/a\nb", "/p/\u202ea", "/p/\x01", "/p/- a"],
 )
-def test_any_name_comes_back_as_it_was(store: RuleStore, person: Person, name: str) -> None:
+def test_any_name_is_read_back_unchanged(store: RuleStore, person: Person, name: str) -> None:
     made = Rule(key(other("edit_file", name, "/p")), DENY)
     store.add(made)
     assert RuleStore(person.paths).rules() == (made,)
@@ -105,13 +105,13 @@ def test_the_last_word_counts(store: RuleStore) -> None:
     assert store.rules() == (rule("ls"), rule("make", DENY))
 
 
-def test_of_two_that_contradict_each_other_the_one_that_forbids_holds(store: RuleStore) -> None:
+def test_of_two_contradicting_rules_the_denying_one_wins(store: RuleStore) -> None:
     entry = "  - {answer: %s, tool: run_command, project: /p, command: make}\n"
     write(store, "rules:\n" + entry % "deny" + entry % "allow")
     assert store.find(rule("make").key) is DENY
 
 
-def test_what_is_not_meant_to_last_cannot_be_kept(store: RuleStore) -> None:
+def test_a_one_time_answer_cannot_be_saved(store: RuleStore) -> None:
     with pytest.raises(ValueError, match="not an answer"):
         store.add(rule("make", Answer.ALLOW_SESSION))
     with pytest.raises(ValueError, match="this key allows"):
@@ -134,7 +134,7 @@ def test_words_that_yaml_takes_for_something_else_are_words(store: RuleStore) ->
     assert store.find(rule("true").key) is ALLOW
 
 
-def test_comments_of_the_person_stay(store: RuleStore) -> None:
+def test_comments_of_the_user_stay(store: RuleStore) -> None:
     write(
         store,
         "# mine\nrules:  # here\n"
@@ -154,7 +154,9 @@ def test_comments_of_the_person_stay(store: RuleStore) -> None:
     assert not store.take_notices()
 
 
-def test_comments_that_cannot_stay_are_kept_elsewhere_and_it_is_said(store: RuleStore) -> None:
+def test_comments_that_cannot_stay_are_kept_in_a_copy_and_this_is_reported(
+    store: RuleStore,
+) -> None:
     old = "# mine\nrules: [{answer: deny, tool: run_command, project: /p, command: ls}]\n"
     write(store, old)
     store.add(rule("make"))
@@ -227,7 +229,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_file_is_set_aside_and_said(store: RuleStore, case: str) -> None:
+def test_a_broken_file_is_set_aside_and_reported(store: RuleStore, case: str) -> None:
     text, complaint = BROKEN[case]
     store.file.parent.mkdir(parents=True)
     store.file.write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -267,7 +269,9 @@ def test_a_file_that_grows_too_large_is_not_read(store: RuleStore) -> None:
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_set_aside(store: RuleStore, make: Callable[[Path], None]) -> None:
+def test_a_folder_in_the_place_of_the_file_is_set_aside(
+    store: RuleStore, make: Callable[[Path], None]
+) -> None:
     store.file.parent.mkdir(parents=True)
     make(store.file)
     store.add(rule("make"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project's folder: its roots, and the links in it."""
+"""A project's roots, and the links in its folder."""
 
 from __future__ import annotations
 

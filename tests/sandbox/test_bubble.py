@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command in a real sandbox: what it gets, what it says, how it ends."""
+"""A command in a real sandbox: its input, output, network and exit status."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_without_input_a_command_reads_nothing(person: Person) -> None:
     assert result.stdout.text == "/dev/null\n"
 
 
-def test_what_is_given_as_input_is_read(person: Person) -> None:
+def test_given_input_is_read(person: Person) -> None:
     reader, writer = os.pipe()
     os.write(writer, b"given\n")
     os.close(writer)
@@ -170,7 +170,7 @@ def test_commands_run_side_by_side_in_one_loop_after_another(person: Person) -> 
         assert [result.exit_code for result in loop.run(five(person))] == [0] * 5
 
 
-def test_nothing_is_left_open_and_nobody_left_running(person: Person) -> None:
+def test_no_descriptor_and_no_process_is_left(person: Person) -> None:
     person.run("true")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

@@ -17,7 +17,7 @@ from ollmsandbox.sandbox.profile.profile import Limits
 pytestmark = pytest.mark.anybody
 
 
-def test_what_is_written_has_the_disk_looked_at_sooner(
+def test_writes_make_the_disk_limit_check_earlier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ollmsandbox.sandbox.limits._INTERVAL", 600.0)
@@ -40,13 +40,13 @@ def test_what_is_written_has_the_disk_looked_at_sooner(
     assert loop.run(limited()) is Stop.DISK
 
 
-def test_what_was_there_before_is_not_held_against_a_command(tmp_path: Path) -> None:
+def test_existing_files_do_not_count_against_the_disk_limit(tmp_path: Path) -> None:
     earlier = tmp_path / "earlier"
     earlier.write_bytes(os.urandom(4 << 20))
     began = os.stat(earlier).st_ctime_ns + 1
 
     def is_too_much() -> Stop | None:
-        # As if somebody else had filled all of the disk meanwhile.
+        # As if another program had filled the disk meanwhile.
         return loop.run(_disk(Limits(disk=1 << 20), {str(tmp_path): 0}, began, os.getpid()))
 
     assert is_too_much() is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The environment and the limits of a command in a real sandbox, as its profile has them."""
+"""A command's environment and limits in a real sandbox, as its profile sets them."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_a_changed_profile_counts_from_the_next_run_on(person: Person) -> None:
     assert person.run("cat ~/letters").stdout.text == "secret"
 
 
-def test_without_a_profile_the_persons_standard_is_used(person: Person) -> None:
+def test_without_a_profile_the_user_s_standard_is_used(person: Person) -> None:
     with_profile(person, "environment: {set: {FROM: mine}}", "standard")
     bubble = Bubble(person.project, environ=person.environ)
     assert loop.run(bubble.exec("echo $FROM")).stdout.text == "mine\n"
 
 
-def test_what_a_profile_shows_is_seen(person: Person) -> None:
+def test_an_unmasked_path_is_seen(person: Person) -> None:
     (person.home / ".npmrc").write_text("seen")
     assert person.run("cat ~/.npmrc").stdout.text == ""
     with_profile(person, "show: [~/.npmrc]")

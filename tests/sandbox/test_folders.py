@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of a command in a real sandbox: project, home folder, playground."""
+"""A command's folders in a real sandbox: project, home folder, playground."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_home_folder_is_seen_without_secrets_and_not_written(
 
 
 @each_way
-def test_the_real_home_folder_stays_as_it_was(
+def test_the_real_home_folder_stays_unchanged(
     person: Person, way: OverlayMethod, tmp_path: Path
 ) -> None:
     for name in ("DATA", "CACHE", "CONFIG"):
@@ -179,7 +179,7 @@ def test_the_playground_is_the_same_folder_for_every_way(person: Person) -> None
     assert set(os.listdir(person.playground)) == {way.value for way in WAYS}
 
 
-def test_a_folder_of_the_persons_own_called_playground_is_left_alone(person: Person) -> None:
+def test_a_folder_of_the_user_called_playground_is_left_alone(person: Person) -> None:
     own = person.home / "playground"
     own.mkdir()
     (own / "mine").write_text("mine")
@@ -209,6 +209,6 @@ def test_temporary_folders_are_fresh_for_each_run(person: Person, folder: str) -
         os.unlink(name)
 
 
-def test_it_is_the_same_user_inside(person: Person) -> None:
+def test_the_user_is_the_same_inside(person: Person) -> None:
     result = person.run("id -u; id -g")
     assert result.stdout.text == f"{os.getuid()}\n{os.getgid()}\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where systemd holds the memory limit, the kernel ends what passes it. Nobody tells us so but the
-control group, which is gone with the command. Here a program plays systemd and the kernel: it puts
-a group's own count where the sandbox's starter looks, in a mount namespace that only that has."""
+"""Commands that the kernel kills for systemd's memory limit. Only the control group counts the
+kills, and it is removed with the command. A program here plays systemd and the kernel: it puts a
+group's count where the sandbox's starter looks, in a mount namespace of that starter alone."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_command_killed_for_the_memory_limit_says_so(person: Person, systemd: 
     assert "more memory than the limit" in done.stderr
 
 
-def test_a_part_killed_for_the_memory_limit_is_why_the_whole_failed(
+def test_a_child_killed_for_the_memory_limit_is_why_the_command_failed(
     person: Person, systemd: Systemd
 ) -> None:
     systemd.counts(1)
@@ -61,7 +61,7 @@ def test_a_part_killed_for_the_memory_limit_is_why_the_whole_failed(
     assert result.stop is Stop.MEMORY
 
 
-def test_a_command_that_copes_with_a_killed_part_has_not_failed(
+def test_a_command_that_handles_a_killed_child_has_not_failed(
     person: Person, systemd: Systemd
 ) -> None:
     systemd.counts(1)

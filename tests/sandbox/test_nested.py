@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A sandbox where other things are mounted, and in other sandboxes."""
+"""A sandbox on systems with other mounts, and inside other sandboxes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ_ONLY = 'mount -t tmpfs none "$1"; echo seen >"$1/file"; mount -o remount,bi
 
 
 def test_a_project_on_a_read_only_file_system_can_be_read(person: Person) -> None:
-    """A command may write there as everywhere; only applying it fails, and that is told."""
+    """A command may write there as everywhere; only applying it fails, with a report."""
     done = run_beside(
         person,
         in_mounts(READ_ONLY, person.project),
@@ -37,7 +37,7 @@ def test_a_project_on_a_read_only_file_system_can_be_read(person: Person) -> Non
     assert (person.playground / "new").exists()
 
 
-def test_what_is_mounted_in_the_home_folder_is_seen_and_not_written(person: Person) -> None:
+def test_mounts_in_the_home_folder_are_seen_and_not_written(person: Person) -> None:
     disk = person.home / "disk"
     (disk).mkdir()
     done = run_beside(
@@ -51,7 +51,7 @@ def test_what_is_mounted_in_the_home_folder_is_seen_and_not_written(person: Pers
     assert os.listdir(person.project) == ["new"]
 
 
-def test_what_is_mounted_in_the_project_is_seen_and_not_written(person: Person) -> None:
+def test_mounts_in_the_project_are_seen_and_not_written(person: Person) -> None:
     """An overlay does not reach into other mounts, so nothing there could be recorded."""
     disk = person.project / "disk"
     disk.mkdir()
@@ -82,9 +82,7 @@ STACKED = (
 )
 
 
-def test_where_no_overlay_can_be_mounted_commands_run_all_the_same(
-    person: Person, tmp_path: Path
-) -> None:
+def test_commands_run_where_no_overlay_can_be_mounted(person: Person, tmp_path: Path) -> None:
     for name in ("DATA", "CACHE"):
         person.environ[f"XDG_{name}_HOME"] = str(tmp_path / name)
     (person.home / ".ssh").mkdir()
@@ -157,7 +155,7 @@ def test_in_another_sandbox_a_command_runs_in_one_of_its_own_or_not_at_all(perso
 
 @pytest.fixture
 def stranger() -> Iterator[Path]:
-    """A folder of somebody else's, with two others in it."""
+    """A folder of another user, with two folders in it."""
     if not IS_ROOT:
         yield Path("/usr/share")
         return
@@ -173,7 +171,7 @@ def stranger() -> Iterator[Path]:
 
 
 def test_root_of_a_user_namespace_hides_what_a_stranger_has(person: Person, stranger: Path) -> None:
-    """It has no number for the owner of that folder, and cannot give anything to them."""
+    """The namespace has no id for the owner of that folder."""
     with_profile(person, f"masks: ['{stranger}/doc']")
     # Layers are kept there, and one that is there already is not made again.
     layers = person.home.with_name("run")
@@ -188,7 +186,7 @@ def test_root_of_a_user_namespace_hides_what_a_stranger_has(person: Person, stra
     assert (done.returncode, done.stdout) == (0, f"{stranger}/man\n"), done.stderr
 
 
-def test_in_our_own_sandbox_none_can_start_and_that_is_told(person: Person) -> None:
+def test_inside_our_own_sandbox_no_other_can_start_and_this_is_reported(person: Person) -> None:
     bwrap = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     result = person.run([*bwrap, "--unshare-user", "touch", "ran"])
     assert result.exit_code not in (0, 127)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Without a sandbox: nothing runs that the person was not asked about, each time anew."""
+"""Without a sandbox, every command asks first, every time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ollmsandbox.sandbox.profile.file import read_profile
 
 
 class Asked:
-    """A person who is asked, and what they were asked."""
+    """A user who is asked, and what they were asked."""
 
     def __init__(self, *answers: bool) -> None:
         self._answers = list(answers)
@@ -68,7 +68,7 @@ def test_words_are_quoted_in_the_question(person: Person) -> None:
     assert not (person.project / "ran").exists()
 
 
-def test_what_is_denied_does_not_run(person: Person) -> None:
+def test_a_denied_command_does_not_run(person: Person) -> None:
     for command in ("touch ran", ["touch", "ran"]):
         with pytest.raises(DeniedError, match="did not run"):
             loop.run(runner(person, Asked(False)).exec(command))
@@ -93,7 +93,7 @@ def test_every_command_is_asked_about_again(person: Person) -> None:
     assert (person.project / "ran").read_text() == "x\nx\n"
 
 
-def test_a_person_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
+def test_a_user_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
     async def gone(_question: str) -> bool:
         raise ConnectionError("nobody there")
 
@@ -103,12 +103,12 @@ def test_a_person_who_cannot_be_asked_has_not_agreed(person: Person) -> None:
     assert os.listdir(person.project) == []
 
 
-def test_it_cannot_be_made_without_somebody_to_ask(person: Person) -> None:
+def test_it_cannot_be_made_without_an_asker(person: Person) -> None:
     with pytest.raises(TypeError):
         PlainRunner(person.project)  # type: ignore[call-arg]
 
 
-def test_a_question_that_is_taken_back_runs_nothing(person: Person) -> None:
+def test_a_withdrawn_question_runs_nothing(person: Person) -> None:
     asked = asyncio.Event()
 
     async def never(_question: str) -> bool:
@@ -129,14 +129,14 @@ def test_a_question_that_is_taken_back_runs_nothing(person: Person) -> None:
 
 
 @pytest.mark.parametrize("command", ["", " \n", []], ids=repr)
-def test_nobody_is_asked_about_an_empty_command(person: Person, command: str | list[str]) -> None:
+def test_an_empty_command_asks_nothing(person: Person, command: str | list[str]) -> None:
     asked = Asked()
     with pytest.raises(SandboxError, match="The command is empty"):
         loop.run(runner(person, asked).exec(command))
     assert asked.questions == []
 
 
-def test_nobody_is_asked_about_a_folder_that_is_not_there(person: Person) -> None:
+def test_a_missing_folder_asks_nothing(person: Person) -> None:
     asked = Asked()
     with pytest.raises(WorkingDirError) as caught:
         loop.run(runner(person, asked, working_dir="missing").exec("touch ran"))
@@ -144,7 +144,7 @@ def test_nobody_is_asked_about_a_folder_that_is_not_there(person: Person) -> Non
     assert asked.questions == []
 
 
-def test_what_cannot_be_a_project_in_a_sandbox_cannot_be_one_here(person: Person) -> None:
+def test_an_invalid_project_is_refused_without_a_sandbox_too(person: Person) -> None:
     for folder in (person.home, Path("/"), person.home / "missing"):
         with pytest.raises(ProjectError):
             runner(person, Asked(), project=folder)
@@ -153,7 +153,7 @@ def test_what_cannot_be_a_project_in_a_sandbox_cannot_be_one_here(person: Person
 # --- running -----------------------------------------------------------------------------------
 
 
-def test_what_is_allowed_runs(person: Person) -> None:
+def test_an_allowed_command_runs(person: Person) -> None:
     result = run(person, "echo out; echo err >&2; echo new >made")
     assert result.exit_code == 0
     assert (result.stdout.text, result.stderr.text) == ("out\n", "err\n")
@@ -227,7 +227,7 @@ def test_a_project_may_have_any_name(person: Person, name: str) -> None:
 # --- where -------------------------------------------------------------------------------------
 
 
-def test_it_starts_in_the_project_or_where_it_is_told(person: Person) -> None:
+def test_it_starts_in_the_project_or_in_the_given_folder(person: Person) -> None:
     (person.project / "src").mkdir()
     assert run(person, "pwd").stdout.text == f"{person.project}\n"
     assert run(person, "pwd", working_dir="src").stdout.text == f"{person.project}/src\n"
@@ -240,7 +240,7 @@ def test_it_starts_in_the_playground(person: Person) -> None:
     assert os.listdir(person.playground) == ["made"]
 
 
-def test_it_starts_below_the_playground_where_that_really_is(person: Person) -> None:
+def test_it_starts_in_a_folder_of_the_real_playground(person: Person) -> None:
     (person.playground / "sub").mkdir(parents=True)
     result = run(person, "pwd", working_dir=f"{person.home}/playground/sub")
     assert result.stdout.text == f"{person.playground}/sub\n"
@@ -273,7 +273,7 @@ def test_a_time_out_ends_what_ignores_signals_and_hides(person: Person) -> None:
     assert beat.read_text() == last
 
 
-def test_what_a_command_leaves_running_ends_with_it(person: Person) -> None:
+def test_background_processes_end_with_the_command(person: Person) -> None:
     waiting = "until test -s beat; do sleep 0.02; done"
     result = run(person, f"setsid sh -c 'while :; do date +%N >beat; done' & {waiting}; echo done")
     assert (result.exit_code, result.stdout.text) == (0, "done\n")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The system-call filter of every built-in profile, compiled for every kind of machine: what gets
-past it on one of them is a hole there, whatever the machine that the tests run on."""
+"""The system-call filter of every built-in profile, compiled for every architecture: a hole on one
+of them is found on any machine."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_only_sockets_of_some_families_can_be_made(name: str, profile: str) -> N
 
 @on_every_machine
 @with_every_profile
-def test_netlink_tells_of_nothing_but_routes(name: str, profile: str) -> None:
+def test_netlink_gives_nothing_but_routes(name: str, profile: str) -> None:
     found = machine(name, profile)
     for protocol in range(1, 32):
         for value in with_high_bits(found, protocol):
@@ -255,7 +255,7 @@ def test_the_first_process_cannot_be_stopped_or_read(name: str, profile: str) ->
 
 @on_every_machine
 @with_every_profile
-def test_what_every_program_does_is_allowed(name: str, profile: str) -> None:
+def test_ordinary_system_calls_are_allowed(name: str, profile: str) -> None:
     for call in ("read", "openat", "execve", "wait4", "rt_sigreturn", "futex", "openat2"):
         assert machine(name, profile).answer(number_of(call, name), *[1] * 6) == ALLOWED, call
 
@@ -272,7 +272,9 @@ def test_the_calls_of_arm_processors_alone_are_allowed(profile: str) -> None:
 
 @on_every_machine
 @pytest.mark.parametrize("profile", [name for name in RULES if RULES[name].deny])
-def test_what_a_profile_names_is_refused_where_it_exists(name: str, profile: str) -> None:
+def test_a_system_call_named_by_a_profile_is_refused_where_it_exists(
+    name: str, profile: str
+) -> None:
     numbers = {call: number_of(call, name) for call in RULES[profile].deny}
     assert {call for call, n in numbers.items() if n < 0} <= {"modify_ldt", "memfd_secret"}
     for number in numbers.values():

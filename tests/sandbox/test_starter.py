@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One starter serves all commands of a program, each by what is true when it starts."""
+"""One starter process serves all commands of a program, each with the machine's current state."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_secret_that_appears_between_two_runs_is_hidden(person: Person) -> Non
     assert all(result.exit_code != 0 for result in results)
 
 
-def test_what_changes_in_the_home_folder_between_two_runs_is_seen(person: Person) -> None:
+def test_changes_in_the_home_folder_between_two_runs_are_seen(person: Person) -> None:
     (person.home / "plain").write_text("0\n")
 
     def change() -> None:
@@ -80,7 +80,7 @@ def test_a_home_folder_that_is_another_one_by_now_is_that_one(person: Person) ->
     assert [result.stdout.text for result in results] == ["first\n", "second\n"]
 
 
-def test_another_profile_is_another_wall(person: Person) -> None:
+def test_another_profile_makes_another_sandbox(person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     (person.home / "mine").mkdir()
     (person.home / "mine" / "file").write_text("mine\n")
@@ -121,7 +121,7 @@ def test_where_there_can_be_no_mounts_of_our_own_those_of_the_machine_stay(perso
     assert count() == before
 
 
-def test_many_at_once_and_then_one_more(person: Person) -> None:
+def test_many_commands_at_once_and_one_more_afterwards(person: Person) -> None:
     async def main() -> list[int]:
         first = await asyncio.gather(*(person.bubble().exec("true") for _ in range(8)))
         await asyncio.sleep(0.1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command in a real sandbox that is ended before its time: by a person, or by a limit."""
+"""A command in a real sandbox that the user or a limit ends early."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_task_that_is_cancelled_ends_the_command(person: Person) -> None:
     assert (person.project / "beat").read_text() == last
 
 
-def test_a_sink_that_fails_ends_the_command_and_is_told(person: Person) -> None:
+def test_a_sink_that_fails_ends_the_command_and_is_reported(person: Person) -> None:
     async def full(_data: bytes) -> None:
         raise OSError("nobody takes it")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A conversation with real tools, a real sandbox and a real database; only the model and the person
-are played."""
+"""A conversation with real tools, a real sandbox and a real database; only the model and the user
+are scripted."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 
 
 @dataclass
-class PlayedPerson:
-    """Answers as told; never, if told nothing."""
+class PlayedUser:
+    """A scripted user: gives the listed answers, and never answers if there are none."""
 
     says: Callable[[PermissionRequest], Answer | None] = lambda _request: None
     asked: list[PermissionRequest] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Scene:
     desk: SessionFactory
     conversation: Conversation
     listening: Listening
-    asker: PlayedPerson
+    asker: PlayedUser
 
 
 @asynccontextmanager
@@ -52,8 +52,8 @@ async def opened(
     says: Callable[[PermissionRequest], Answer | None] = lambda _request: None,
     **options: Any,
 ) -> AsyncIterator[Scene]:
-    asker = PlayedPerson(says)
-    person._tell_machine()
+    asker = PlayedUser(says)
+    person._copy_probe()
     desk = SessionFactory(person.paths, person.environ, asker)
     try:
         conversation = await desk.open(str(person.project), with_model=False, **options)
@@ -70,7 +70,7 @@ async def opened(
 
 
 def with_words(*words: str) -> list[int]:
-    """The processes that have all of these words in their command line."""
+    """Return the processes that have all of these words in their command line."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests of real sandboxes have in common: every way of this machine to make one."""
+"""Run commands in every kind of sandbox that this machine can make."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IS_ROOT = os.getuid() == 0
 
 
 def ways_of_this_machine() -> list[OverlayMethod]:
-    """Without any overlay it must work everywhere."""
+    """Return the overlay methods to test; the one without an overlay must work everywhere."""
     with tempfile.TemporaryDirectory() as folder:
         person = make_person(Path(folder))
         found = person.capabilities()
@@ -52,7 +52,7 @@ def run_beside(
 
 
 def in_mounts(script: str, *words: str | Path) -> list[str]:
-    """How to start a command that has mounts of its own: they are gone with it."""
+    """Return the words that start a command with mounts of its own, which end with it."""
     begin = ["unshare", "-m"] if IS_ROOT else ["unshare", "-Urm"]
     back = [] if IS_ROOT else ["unshare", "-U", f"--map-user={os.getuid()}"]
     back += [] if IS_ROOT else [f"--map-group={os.getgid()}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A conversation that says what a test wants, and what can happen in it."""
+"""A scripted conversation for tests of the chat, and the events in it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PROJECT = "/home/ada/src/parser"
 
 
 class Talk(Conversation):
-    """Without a model: the test says what happens."""
+    """A conversation without a model: the test sends its events."""
 
     def __init__(self, tool_context: ToolContext | None) -> None:
         super().__init__(model=None, tool_context=tool_context)
@@ -59,7 +59,7 @@ class Talk(Conversation):
 
 
 class Chat:
-    """A session that is open, and what happens in it."""
+    """An open session, and methods for what happens in it."""
 
     def __init__(self, tool_context: ToolContext | None = None) -> None:
         self.talk = Talk(tool_context)
@@ -115,7 +115,7 @@ class Chat:
 
 
 def asked(subject: str, **options: object) -> PermissionRequest:
-    """What can be remembered, unless the options say otherwise."""
+    """Return a request whose answer can be saved, unless the options say otherwise."""
     request = PermissionRequest(
         id="ask",
         tool="run_command",
@@ -166,7 +166,7 @@ def done(code: int = 0, text: str = "", *paths: str, **options: object) -> Outco
 
 
 def shown(screen: Screen, entry: CallEntry, width: int = 600) -> ToolCard:
-    """As in a chat: as high as it wants to be."""
+    """Show a card as high as it wants to be, as in a chat."""
     card = ToolCard(entry, PROJECT)
     view = Gtk.Viewport(child=card, vscroll_policy=Gtk.ScrollablePolicy.NATURAL)
     screen.show(Gtk.ScrolledWindow(child=view), width, 700)
@@ -180,7 +180,7 @@ def printed(card: ToolCard) -> str:
     return output.text
 
 
-# --- what a person does --------------------------------------------------------------------------
+# --- what a user does --------------------------------------------------------------------------
 
 
 def press_key(
@@ -189,25 +189,25 @@ def press_key(
     state: Gdk.ModifierType = Gdk.ModifierType(0),  # noqa: B008 - it is a number
     phase: Gtk.PropagationPhase = Gtk.PropagationPhase.BUBBLE,
 ) -> bool:
-    """To the controllers of that phase: whether one of them took it."""
+    """Send a key to the controllers of that phase; return whether one of them took it."""
     found = [
         one
         for one in widget.observe_controllers()
         if isinstance(one, Gtk.EventControllerKey) and one.get_propagation_phase() is phase
     ]
-    assert found, "nobody listens to keys there"
+    assert found, "no controller handles keys there"
     return any(one.emit("key-pressed", key, 0, state) for one in found)
 
 
 def allow(card: ChatPermission, answer: Answer = Answer.ALLOW) -> None:
-    """As soon as it can be pressed, and has not just come there."""
+    """Click an answer as soon as it is sensitive and the card stands still."""
     button = card.button_for(answer)
     spin_until(lambda: button.get_sensitive() and card.is_at_rest)
     button.emit("clicked")
 
 
 def _is_laid_out(widget: Gtk.Widget | None) -> bool:
-    """A text view finds out how high its lines are when there is time for it."""
+    """Return whether a text view has measured its lines, which it does when idle."""
     if not isinstance(widget, Gtk.TextView):
         return True
     place = widget.get_buffer().get_start_iter()
@@ -218,7 +218,7 @@ def _is_laid_out(widget: Gtk.Widget | None) -> bool:
 
 
 def scroll_to_end(scroller: Gtk.ScrolledWindow) -> None:
-    """As far as it goes, also if it turns out to go further."""
+    """Scroll to the end, even if the content grows meanwhile."""
     adjustment = scroller.get_vadjustment()
 
     def is_there() -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A chat on a screen, for tests."""
+"""A chat view in a window, for tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ollmsandbox.ui.preferences.settings import Settings
 
 
 class Place:
-    """A chat on a screen, and what the person asked for in it."""
+    """A chat view in a window, and what the user requested in it."""
 
     def __init__(self, screen: Screen, folder: Path, width: int = 700, height: int = 600) -> None:
         self.view = ChatView(Settings(Paths.from_environ({"HOME": str(folder)})))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests of the command line have in common."""
+"""Helpers for tests of the command line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-def failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
-    """It did not run, and a sentence says why."""
+def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """Assert that the command did not run and that a message says why."""
     assert done.returncode == 125
     assert done.stdout == ""
     assert done.stderr.startswith("ollmsandbox: ")

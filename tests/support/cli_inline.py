@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line without a process of its own: for what does not depend on being one."""
+"""Run the command line inside the test's process, for tests that do not depend on a process of its
+own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line as a process of its own that need not load its modules first: a copy of one that
-has them. Half of what a short command takes is that."""
+"""Run the command line as a forked copy of a process that has its modules loaded, which takes half
+the time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PIPE, _NOWHERE = subprocess.PIPE, subprocess.DEVNULL
 
 @dataclass
 class Started:
-    """As far as a test needs it, what subprocess.Popen is."""
+    """A started command line, with the part of subprocess.Popen that tests need."""
 
     pid: int
     _told: socket.socket
@@ -84,7 +84,7 @@ class Started:
         self.send_signal(signal.SIGKILL)
 
     def end(self) -> None:
-        """In any case, whatever it still has to say."""
+        """Kill it, whatever it still has to print."""
         self.kill()
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
@@ -107,7 +107,7 @@ class Server:
     def run(
         self, arguments: Sequence[str], cwd: str, environ: Mapping[str, str], given: bytes
     ) -> tuple[int, bytes, bytes]:
-        """As subprocess.run does it: the exit code, what it said, and of what it complained."""
+        """Run it like subprocess.run: return the exit code, standard output and standard error."""
         stdin = _NOWHERE
         if given:
             stdin = os.memfd_create("input")
@@ -132,7 +132,7 @@ class Server:
         stderr: int | IO[bytes] = _PIPE,
         start_new_session: bool = False,
     ) -> Started:
-        """As subprocess.Popen does it."""
+        """Start it like subprocess.Popen."""
         with contextlib.ExitStack() as handed_over:
             order = os.memfd_create("order")
             handed_over.callback(os.close, order)
@@ -154,7 +154,7 @@ class Server:
 def _theirs(
     stream: int | IO[bytes], handed_over: contextlib.ExitStack, *, is_read: bool
 ) -> tuple[int, IO[bytes] | None]:
-    """Their end of a stream, and ours if it has one."""
+    """Return the child's end of a stream, and ours if it has one."""
     if stream == _NOWHERE:
         number = os.open(os.devnull, os.O_RDWR)
     elif stream == _PIPE:
@@ -169,7 +169,7 @@ def _theirs(
 
 @cache
 def server() -> Server:
-    """One for all tests of this process; it ends with us."""
+    """Return the server of this process, which ends with it."""
     return Server()
 
 
@@ -208,7 +208,7 @@ def serve(number: int) -> None:
 
 
 def _attend(line: socket.socket, waiting: selectors.BaseSelector) -> bool:
-    """Let a child of ours be the command line. False: nobody will order one any more."""
+    """Fork a child that becomes the command line. Return False when no more requests can come."""
     room = socket.CMSG_LEN(_GIVEN * array.array("i").itemsize)
     data, ancillary, _flags, _address = line.recvmsg(16, room)
     if not data:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program as a process of its own, seen as a screen reader sees it and driven with a mouse and
-a keyboard: nothing of it is imported."""
+"""Drive the program from outside: with a mouse, a keyboard and what it tells screen readers.
+Nothing of it is imported."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gi.repository import GLib, Gtk
 from support.person import Person, cli_argv
 from support.screen_reader import Area, Node, Reader
 
-# Seconds: for a machine that has ten times as much to do; and when a person would try once more.
+# Seconds: for a machine that has ten times as much to do; and when a user would try once more.
 PATIENCE = 180.0
 AGAIN = 30.0
 # Seconds that something stands still before it is pressed; and a question before it is allowed,
-# which counts only after a person could have seen which one is there.
+# which counts only after a user could have seen which one is there.
 STILL, AT_REST = 0.2, 0.8
 CLOSING = "Stop and Close?"
 _BAD = ("WARNING", "CRITICAL", "ERROR", "Traceback", "Exception")
@@ -40,8 +40,8 @@ def is_not(condition: Condition) -> bool:
 
 @dataclass
 class Outside:
-    """Looks anew at each question: what was seen a moment ago may be gone. Whatever it does, it
-    does again if nothing comes of it: a row may move under the pointer, a key may be lost."""
+    """The program seen and driven from outside. It reads the window anew for each question, and
+    repeats an action without effect: a row may move under the pointer, a key may be lost."""
 
     process: subprocess.Popen[bytes]
     reader: Reader
@@ -50,7 +50,7 @@ class Outside:
     # --- looking ---------------------------------------------------------------------------------
 
     def read(self) -> list[Node]:
-        """All that there is, in the order of reading."""
+        """Return all nodes in reading order."""
         return self.reader.read(self.process.pid)
 
     def reads(self, part: str) -> bool:
@@ -60,7 +60,7 @@ class Outside:
         self.until(lambda: self.reads(part), f"{part!r} can be read")
 
     def find(self, role: str, name: str) -> tuple[Node, Area] | None:
-        """The last one that is laid out: what is new stands below."""
+        """Return the last node that is laid out: new ones stand below."""
         return self._find(self.read(), role, name)
 
     def _find(self, nodes: list[Node], role: str, name: str) -> tuple[Node, Area] | None:
@@ -71,11 +71,11 @@ class Outside:
         return None
 
     def wait_find(self, role: str, name: str) -> None:
-        """It can be seen, and used."""
+        """Wait until it is visible and sensitive."""
         self.until(lambda: self._usable(self.read(), role, name), f"there is a {role} {name!r}")
 
     def wait_at_rest(self, role: str, name: str) -> None:
-        """It can be used, and has been where it is for a while."""
+        """Wait until it is sensitive and has not moved for a while."""
 
         def look() -> bool:
             one = self._usable(self.read(), role, name)
@@ -84,7 +84,7 @@ class Outside:
         self.until(look, f"the {role} {name!r} is at rest")
 
     def wait_find_insensitive(self, role: str, name: str) -> None:
-        """It can be seen, but not used."""
+        """Wait until it is visible but insensitive."""
 
         def look() -> bool:
             one = self.find(role, name)
@@ -117,7 +117,7 @@ class Outside:
     # --- doing -----------------------------------------------------------------------------------
 
     def do(self, act: Callable[[], None], then: Condition, what: str) -> None:
-        """Again and again, until something came of it."""
+        """Repeat an action until it has an effect."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and self.process.poll() is None:
             act()
@@ -126,7 +126,7 @@ class Outside:
         self.until(then, what, seconds=0)
 
     def click(self, role: str, name: str, then: Condition, still: float = STILL) -> None:
-        """With the mouse, once it is in sight and stands still."""
+        """Click with the mouse once it is visible and stands still."""
 
         def act() -> None:
             found: list[Area] = []
@@ -155,7 +155,7 @@ class Outside:
         return True
 
     def _in_sight(self, area: Area, nodes: list[Node]) -> bool:
-        """Of the chat, all but what is above and below it; of anything else, all."""
+        """Return whether it is visible: a row of the chat may be scrolled out of view."""
         x, y = area[0] + area[2] // 2, area[1] + area[3] // 2
         composer = self._find(nodes, "text box", "Message")
         bottom = composer[1][1] if composer is not None else 10_000
@@ -165,7 +165,7 @@ class Outside:
         self.do(lambda: self._press(key), then, f"something came of the key {key}")
 
     def say(self, text: str) -> None:
-        """Into the composer, and sent."""
+        """Type into the composer and send it."""
         self.wait_find("text box", "Message")
         self.press("ctrl+l", lambda: self.has_focus("Message"))
 
@@ -192,14 +192,14 @@ class Outside:
         _xdotool("key", key)
 
     def _take_keyboard(self) -> None:
-        """No window manager is there to give it to the window that was opened last."""
+        """Focus the window that was opened last, because there is no window manager."""
         windows = self.windows()
         if windows:
             # It may be closing at this moment.
             _xdotool("windowfocus", windows[-1], may_fail=True)
 
     def windows(self) -> list[str]:
-        """Those with a title; hints and menus have none."""
+        """Return the titles of the windows; tooltips and menus have none."""
         which = ("--all", "--onlyvisible", "--pid", str(self.process.pid), "--name", ".")
         done = subprocess.run(
             ["xdotool", "search", *which], capture_output=True, text=True, check=False
@@ -209,7 +209,7 @@ class Outside:
     # --- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """As a person does who waits until nothing is under way any more."""
+        """Close the window once nothing is under way."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and not self._has_ended():
             self._press("ctrl+q")
@@ -232,7 +232,7 @@ class Outside:
 
 @contextmanager
 def program(person: Person, *arguments: str, **settings: bool | str) -> Iterator[Outside]:
-    """Ended in any case; what it complained of on its console fails the test."""
+    """Start the program and end it in any case; warnings on its console fail the test."""
     errors = person.home.parent / f"errors-{time.monotonic_ns()}"
     _write_settings(person, settings)
     with Reader() as reader, errors.open("wb") as told:
@@ -261,7 +261,7 @@ def start(person: Person, *arguments: str, errors: int | None = None) -> subproc
             **person.environ,
             **around,
             "G_DEBUG": "fatal-criticals",
-            # Kept over a restart, in a file of the person's own.
+            # Kept over a restart, in a file of the user's own.
             "GSETTINGS_BACKEND": "keyfile",
         },
         stdin=subprocess.DEVNULL,
@@ -285,8 +285,8 @@ def _typed(value: bool | str) -> GLib.Variant:
 
 
 def _inside(area: Area) -> tuple[int, int]:
-    """Return a place in it. From GTK 4.10 on it is further down and to the right than told, by less
-    than its size: the borders and paddings of what it is in are left out."""
+    """Return a point inside it. From GTK 4.10 on the reported area leaves out borders and paddings
+    of its containers, so that it is further down and to the right, by less than its size."""
     left, top, width, height = area
     if Gtk.get_minor_version() < 10:
         return left + width // 2, top + height // 2

@@ -33,7 +33,7 @@ def scan(folder: Folder) -> Scan:
 
 
 def recorded(folder: Folder) -> set[str]:
-    """Relative to the project."""
+    """Return the recorded paths, relative to the project."""
     records = FileRecord.select().where(FileRecord.project == project_of(folder).id)
     return {os.path.relpath(record.path, folder.path) for record in records}
 

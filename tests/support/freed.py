@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether what nobody needs any more is freed."""
+"""Check that objects are freed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from ollmsandbox.ui.widgets.weak import weak_reference
 
 
 def watch_freeing(*things: object) -> Callable[[], bool]:
-    """Return what collects garbage, and tells whether all of them are freed by now. Of a GObject
-    that is more than Python's own weak references tell: what PyGObject has around it may be freed
-    although the GObject is not."""
+    """Return a function that collects garbage and tells whether all things are freed. It watches
+    the GObject itself: PyGObject's wrapper around it may be freed earlier."""
     assert things
     references = [weak_reference(one) for one in things]
 

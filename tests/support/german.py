@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the window tells a person who speaks German, and what others are told meanwhile. Run by
-itself: a program speaks one language. Names the folder of the translations, then a home's."""
+"""Print, as JSON, what the window shows a user with a German locale, and what models and records
+get meanwhile. It is a program of its own because a process has one language. Its arguments are the
+folder of the translations and a home folder."""
 
 from __future__ import annotations
 

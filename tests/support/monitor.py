@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project with a folder above it, and who watches that."""
+"""A project, an upper folder above it, and a monitor that watches that folder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from ollmsandbox import loop
 from ollmsandbox.sandbox.monitor import EventKind, FileEvent, Monitor
 
-LONGEST = 15.0
+LONGEST = 100.0
 
 
 class Case:
-    """A project, and a folder that stands for what an overlay puts above it."""
+    """A project, and a folder in the place of an overlay's upper folder."""
 
     def __init__(self, folder: Path) -> None:
         self.outside = folder / "outside"
@@ -48,7 +48,7 @@ class Case:
         loop.run(watched())
 
     async def settled(self) -> None:
-        """Events keep their order, so all before this file have been seen when it has."""
+        """Wait for all earlier events: they keep their order, so this file's event comes last."""
         mark = self.upper / "zz-mark"
         path = f"{self.project}/{mark.name}"
         mark.write_text("")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The oracle: what a script does in the sandbox, once applied, is what it does without one."""
+"""The oracle: a script's changes, applied from the sandbox, must equal those of the same script
+without one."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _AS_INSIDE = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-pri
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended, and what it said."""
+    """How a command ended, and what it printed."""
 
     exit_code: int
     stdout: str
@@ -44,7 +45,7 @@ class Ran:
 
 
 def snapshot(folder: Path) -> Seen:
-    """Everything in a folder, without changing a time or a mode to see it."""
+    """Return everything in a folder, without changing a time or a mode."""
     try:
         return look(str(folder))
     except PermissionError:
@@ -55,7 +56,7 @@ def snapshot(folder: Path) -> Seen:
 
 
 def differences(plain: Seen, sandboxed: Seen) -> list[str]:
-    """One line for each. Rights that a command lent are stripped: that alone may differ."""
+    """Return one line for each difference. Setuid bits are stripped, so they may differ."""
     found = []
     for path in sorted({*plain, *sandboxed}):
         ours, theirs = plain.get(path), sandboxed.get(path)
@@ -113,12 +114,12 @@ def run_sandboxed(person: Person, command: Command, mode: Mode = Mode.AUTO) -> R
 
 
 def steps(person: Person, programs: Programs) -> list[str]:
-    """The command that does the steps of each program, in a folder of its own."""
+    """Return the command that runs the steps of each program, in a folder of its own."""
     return program("run", str(person.project), json.dumps(programs))
 
 
 def with_review(person: Person, work: Callable[[Review, list[Run]], None]) -> None:
-    """Give it all runs of the project, the oldest first."""
+    """Pass all runs of the project to it, the oldest first."""
     review = Review(person.paths)
     try:
         project = review.manager.project_for(real_project(person))
@@ -128,22 +129,22 @@ def with_review(person: Person, work: Callable[[Review, list[Run]], None]) -> No
 
 
 def apply_what_waits(person: Person) -> None:
-    """Say yes to everything."""
+    """Apply everything that is pending or held."""
 
     def work(review: Review, runs: list[Run]) -> None:
         for report in review.apply_all(runs[0].project) if runs else ():
-            must_all_be(report, State.APPLIED)
+            assert_all(report, State.APPLIED)
 
     with_review(person, work)
 
 
-def must_all_be(report: Report, state: State) -> None:
+def assert_all(report: Report, state: State) -> None:
     wrong = [(item.change, item.state, item.note) for item in report.changes if item.state != state]
     assert not wrong, wrong
 
 
 def assert_nothing_is_left(person: Person) -> None:
-    """No layer, no upper folder, no journal."""
+    """Assert that no layer, upper folder or journal is left."""
     pending = person.paths.pending(real_project(person))
     assert not pending.exists(), snapshot(pending)
     left = [name for name in os.listdir(person.paths.cache) if name.startswith(("over", "journ"))]
@@ -151,7 +152,7 @@ def assert_nothing_is_left(person: Person) -> None:
 
 
 class Aside:
-    """A project put aside and brought back: a script can be tried at the same path again."""
+    """A project that is moved aside and back, to try a script again at the same path."""
 
     def __init__(self, person: Person) -> None:
         self._project = person.project

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the oracle runs unchanged inside and outside of the sandbox: steps on files, and a look at a
-tree. Standard library only; it is handed over as text, for the sandbox may not see this file."""
+"""Steps on files and a snapshot of a tree, which the oracle runs inside and outside the sandbox.
+Standard library only: it is passed as text, because the sandbox may not see this file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Seen = dict[str, tuple[str, int, str]]
 
 
 def look(folder: str) -> Seen:
-    """Type, mode and content of everything; "." is the folder itself. Times, owners and link counts
-    are left out."""
+    """Return type, mode and content of everything; "." is the folder itself. Times, owners and link
+    counts are left out."""
     seen: Seen = {}
     waiting = ["."]
     while waiting:
@@ -43,7 +43,7 @@ def look(folder: str) -> Seen:
 
 
 class Steps:
-    """Works in one folder, and never outside of it: a step that would is left out."""
+    """Steps in one folder, never outside of it: a step that would leave it is skipped."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -88,7 +88,7 @@ class Steps:
         os.truncate(self.at(path, follow=True), size)
 
     def do_rewrite(self, path: str) -> None:
-        """With what is in it already."""
+        """Write a file's own content to it again."""
         full = self.at(path, follow=True)
         with open(full, "rb") as file:
             data = file.read()
@@ -96,7 +96,7 @@ class Steps:
             file.write(data)
 
     def do_save(self, path: str, text: str) -> None:
-        """As editors do."""
+        """Save a file as editors do."""
         temporary = self.at(f"{path[:100]}~")
         with open(temporary, "xb", 0) as file:
             file.write(text.encode())
@@ -152,7 +152,7 @@ class Steps:
         return json.dumps(sorted(os.listdir(self.at(path, follow=True))))
 
     def do_remove(self, path: str) -> str:
-        """What `rm -r` does: what cannot go stays, the rest goes."""
+        """Remove as `rm -r` does: what cannot be removed stays, the rest goes."""
         full = self.at(path)
         if not stat.S_ISDIR(os.lstat(full).st_mode):
             os.unlink(full)
@@ -172,7 +172,7 @@ class Steps:
         return failed
 
     def do_become(self, path: str, kind: str) -> str:
-        """Something else at the same name."""
+        """Replace a path by something of another type."""
         with contextlib.suppress(FileNotFoundError):
             if failed := self.do_remove(path):
                 return failed

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A person with a home, a project and commands to run: all real, nothing of the machine's own."""
+"""A user with a home folder, a project and commands to run: all real, and separate from the
+machine's own."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ sys.exit(main())
 
 @dataclass
 class Person:
-    """Somebody with a home folder of their own and a project in it."""
+    """A user with a home folder and a project in it."""
 
     home: Path
     project: Path
@@ -60,7 +61,7 @@ class Person:
 
     def bubble(self, *, network: bool = False, profile: str = "standard", **options: Any) -> Bubble:
         options.setdefault("timeout", 60)
-        self._tell_machine()
+        self._copy_probe()
         project = options.pop("project", self.project)
         if "\0" not in str(project):
             options.setdefault("keeper", Recorder(os.path.realpath(project), self.paths))
@@ -73,11 +74,11 @@ class Person:
         )
 
     def run(self, command: str | Sequence[str], **options: Any) -> Result:
-        """In the sandbox."""
+        """Run a command in the sandbox."""
         return loop.run(self.bubble(**options).exec(command))
 
     def run_outside(self, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """The same without the wall, to see that an attack is one."""
+        """Run a command without the sandbox, to prove that an attack works."""
         return subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.project,
@@ -92,13 +93,13 @@ class Person:
         )
 
     def cli(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """The command line, as a process of its own; one started by Python anew where anything is
-        special about how it is started. `around` it may be other words, which start it."""
+        """Run the command line as a process of its own; in a new Python process if it has special
+        options. `around` are words that start it."""
         around: Sequence[str] = options.pop("around", ())
         needs_machine = arguments[:1] in (("run",), ("agent",), ("tour",))
         # What is around it may make another machine of this one.
         if needs_machine and "--help" not in arguments and not around:
-            self._tell_machine()
+            self._copy_probe()
         if options.keys() <= {"cwd", "input"} and not around:
             given = str(options.get("input", "")).encode()
             folder = os.fspath(options.get("cwd", self.project))
@@ -119,18 +120,18 @@ class Person:
         )
 
     def start(self, *arguments: str, **options: Any) -> Started:
-        """The command line, left to run; `options` as for a process that Python starts."""
-        self._tell_machine()
+        """Start the command line and let it run; `options` are those of subprocess.Popen."""
+        self._copy_probe()
         return cli_server.server().start(arguments, str(self.project), self.environ, **options)
 
     def capabilities(self) -> Capabilities:
-        """What the machine can do."""
-        self._tell_machine()
+        """Return what the machine can do."""
+        self._copy_probe()
         return probe(self.paths, self.environ)
 
-    def _tell_machine(self) -> None:
-        """What a machine can do takes ten programs to find out, as long as a whole test does. It is
-        the same for everybody whose home is nothing special: one finds it out for the others."""
+    def _copy_probe(self) -> None:
+        """Copy another user's cached probe: probing starts ten programs, as many as a whole test,
+        and gives the same result for every ordinary home folder."""
         usual = {"HOME": str(self.home), "FLATPAK_ID": None, "XDG_CACHE_HOME": None}
         usual["PATH"] = os.environ.get("PATH")
         if not self.knows_machine or any(self.environ.get(n) != v for n, v in usual.items()):
@@ -155,7 +156,7 @@ class Person:
 
 
 def _text(data: bytes) -> str:
-    """As subprocess reads it."""
+    """Decode output as subprocess does."""
     text = data.decode(errors="replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -169,7 +170,7 @@ _made: dict[str, bytes] = {}
 
 
 def _profile(name: str, paths: Paths) -> Profile:
-    """Read once for all who have none of their own."""
+    """Read a profile once for all users without profiles of their own."""
     own = paths.profiles
     return read_profile(name, own if os.path.lexists(own.parent) else Path("/nowhere"))
 
@@ -179,8 +180,8 @@ def cli_argv(*arguments: str) -> list[str]:
 
 
 def given_time(attempt: Callable[[float], Result], began: Callable[[Result], object]) -> Result:
-    """What a time limit ended, at the first limit by which the command had got somewhere: a machine
-    with much to do may not even have started it at the shorter ones."""
+    """Run a command with growing time limits until it got far enough before the limit ended it: a
+    busy machine may not even start it within the short ones."""
     for seconds in (0.3, 3.0, 30.0):
         result = attempt(seconds)
         if began(result):

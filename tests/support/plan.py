@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a run, and where that run starts."""
+"""Make a run's plan, and find the folder it starts in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plan_of(person: Person, way: OverlayMethod | None = None, **options: Any) ->
 
 
 def starts_in(person: Person, working_dir: str | None, **options: Any) -> str:
-    """Asked of a real command, and of the plan."""
+    """Return where a run starts, according to a real command and to the plan."""
     bubble = person.bubble(working_dir=working_dir, **options)
     planned = bubble.plan.working_dir
     result = person.run(["pwd", "-P"], working_dir=working_dir, **options)
@@ -33,7 +33,7 @@ def starts_in(person: Person, working_dir: str | None, **options: Any) -> str:
     return planned
 
 
-def cannot_be_a_project(person: Person, folder: str | Path) -> str:
+def project_error(person: Person, folder: str | Path) -> str:
     with pytest.raises(ProjectError) as caught:
         person.run("touch ran", project=folder)
     return str(caught.value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A person in a Flatpak, and what the Flatpak portal starts for them."""
+"""A user in a Flatpak, and what the Flatpak portal starts for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PORTAL = ROOT / "tests/support/servers/flatpak_portal.py"
 
 
 class Flatpak:
-    """A person in a Flatpak, with a portal on a bus of their own."""
+    """A user in a Flatpak, with a portal on a private bus."""
 
     def __init__(self, person: Person, bus: Bus, service: subprocess.Popen[str]) -> None:
         self.person = person
@@ -70,7 +70,7 @@ class Flatpak:
             wait_until(lambda: not children_of(self.service.pid))
 
     def sleeping(self) -> list[str]:
-        """The processes with the mark that are still there."""
+        """Return the processes with the mark that are still alive."""
         return [pid for pid in os.listdir("/proc") if pid.isdecimal() and self._is_marked(pid)]
 
     def _is_marked(self, pid: str) -> bool:
@@ -98,7 +98,7 @@ def portal(person: Person, *faults: str) -> Iterator[Flatpak]:
 
 
 def hiding(flatpak: Flatpak, then: str) -> str:
-    """Leaves a process behind that hides from signals, from its group and from its parent."""
+    """Return a command that leaves a process hidden from signals, its group and its parent."""
     return (
         "trap '' TERM INT HUP; mkfifo begun; "
         f"(setsid sh -c 'echo >begun; exec sleep {flatpak.mark}' &) ; read x <begun; "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that are called bwrap and are none, and what is found out with them."""
+"""Fake bwrap programs, and what the probe finds with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERSION = 'case "$1" in --version) echo "bubblewrap 0.8.0"; exit 0;; esac\n'
 
 
 def first_in_path(person: Person) -> Path:
-    """A folder that is first in the person's PATH."""
+    """Put a new folder first into the user's PATH."""
     folder = person.home / "programs"
     folder.mkdir()
     person.environ["PATH"] = f"{folder}:{person.environ.get('PATH', os.defpath)}"
@@ -24,7 +24,7 @@ def first_in_path(person: Person) -> Path:
 
 
 def fake(folder: Path, script: str) -> Path:
-    """A bwrap that is none."""
+    """Write a fake bwrap."""
     file = folder / "bwrap"
     new = folder / "bwrap.new"
     new.write_text(f"#!/bin/sh\n{script}")

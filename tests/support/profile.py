@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Profiles that a person wrote."""
+"""Write a user's own profiles."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asking a model in a test, on the loop that the program has."""
+"""Ask a model in a test, on the program's event loop."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def messages_sent(body: dict[str, object]) -> list[dict[str, object]]:
 
 
 def tls_server(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """For a server that vouches for itself, and the file of its certificate."""
+    """Return a context with a self-signed certificate, and the file of that certificate."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     subprocess.run(
         [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests, and a person who answers them when the test says so."""
+"""Permission requests, and a scripted user who answers them."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @dataclass
-class Somebody:
-    """Answers the next questions in this order; where nothing is left, lets them wait."""
+class ScriptedUser:
+    """Gives the answers in this order; leaves further questions open."""
 
     says: list[Answer] = field(default_factory=list)
     cards: list[tuple[PermissionRequest, asyncio.Future[Answer]]] = field(default_factory=list)

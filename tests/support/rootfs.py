@@ -127,7 +127,7 @@ def unpack(sandbox: RootfsSandbox, data: bytes, limits: ArchiveLimits | None = N
 
 @cache
 def base() -> tuple[Entry, ...]:
-    """What the real one has, less its programs."""
+    """Return the entries of the real system, without its programs."""
     busybox = shutil.which("busybox")
     assert busybox, "Debian's busybox-static is needed"
     names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
@@ -152,7 +152,7 @@ def system(version: str = VERSION, *more: Entry) -> bytes:
 
 
 def _program(path: str) -> list[Entry]:
-    """With the libraries that it is linked with."""
+    """Return a program with its libraries."""
     found = {path}
     done = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
@@ -162,7 +162,7 @@ def _program(path: str) -> list[Entry]:
 
 @cache
 def packages() -> Mapping[str, bytes]:
-    """Each as the archive that `apk` fetches."""
+    """Return each package as the archive that `apk` fetches."""
     made = {
         name: tarball(
             [
@@ -199,11 +199,11 @@ def _bytes(file: str) -> bytes:
 
 @dataclass
 class Mirror:
-    """A real server. What it has, and what is wrong with it, can be changed while it runs."""
+    """A real server. Its files and faults can be changed while it runs."""
 
     address: str
     files: dict[str, bytes] = field(default_factory=dict)
-    # By path: after so many bytes the line breaks, as often as there are numbers.
+    # By path: after this number of bytes the connection breaks, once per number.
     breaks: dict[str, list[int]] = field(default_factory=dict)
     status: dict[str, int] = field(default_factory=dict)
     # By path: where it leads instead.
@@ -222,7 +222,7 @@ class Mirror:
         return RootfsSettings(mirror=self.address, tier=1)
 
     def has(self, version: str, content: bytes, branch: str = "latest-stable") -> str:
-        """The newest release; returns the path of its tarball."""
+        """Make this the newest release; return the path of its tarball."""
         name = f"alpine-minirootfs-{version}-{ARCH}.tar.gz"
         where = f"/{branch}/releases/{ARCH}"
         listed = (
@@ -300,7 +300,7 @@ def mirror() -> Iterator[Mirror]:
 
 @contextmanager
 def quick_mirror(tier: int, repository: str) -> Iterator[Mirror]:
-    """With packages that are quick to install."""
+    """Yield a mirror whose packages are quick to install."""
     with mirror() as served:
         served.has(VERSION, system())
         for name in TIERS[tier].packages:
@@ -312,7 +312,7 @@ def quick_mirror(tier: int, repository: str) -> Iterator[Mirror]:
 def prepare(person: Person, served: Mirror, **options: Any) -> InstallResult:
     settings = options.pop("settings", served.settings)
     given = {name: options.pop(name) for name in ("limits", "largest") if name in options}
-    person._tell_machine()
+    person._copy_probe()
     rootfs = Rootfs(person.paths, person.environ, settings, **given)
     return loop.run(rootfs.prepare(**options))
 
@@ -326,7 +326,7 @@ def built(factory: pytest.TempPathFactory) -> Installed:
 
 
 def install(person: Person, made: Installed) -> Installed:
-    """By hard links: as if this person had installed it."""
+    """Install it by hard links, as if this user had installed it."""
     store = RootfsStore(person.paths.rootfs)
     store.folder.mkdir(parents=True, mode=0o700)
     name = os.path.basename(made.folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A screen to put real widgets on. Fixture `screen` (in conftest.py) gives one to a test."""
+"""Show real widgets on a screen. The fixture `screen` in conftest.py provides one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ W = TypeVar("W", bound=Gtk.Widget)
 
 
 class Screen:
-    """Shows widgets in windows, and collects what goes wrong meanwhile."""
+    """Shows widgets in windows, and collects errors and warnings meanwhile."""
 
     def __init__(self) -> None:
         if Gdk.Display.get_default() is None:
@@ -54,7 +54,7 @@ class Screen:
         _listeners.remove(self._troubles)
 
     def show(self, widget: Gtk.Widget, width: int = 600, height: int = 400) -> Gtk.Window:
-        """In a window of its own; or itself, if it is a window. It is there when this returns."""
+        """Show a widget in a window of its own, or a window itself, and wait until it is mapped."""
         window = widget if isinstance(widget, Gtk.Window) else Gtk.Window(child=widget)
         window.set_default_size(width, height)
         window.present()
@@ -66,7 +66,7 @@ class Screen:
         spin_until(lambda: (window.get_width(), window.get_height()) == (width, height))
 
     def expect_trouble(self, part: str) -> None:
-        """For a test whose point is that something is reported: takes it off the list."""
+        """Remove an expected report from the list."""
         found = [trouble for trouble in self._troubles if part in trouble]
         assert found, f"nothing like {part!r} was reported, but: {self._troubles}"
         for trouble in found:
@@ -85,7 +85,7 @@ class Screen:
 
 
 class _Collector(logging.Handler):
-    """A task that fails and that nobody awaits says so only in a log."""
+    """Collects the log: a task that fails and is never awaited reports only there."""
 
     def __init__(self, troubles: list[str]) -> None:
         super().__init__(logging.ERROR)
@@ -96,7 +96,7 @@ class _Collector(logging.Handler):
 
 
 def spin(seconds: float = 0.0) -> None:
-    """The main loop, for a while: only to let things happen that no condition can show."""
+    """Run the main loop for a while, for effects that no condition can show."""
     end = time.monotonic() + seconds
     while GLib.MainContext.default().iteration(False) or time.monotonic() < end:
         if time.monotonic() > end + 1:
@@ -104,7 +104,7 @@ def spin(seconds: float = 0.0) -> None:
 
 
 def spin_until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """The main loop, until the condition is true. It is asked at every turn."""
+    """Run the main loop until the condition is true. It is checked at every turn."""
     end = time.monotonic() + seconds
     # Without it a loop with nothing to do would never ask again.
     wake = GLib.timeout_add(10, lambda: GLib.SOURCE_CONTINUE)
@@ -119,7 +119,7 @@ def spin_until(condition: Callable[[], object], seconds: float = 60) -> None:
 
 
 def draw_frames(widget: Gtk.Widget, count: int = 2) -> None:
-    """Until the widget was laid out and drawn anew `count` times."""
+    """Wait until the widget was laid out and drawn `count` times."""
     clock = widget.get_frame_clock()
     assert clock is not None, "it is not on a screen"
     drawn: list[object] = []
@@ -145,7 +145,7 @@ def children(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
 
 
 def descendants(widget: Gtk.Widget) -> Iterator[Gtk.Widget]:
-    """Everything below it, as one reads."""
+    """Yield everything below a widget, in reading order."""
     for child in children(widget):
         yield child
         yield from descendants(child)
@@ -156,14 +156,14 @@ def all_of(widget: Gtk.Widget, kind: type[W]) -> list[W]:
 
 
 def one_of(widget: Gtk.Widget, kind: type[W], text: str | None = None) -> W:
-    """The only one of its kind, or the only one with this text in it."""
+    """Return the only widget of its kind, or the only one with this text in it."""
     found = [one for one in all_of(widget, kind) if text is None or text in texts(one)]
     assert len(found) == 1, f"{len(found)} of {kind.__name__} with {text!r}"
     return found[0]
 
 
 def texts(widget: Gtk.Widget) -> list[str]:
-    """What can be read in it: labels, text views, entries; not what is hidden."""
+    """Return all visible text: labels, text views, entries."""
     return [
         text
         for one in (widget, *descendants(widget))
@@ -182,7 +182,7 @@ def _own_text(widget: Gtk.Widget) -> str:
 
 
 def _shown(widget: Gtk.Widget, top: Gtk.Widget) -> bool:
-    """As far as `top`, which itself may not be on a screen."""
+    """Return whether it is visible up to `top`, which itself may not be on a screen."""
     current: Gtk.Widget | None = widget
     while current is not None and current is not top:
         if not current.get_visible() or not current.get_child_visible():
@@ -226,7 +226,7 @@ _styled: list[Gtk.CssProvider] = []
 
 
 def _load_style() -> None:
-    """As the application does, so that a mistake in it is found."""
+    """Load the style sheet as the application does, so that a mistake in it is found."""
     display = Gdk.Display.get_default()
     if _styled or display is None:
         return

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a program tells screen readers, over the bus that is there for them. All of it in one
-answer: one question after the other would take a busy program seconds, and tell of a window that
-never was so."""
+"""Read what a program tells screen readers, over the accessibility bus. The whole tree comes in one
+answer: single questions would take seconds and mix different moments."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class Node:
 
 
 class _Item(NamedTuple):
-    """What the program tells of each at once."""
+    """What the program reports of each object at once."""
 
     place: Place
     parent: str
@@ -87,8 +86,8 @@ class Reader:
         self._bus.close_sync()
 
     def read(self, pid: int) -> list[Node]:
-        """All that the windows of this process have, in the order of reading. Pages that are not
-        shown are there too."""
+        """Return all objects in the windows of this process, in reading order, including pages that
+        are not shown."""
         program = self._program(pid)
         self._reads += 1
         if self._reads % _ALL_OVER == 0:
@@ -119,7 +118,7 @@ class Reader:
         return [_item(program, items.get_child_value(at)) for at in range(items.n_children())]
 
     def _ask_for_all_below(self, places: list[Place]) -> None:
-        """Those that are equally deep all at once: a busy program answers them in one go."""
+        """Ask for all objects of one depth at once: a busy program answers them in one go."""
         while places:
             places = [child for family in self._families(places) for child in family]
 
@@ -164,7 +163,7 @@ class Reader:
             yield from self._below(item.place[1], here, families)
 
     def area(self, node: Node) -> Area | None:
-        """In its window: left, top, width, height. None if it is gone, or not laid out."""
+        """Return left, top, width and height in its window; None if it is gone, or not laid out."""
         told = self._ask(node.place, _COMPONENT, "GetExtents", GLib.Variant("(u)", (_IN_WINDOW,)))
         if not told or min(told[0][2:]) <= 0:
             return None
@@ -172,12 +171,12 @@ class Reader:
         return left, top, width, height
 
     def text(self, node: Node) -> str:
-        """Of a text view or a field."""
+        """Return the text of a text view or an entry."""
         found = self._ask(node.place, _TEXT, "GetText", GLib.Variant("(ii)", (0, -1)))
         return str(found[0]) if found else ""
 
     def _role(self, number: int, place: Place) -> str:
-        """Its name, which is the same for all of the same number."""
+        """Return the name of a role, which depends on its number only."""
         if number not in self._roles:
             told = self._ask(place, _ACCESSIBLE, "GetRoleName")
             if not told:
@@ -207,7 +206,7 @@ class Reader:
     def _call(
         self, place: Place, interface: str, method: str, given: GLib.Variant | None = None
     ) -> GLib.Variant | None:
-        """None for what is not there (any more)."""
+        """Call a method; return None for an object that is gone."""
         if not place[0]:
             return None
         none = Gio.DBusCallFlags.NONE
@@ -220,7 +219,7 @@ class Reader:
 
 
 def _item(program: str, told: GLib.Variant) -> _Item:
-    """By hand: to unpack all that a window has takes longer than the window took to tell it."""
+    """Unpack an object by hand: unpacking a whole window at once takes longer than the call."""
     at = told.get_child_value
     return _Item(
         (program, at(0).get_child_value(1).get_string()),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model that says what a test tells it to say, and tools that do what a test tells them."""
+"""A model that sends scripted replies, and tools with scripted results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def call(name: str = "run_command", id: str = "1", **arguments: object) -> CallP
 
 
 class ScriptedModel:
-    """Each reply once, in order; after the last one it says `Done.`"""
+    """Sends each reply once, in order; after the last one it sends `Done.`"""
 
     def __init__(self, *replies: Reply, length: int | None = None, name: str = "scripted") -> None:
         self.name = name
@@ -75,7 +75,7 @@ class ScriptedModel:
 
 
 class SlowModel(ScriptedModel):
-    """Never ends what it began."""
+    """Never finishes its reply."""
 
     def __init__(self, *begin: Part) -> None:
         super().__init__([*begin, asyncio.Event()])
@@ -83,7 +83,7 @@ class SlowModel(ScriptedModel):
 
 @dataclass
 class Listening:
-    """Keeps what it hears, and waits for what it wants to hear."""
+    """Records events, and can wait for one."""
 
     heard: list[ChatEvent] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,7 +96,7 @@ class Listening:
         return [event for event in self.heard if isinstance(event, kind)]
 
     async def until(self, found: Callable[[], object], seconds: float = 60) -> None:
-        """Looked at with all that is heard, and now and then besides."""
+        """Wait for a condition, which is checked at each event and now and then besides."""
         async with asyncio.timeout(seconds):
             while not found():
                 self._news.clear()
@@ -105,7 +105,7 @@ class Listening:
 
 
 class FakeTool(Tool):
-    """Does what the test's function does."""
+    """A tool that calls the test's function."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line at a real terminal, with a model server that a test has scripted."""
+"""Run the command line at a real terminal, with a scripted model server."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ sys.exit(main())
 
 
 class Terminal:
-    """A program at a terminal. `expect` goes on from where the last one ended."""
+    """A program at a terminal. `expect` continues where the last one ended."""
 
     def __init__(self, person: Person, *arguments: str, rows: int = 40, columns: int = 100) -> None:
-        person._tell_machine()
+        person._copy_probe()
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         environ = {**person.environ, "TERM": "xterm", "PS1": "$"}
@@ -74,14 +74,14 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """All that was printed."""
+        """Return all that was printed."""
         return self._raw.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def send(self, text: str) -> None:
         os.write(self._master, text.encode())
 
     def expect(self, wanted: str) -> str:
-        """Waits until it was printed; returns what came before it."""
+        """Wait until it was printed; return what came before it."""
         give_up = time.monotonic() + PATIENCE
         while (at := self.text.find(wanted, self._at)) < 0:
             if time.monotonic() > give_up or not self._read(give_up):
@@ -97,7 +97,7 @@ class Terminal:
             time.sleep(0.02)
 
     def send_until_end(self, key: str) -> int:
-        """Again and again, until the program has ended."""
+        """Send it again and again until the program has ended."""
         give_up = time.monotonic() + PATIENCE
         while self._process.poll() is None and time.monotonic() < give_up:
             with contextlib.suppress(OSError):  # it has just closed the terminal
@@ -109,7 +109,7 @@ class Terminal:
         return self.end()
 
     def end(self) -> int:
-        """Waits for the program's end."""
+        """Wait for the program's end; return its status."""
         give_up = time.monotonic() + PATIENCE
         while self._read(give_up):
             pass
@@ -136,7 +136,7 @@ def call_part(name: str, id: str = "1", **arguments: object) -> bytes:
 
 
 def reply(*parts: str | bytes | Part) -> Reply:
-    """Words, calls, and what else a server may do."""
+    """Return a reply with text, calls and other fields."""
     sent: list[Part] = [_event({"content": p}) if isinstance(p, str) else p for p in parts]
     if not any(isinstance(part, Stall) for part in sent):
         sent.append(b"data: [DONE]\n\n")
@@ -149,7 +149,7 @@ def run_command(command: str, id: str = "1", **more: object) -> Reply:
 
 @contextlib.contextmanager
 def model_server(person: Person, replies: Sequence[Reply]) -> Iterator[Replay]:
-    """With the person's settings naming it."""
+    """Run a model server that the user's settings name."""
     models = json.dumps({"data": [{"id": "played", "max_model_len": 100_000}]}).encode()
     routes: dict[str, Answer | Sequence[Answer]] = {
         "/v1/models": Reply((models,), headers={"Content-Type": "application/json"}),

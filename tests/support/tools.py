@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A person who answers, somebody who looks on, and the tools between them."""
+"""A scripted user, a recorder of events, and a model's tools between them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ from ollmsandbox.tools.run_command import RunCommand
 
 # The same examples every time, however slow the machine is.
 FUZZED = settings(
-    derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    derandomize=True,
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 
 @dataclass
 class Answering:
-    """Says what it was told to, and remembers what it was asked."""
+    """Give the scripted answers, and record the questions."""
 
     answer: Answer | Callable[[PermissionRequest], Answer] = Answer.DENY
     asked: list[PermissionRequest] = field(default_factory=list)
@@ -44,7 +48,7 @@ class Answering:
 
 @dataclass
 class Looking:
-    """A watcher."""
+    """A watcher that records what it sees."""
 
     requests: list[PermissionRequest] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
@@ -69,18 +73,18 @@ class Looking:
 
 
 async def until(condition: Callable[[], bool], task: asyncio.Future[Outcome]) -> None:
-    """What is waited for happens while the task goes on, or never."""
+    """Wait for a condition while the task runs; fail if the task ends before."""
     while not condition() and not task.done():  # noqa: ASYNC110 - it may be a file's being there
         await asyncio.sleep(0.01)
     assert condition()
 
 
 class Agent:
-    """What a model would do, for a person."""
+    """Make calls as a model does."""
 
     def __init__(self, person: Person, **options: Any) -> None:
         self.person = person
-        person._tell_machine()
+        person._copy_probe()
         self.asker = Answering()
         # The machine's own proxies have nothing to do with a test.
         environ = {k: v for k, v in person.environ.items() if not k.lower().endswith("_proxy")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One turn of a conversation, and what holds after each."""
+"""One turn of a conversation, and the invariants that hold after each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def echo(arguments: Mapping[str, object], _watcher: Watcher) -> str:
 def talk(
     model: ScriptedModel, *tools: FakeTool, limits: TurnLimits = STANDARD_LIMITS
 ) -> tuple[Conversation, Listening, TurnEnded]:
-    """One turn."""
+    """Run one turn."""
     listening = Listening()
     conversation = Conversation(model=model, tools=tools, limits=limits, prompt="Be kind.")
     conversation.listen(listening)
@@ -36,7 +36,7 @@ def talk(
 
 
 def check_pairs(messages: list[Message]) -> None:
-    """Each call has its answer, right after it, as servers demand."""
+    """Assert that each call is directly followed by its answer, as servers demand."""
     waiting: list[str] = []
     for message in messages:
         if message.role is Role.TOOL:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The whole program in this process: its window, its loop, its person."""
+"""Run the whole program in the test's process: window, event loop and user."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _kept: list[Application] = []
 
 @contextmanager
 def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Turns while the test waits for something with `wait_until` or `finish`: PyGObject keeps
-    asyncio from turning where a program turns the main context by itself."""
+    """Yield an event loop that runs inside `wait_until` and `finish`: PyGObject keeps asyncio from
+    running while a program iterates the main context itself."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
     try:
@@ -58,7 +58,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
 
 @contextmanager
 def program(person: Person) -> Iterator[Application]:
-    """Started as from the desktop, with its window open. It is closed at the end."""
+    """Start the program as from the desktop, with its window open, and close it at the end."""
     # An id stays taken as long as the process lives.
     with running_loop(), _quick_tour():
         application = Application(person.environ, f"{SCHEMA}.Test{next(_numbers)}")
@@ -77,7 +77,7 @@ def program(person: Person) -> Iterator[Application]:
 
 @contextmanager
 def in_project(person: Person) -> Iterator[tuple[Window, OpenSession]]:
-    """The same, with a session in the person's project."""
+    """Run the program with a session in the user's project."""
     with program(person) as application:
         window = window_of(application)
         yield window, open_session(window, person.project)
@@ -96,7 +96,7 @@ def session_of(window: Window) -> OpenSession:
 
 @contextmanager
 def _quick_tour() -> Iterator[None]:
-    """The scripted model takes its time, so that people can follow."""
+    """Remove the delays of the tour's scripted model, which are for users."""
     before, TourServer.delay = TourServer.delay, 0.0
     try:
         yield
@@ -110,7 +110,7 @@ def window_of(application: Application) -> Window:
 
 
 def button(widget: Gtk.Widget, label: str) -> Gtk.Button:
-    """The one that can be pressed and reads so."""
+    """Return the sensitive button with this label."""
     found = [
         one
         for one in all_of(widget, Gtk.Button)
@@ -139,14 +139,14 @@ def cards(window: Window) -> list[ToolCard]:
 
 
 def card_that(window: Window, condition: Callable[[ToolCard], object]) -> ToolCard:
-    """Waits for it."""
+    """Wait for a card that meets the condition."""
     wait_until(lambda: any(condition(card) for card in cards(window)))
     return next(card for card in cards(window) if condition(card))
 
 
 def allow_once(window: Window) -> ToolCard:
-    """Waits for a question, and until it can be answered: a click that was meant for what stood
-    there before answers nothing."""
+    """Wait for a question until it can be answered, and allow it: a click that comes too early is
+    ignored."""
     card = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
     question = card.question
     assert question is not None
@@ -160,7 +160,7 @@ def says(widget: Gtk.Widget, part: str) -> bool:
 
 
 def accessible_name(widget: Gtk.Widget) -> str:
-    """As a screen reader would find it, as far as GTK tells."""
+    """Return the name that a screen reader would find, as far as GTK exposes it."""
     label = texts(widget)
     return (label[0] if label else "") or widget.get_tooltip_text() or ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever a model sends: an outcome or a ToolError, never anything else."""
+"""Random tool arguments end in an outcome or a ToolError."""
 
 from __future__ import annotations
 

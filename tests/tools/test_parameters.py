@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a model sends is read, or refused in words that it can act on."""
+"""A model's arguments are parsed, or refused with a message that it can act on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_schema_is_made_of_the_declaration() -> None:
     }
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_a_missing_argument_has_its_default() -> None:
     assert WANTED.read({"command": "ls"}) == Given("ls", False, 1, "")
     assert WANTED.read({"command": "ls", "network": None, "folder": None}) == Given("ls")
 
@@ -93,7 +93,7 @@ def test_a_number_may_stand_for_text() -> None:
         ({"command": "x", "zzz": 1}, "tool takes: command, network (optional), count"),
     ],
 )
-def test_what_is_wrong_is_named(arguments: object, words: str) -> None:
+def test_the_wrong_argument_is_named(arguments: object, words: str) -> None:
     assert words in error(arguments)
 
 
@@ -121,7 +121,7 @@ def test_text_that_is_no_object_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [None, [], 5, True])
-def test_what_is_no_object_is_refused(arguments: object) -> None:
+def test_arguments_that_are_no_object_are_refused(arguments: object) -> None:
     assert "must be a JSON object" in error(arguments)
 
 
@@ -133,6 +133,6 @@ def test_no_text_at_all_is_no_arguments() -> None:
     assert "`command` is missing" in error("")
 
 
-def test_what_a_model_is_told_can_be_sent() -> None:
+def test_messages_for_a_model_are_valid_utf_8() -> None:
     for arguments in ({"a\ud800": 1}, {"command": "x", "network": "\ud800"}):
         error(arguments).encode("utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run_command: what runs, and what the model is told of it."""
+"""run_command: what runs, and what the model gets back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_command_runs_in_the_project_without_a_question(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_what_it_prints_is_seen_while_it_comes(agent: Agent) -> None:
+def test_output_is_seen_while_the_command_runs(agent: Agent) -> None:
     agent.run("printf one; printf two >&2")
     assert agent.looking.printed == {Stream.STDOUT: b"one", Stream.STDERR: b"two"}
     [(pid, plan)] = agent.looking.starts
@@ -42,8 +42,8 @@ def test_what_it_prints_is_seen_while_it_comes(agent: Agent) -> None:
     assert not plan.network
 
 
-def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
-    # It goes on until the live view has told of its file.
+def test_changes_are_seen_while_the_command_runs(agent: Agent) -> None:
+    # It runs until the live view has reported its file.
     wait = (
         'touch seen; for i in $(seq 600); do [ -e "$HOME/playground/go" ] && exit; sleep .1; done'
     )
@@ -60,7 +60,7 @@ def test_what_it_changes_is_seen_while_it_runs(agent: Agent) -> None:
     assert agent.looking.events[0].path.endswith("seen")
 
 
-def test_what_could_not_be_finished_is_finished_before_the_next_one(agent: Agent) -> None:
+def test_an_interrupted_run_is_settled_before_the_next_one(agent: Agent) -> None:
     file, paths = agent.person.project / "file", agent.person.paths
     file.write_text("old")
     paths.versions.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def test_what_could_not_be_finished_is_finished_before_the_next_one(agent: Agent
     assert [copy.read_text() for copy in paths.backups.iterdir()] == ["old"]
 
 
-def test_what_cannot_be_finished_at_all_is_told_and_kept(agent: Agent) -> None:
+def test_changes_that_cannot_be_settled_are_reported_and_kept(agent: Agent) -> None:
     left = agent.person.paths.cache / "overlay-20260101-000000-00000000"
     kept = left / "upper/overlay1/file"
     kept.parent.mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_changes_are_listed_and_what_is_gone_comes_first(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_many_new_files_are_counted_and_every_deletion_is_told(agent: Agent) -> None:
+def test_many_new_files_are_counted_and_every_deletion_is_listed(agent: Agent) -> None:
     for number in range(120):
         (agent.person.project / f"old{number}").touch()
     lines = agent.run("rm old*; seq 500 | xargs touch").text.splitlines()
@@ -151,7 +151,7 @@ def test_output_cannot_play_with_a_terminal(agent: Agent) -> None:
     assert "added a\\x1bb" in text
 
 
-def test_a_held_file_is_told_with_the_reason(agent: Agent) -> None:
+def test_a_held_file_is_reported_with_the_reason(agent: Agent) -> None:
     (agent.person.project / ".git").mkdir()
     outcome = agent.run("mkdir .git/hooks; echo x > .git/hooks/pre-commit")
     assert "needs the user's approval" in outcome.text
@@ -160,7 +160,7 @@ def test_a_held_file_is_told_with_the_reason(agent: Agent) -> None:
     assert agent.run("cat .git/hooks/pre-commit").text == "x"
 
 
-def test_a_conflict_is_told(agent: Agent) -> None:
+def test_a_conflict_is_reported(agent: Agent) -> None:
     file = agent.person.project / "a"
     file.write_text("before")
     tool = RunCommand(agent.tool_context)
@@ -180,7 +180,7 @@ def test_a_conflict_is_told(agent: Agent) -> None:
     assert file.read_text() == "the person's"
 
 
-def test_in_review_mode_changes_wait(person: Person) -> None:
+def test_in_review_mode_changes_are_pending(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
     assert "Pending changes" in agent.run("touch a").text
     assert not (person.project / "a").exists()
@@ -193,7 +193,7 @@ def test_a_dry_run_keeps_nothing(person: Person) -> None:
     assert agent.run("ls").text == "The command printed nothing."
 
 
-def test_the_time_limit_is_told(person: Person) -> None:
+def test_the_time_limit_is_reported(person: Person) -> None:
     agent = Agent(person, own_limits=Limits(time=0.3))
     outcome = agent.run("echo begun; sleep 600")
     assert not outcome.ok
@@ -321,10 +321,10 @@ def test_several_run_side_by_side(agent: Agent) -> None:
     assert sorted(os.listdir(agent.person.project)) == ["a", "b"]
 
 
-# --- what a model is told of it ----------------------------------------------------------------
+# --- the tool's description --------------------------------------------------------------------
 
 
-def test_the_description_tells_the_rules_and_the_programs(agent: Agent) -> None:
+def test_the_description_names_the_rules_and_the_programs(agent: Agent) -> None:
     tool = RunCommand(agent.tool_context)
     for words in ("read-write access", "playground", "`web_fetch`", "Everything else is read-only"):
         assert words in tool.description
@@ -334,7 +334,7 @@ def test_the_description_tells_the_rules_and_the_programs(agent: Agent) -> None:
     assert looked_for.ok
 
 
-def test_a_program_that_only_the_host_sees_is_not_told_of(person: Person, tmp_path: Path) -> None:
+def test_a_program_that_only_the_host_sees_is_not_mentioned(person: Person, tmp_path: Path) -> None:
     for folder in (person.home / ".ssh", person.home / "bin"):
         folder.mkdir()
         (folder / "zig").write_text("#!/bin/sh\n")
@@ -350,7 +350,7 @@ def test_a_program_that_only_the_host_sees_is_not_told_of(person: Person, tmp_pa
 
 
 @pytest.mark.anybody
-def test_all_tools_can_be_told_to_a_model(agent: Agent) -> None:
+def test_all_tools_can_be_described_to_a_model(agent: Agent) -> None:
     tools = all_tools(agent.tool_context)
     assert [tool.name for tool in tools] == ["run_command", "read_file", "edit_file", "web_fetch"]
     for tool in tools:

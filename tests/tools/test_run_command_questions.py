@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""run_command: what is asked before anything runs."""
+"""run_command: the questions it asks before anything runs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_denied_network_runs_nothing(agent: Agent) -> None:
     assert not (agent.person.project / "a").exists()
 
 
-def test_what_was_approved_runs_or_nothing_does(person: Person) -> None:
+def test_the_approved_command_runs_or_none(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
     agent.run("touch waiting")
 
@@ -92,7 +92,7 @@ def test_the_whole_command_is_shown(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_every_command_asks_where_the_person_wants_that(person: Person) -> None:
+def test_every_command_asks_if_the_user_wants_that(person: Person) -> None:
     agent = Agent(person, ask_every_command=True)
     assert "denied" in agent.run("ls").text
     assert agent.asked[0].target_path == str(person.project)
@@ -120,7 +120,7 @@ def test_a_linked_folder_is_asked_for_once_and_then_writable(agent: Agent, tmp_p
 
 
 @pytest.mark.parametrize("target", ["/etc", "~", "~/.ssh", "~/.config"])
-def test_nobody_is_asked_to_open_a_folder_of_secrets(agent: Agent, target: str) -> None:
+def test_a_folder_of_secrets_cannot_be_approved(agent: Agent, target: str) -> None:
     agent.asker.answer = Answer.ALLOW
     place = target.replace("~", str(agent.person.home))
     if target.startswith("~/"):

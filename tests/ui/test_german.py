@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What comes from below the window, a person who speaks German reads in German. (What stands in
-.ui files is the C library's business, and stays English here.)"""
+"""Messages from below the window are German for a user with a German locale. (The C library
+translates .ui files, which stay English here.)"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def german(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     load_translations("/nonexistent")
 
 
-def test_what_goes_wrong_is_told_in_german_and_the_model_is_told_in_english(person: Person) -> None:
+def test_an_error_is_german_for_the_user_and_english_for_the_model(person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
         window.open_project(str(person.home))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stopping: at once, whatever the server does, and nothing is left behind."""
+"""Stopping a request: it ends at once, whatever the server does, and leaves no thread or socket."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def sockets() -> set[str]:
     return found
 
 
-def check_nothing_is_left(server: Replay, before: set[str]) -> None:
+def assert_nothing_is_left(server: Replay, before: set[str]) -> None:
     wait_until(lambda: server.hung_up == 1, "the server saw the line cut")
     wait_until(lambda: not threads(), "the thread ended")
     wait_until(lambda: sockets() <= before, "the sockets were closed")
@@ -63,7 +63,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_cancelling_who_reads_cuts_the_line(state: str) -> None:
+def test_cancelling_the_reader_closes_the_connection(state: str) -> None:
     async def main() -> None:
         task = asyncio.create_task(gather(openai(server.address)))
         await asyncio.to_thread(wait_until, lambda: bool(server.seen), "it was asked")
@@ -74,7 +74,7 @@ def test_cancelling_who_reads_cuts_the_line(state: str) -> None:
     with Replay({CHAT: STATES[state]}) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)
         assert len(server.seen) == 1
 
 
@@ -98,7 +98,7 @@ def test_a_secure_line_is_cut_as_well(tmp_path: Path, monkeypatch: pytest.Monkey
     with Replay({CHAT: STATES["in the middle"]}, context) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)
 
 
 def test_closing_the_iterator_cuts_the_line() -> None:
@@ -110,7 +110,7 @@ def test_closing_the_iterator_cuts_the_line() -> None:
     with Replay({CHAT: STATES["in the middle"]}) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)
 
 
 def test_a_reader_that_stops_reading_stops_the_server_and_can_still_be_cut() -> None:
@@ -132,7 +132,7 @@ def test_a_reader_that_stops_reading_stops_the_server_and_can_still_be_cut() -> 
     with Replay({CHAT: endless}) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)
 
 
 def test_after_a_stop_the_next_answer_comes() -> None:
@@ -149,7 +149,7 @@ def test_after_a_stop_the_next_answer_comes() -> None:
         assert loop.run(main()) == "b"
 
 
-def test_stopping_while_it_waits_to_try_again() -> None:
+def test_stopping_during_the_pause_before_a_retry() -> None:
     busy = Reply([b"{}"], 503, {"Retry-After": "20"})
 
     async def main() -> None:
@@ -187,7 +187,7 @@ def test_many_at_once() -> None:
     wait_until(lambda: not threads(), "the threads ended")
 
 
-def test_an_iterator_that_nobody_closes_ends_with_the_loop() -> None:
+def test_an_unclosed_iterator_ends_with_the_loop() -> None:
     kept: list[AsyncIterator[Piece]] = []
 
     async def main() -> None:
@@ -198,4 +198,4 @@ def test_an_iterator_that_nobody_closes_ends_with_the_loop() -> None:
     with Replay({CHAT: STATES["in the middle"]}) as server:
         before = sockets()
         loop.run(main())
-        check_nothing_is_left(server, before)
+        assert_nothing_is_left(server, before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A connection under another name is the same one, and none takes the place of another."""
+"""Renaming a connection keeps its key and its place, and never replaces another one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_key_typed_with_the_new_name_is_the_one(store: ConnectionStore, person
     assert "work:" not in kept
 
 
-def test_one_that_another_program_removed_meanwhile_is_there_again(store: ConnectionStore) -> None:
+def test_a_connection_removed_by_another_program_is_saved_again(store: ConnectionStore) -> None:
     known = store.find("work")
     loop.run(store.remove("work"))
     changed = loop.run(store.change("work", replace(known, name="office")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections are kept in a file that people can read and write, and keys are not."""
+"""Connections are stored in a file that users can edit; their keys are not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def put(store: ConnectionStore, connection: Connection, key: str | None = None) 
     return loop.run(store.put(connection, key=key))
 
 
-def test_what_was_put_is_there_for_the_next_program(person: Person) -> None:
+def test_saved_connections_are_there_for_the_next_program(person: Person) -> None:
     store = store_of(person)
     assert store.all() == []
     assert store.default() is None
@@ -127,7 +127,7 @@ def test_removing_a_connection_removes_its_key(person: Person) -> None:
 
 
 @pytest.mark.parametrize("way", ["removed", "renamed"])
-def test_what_was_begun_is_done_though_nobody_waits_for_it(person: Person, way: str) -> None:
+def test_a_change_is_finished_after_its_task_is_cancelled(person: Person, way: str) -> None:
     """The dialog is closed while another program has the file."""
     store = store_of(person)
     put(store, WORK, KEY)
@@ -172,7 +172,7 @@ def test_a_keyring_that_is_gone_does_not_stand_in_the_way(person: Person) -> Non
     assert store.take_notices() == []
 
 
-def test_a_broken_file_of_keys_is_said_without_what_is_in_it(person: Person) -> None:
+def test_a_broken_key_file_is_reported_without_its_content(person: Person) -> None:
     store = store_of(person)
     found = put(store, WORK, KEY)
     (person.paths.config / "keys.yaml").write_text(f"a: [{KEY}")
@@ -214,7 +214,7 @@ def test_names_that_cannot_be(person: Person, name: str) -> None:
         ("\t", "line 1"),
     ],
 )
-def test_a_broken_file_is_set_aside_and_said(person: Person, text: str, words: str) -> None:
+def test_a_broken_file_is_set_aside_and_reported(person: Person, text: str, words: str) -> None:
     file = person.paths.config / "connections.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(text)
@@ -280,7 +280,7 @@ def test_addresses_are_understood_as_people_type_them(text: str, ollama: str, op
         *("http://a?b=c", "http://a\nb"),
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     for root in (ollama_root, openai_root):
         with pytest.raises(ProviderError) as caught:
             root(text)
@@ -316,13 +316,13 @@ def test_servers_are_found_at_the_ports_named_and_nowhere_else() -> None:
     ]
 
 
-def test_one_that_stalls_is_left_alone() -> None:
+def test_a_server_that_stalls_is_skipped() -> None:
     with Replay({"*": stream([b"{", Stall()])}) as stuck:
         assert loop.run(find_servers([KnownServer(stuck.port, "A")], patience=0.3)) == []
 
 
 @pytest.mark.parametrize("what", ["put", "remove"])
-def test_who_waits_for_another_program_holds_up_nothing_else(person: Person, what: str) -> None:
+def test_waiting_for_another_program_blocks_nothing_else(person: Person, what: str) -> None:
     store = store_of(person)
     put(store, HOME)
     is_held, may_let_go = threading.Event(), threading.Event()
@@ -331,7 +331,7 @@ def test_who_waits_for_another_program_holds_up_nothing_else(person: Person, wha
     def hold() -> None:
         with locked(person.paths.config / "connections.yaml"):
             is_held.set()
-            was_told.append(may_let_go.wait(20))
+            was_told.append(may_let_go.wait(60))
 
     async def change() -> None:
         work = store.put(WORK) if what == "put" else store.remove("home")
@@ -344,7 +344,7 @@ def test_who_waits_for_another_program_holds_up_nothing_else(person: Person, wha
 
     other = threading.Thread(target=hold)
     other.start()
-    assert is_held.wait(20)
+    assert is_held.wait(60)
     loop.run(change())
     other.join()
     assert was_told == [True]

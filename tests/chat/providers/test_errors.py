@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever goes wrong on the way: a sentence that a person understands, and never the key."""
+"""Every failed request ends in a sentence that a user understands, which never has the key in
+it."""
 
 from __future__ import annotations
 
@@ -42,10 +43,10 @@ def test_a_server_that_is_not_started() -> None:
     assert "start the server" in error.remedy
 
 
-def test_a_name_that_nobody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
     error = fails(openai("http://no-such-host.invalid"))
-    assert error.message == "The host 'no-such-host.invalid' was not found."
+    assert "no-such-host.invalid" in error.message
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_servers_say_why_each_in_its_own_way(body: object) -> None:
         assert fails(openai(server.address)).message.endswith("It says: because")
 
 
-def test_a_wrong_address_and_a_missing_model_are_told_apart() -> None:
+def test_a_wrong_address_and_a_missing_model_have_different_messages() -> None:
     missing = document({"object": "error", "message": "The model `m` does not exist."}, 404)
     with Replay({CHAT: missing}) as server:
         assert "has no model 'm'" in fails(openai(server.address)).message
@@ -103,7 +104,7 @@ def test_a_server_with_too_much_to_do_is_asked_again_after_the_time_it_names(sta
     assert "Loading model" in error.message
 
 
-def test_a_server_that_asks_for_an_hour_is_not_waited_for() -> None:
+def test_a_server_that_asks_for_an_hour_is_given_up() -> None:
     with Replay({CHAT: document({}, 429, Retry_After="3600")}) as server:
         error = fails(openai(server.address))
         assert len(server.seen) == 1
@@ -152,7 +153,7 @@ def test_a_server_that_stalls_is_given_up(parts: list[bytes]) -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000 + b"\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_an_error_like_any_other(raw: bytes) -> None:
+def test_a_reply_that_is_not_http_is_an_ordinary_error(raw: bytes) -> None:
     with Replay({CHAT: Reply([raw], raw=True)}) as server:
         assert server.address in fails(openai(server.address)).message
 
@@ -166,7 +167,7 @@ def test_a_redirection_is_not_followed() -> None:
     assert there in error.message
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_refused(tmp_path: Path) -> None:
     context, certificate = tls_server(tmp_path)
     with Replay({CHAT: FINE}, context) as server:
         error = fails(openai(server.address, key=True))
@@ -177,7 +178,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> Non
             assert said(ask(openai(server.address, key=True))) == "fine"
 
 
-def test_https_to_a_server_without_it_is_said() -> None:
+def test_https_to_a_server_without_it_is_reported() -> None:
     def answer() -> None:
         with listener.accept()[0] as connection:
             connection.recv(1)

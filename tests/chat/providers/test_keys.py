@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys in a keyring, on a bus of the test's own."""
+"""Keys in a keyring, on a D-Bus session bus that the test starts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def bus(*arguments: str) -> Iterator[str]:
 @contextmanager
 def _bus(folder: Path, *arguments: str) -> Iterator[str]:
     config = folder / "bus.conf"
-    # It knows nobody by name: who runs the tests may have none.
+    # It knows no user names: the user who runs the tests may have none.
     config.write_text(
         f"<busconfig><type>session</type><listen>unix:path={folder}/bus</listen>"
         "<auth>ANONYMOUS</auth><allow_anonymous/><policy context='default'>"

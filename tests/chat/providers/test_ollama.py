@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers as Ollama sends them."""
+"""Replies in Ollama's format."""
 
 from __future__ import annotations
 
@@ -141,14 +141,14 @@ def test_models_are_listed_with_what_they_can_do() -> None:
     assert found == [ModelInfo("qwen3:8b", 40960, True, True), ModelInfo("old", is_loaded=False)]
 
 
-def test_a_model_that_is_not_there_is_said() -> None:
+def test_a_missing_model_is_reported() -> None:
     missing = document({"error": "model 'm' not found"}, 404)
     with Replay({"/api/show": missing, CHAT: missing}) as server:
         error = fails(ollama(server.address))
     assert "has no model 'm'" in error.message
 
 
-def test_a_model_without_tools_is_said() -> None:
+def test_a_model_without_tools_is_reported() -> None:
     refused = document({"error": "registry.ollama.ai/library/gemma:2b does not support tools"}, 400)
     with Replay({"/api/show": SHOW, CHAT: refused}) as server:
         error = fails(ollama(server.address))
@@ -156,14 +156,14 @@ def test_a_model_without_tools_is_said() -> None:
     assert "Choose a model that supports tools" in error.remedy
 
 
-def test_an_error_in_the_middle_is_said() -> None:
+def test_an_error_in_the_middle_is_reported() -> None:
     with replies(line(content="so"), {"error": "llama runner process has terminated"}) as server:
         error = fails(ollama(server.address))
     assert "llama runner process has terminated" in error.message
 
 
 @pytest.mark.parametrize("how", ["end", "reset", "broken"])
-def test_an_answer_that_breaks_off_is_said_and_not_begun_again(how: str) -> None:
+def test_a_reply_that_breaks_off_is_reported_and_not_repeated(how: str) -> None:
     data = json.dumps(line(content="so")).encode() + b"\n"
     shown = threading.Event()
     reply = {
@@ -195,7 +195,7 @@ def test_missing_and_wrong_fields_are_passed_over() -> None:
         assert ask(ollama(server.address)) == [FinishPiece()]
 
 
-def test_what_is_not_ollama_is_said() -> None:
+def test_a_server_that_is_not_ollama_is_reported() -> None:
     page = Reply([b"<html>Router</html>"], headers={"Content-Type": "text/html"})
     with Replay({"*": page}) as server:
         assert "not a model server" in fails(ollama(server.address)).message

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers as llama.cpp, vLLM and others send them."""
+"""Replies in OpenAI's format, as llama.cpp, vLLM and others send them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_comments_other_fields_and_odd_spacing_are_passed_over() -> None:
         assert said(ask(openai(server.address))) == "abc"
 
 
-def test_a_server_that_does_not_hang_up_after_the_end_is_not_waited_for() -> None:
+def test_a_server_that_does_not_close_the_connection_does_not_delay_the_end() -> None:
     from support.servers.http import Stall
 
     with Replay({CHAT: stream([*events(delta(content="x"), finish()), Stall()])}) as server:
@@ -142,7 +142,7 @@ def test_calls_in_pieces_are_put_together_by_their_number() -> None:
     ]
 
 
-def test_whole_calls_in_one_piece_all_numbered_0_are_told_apart() -> None:
+def test_whole_calls_in_one_piece_all_numbered_0_are_separate_calls() -> None:
     assert calls_of(
         [part(0, id="a", name="run_command", arguments='{"command": "ls"}')],
         [part(0, id="b", name="run_command", arguments='{"command": "id"}')],
@@ -278,7 +278,7 @@ def test_missing_and_wrong_fields_are_passed_over() -> None:
         b'{"error": {"message": "out of memory"}}\n',
     ],
 )
-def test_an_error_in_the_middle_is_said(event: bytes) -> None:
+def test_an_error_in_the_middle_is_reported(event: bytes) -> None:
     parts = [*events(delta(content="hal"), done=False), event]
     with Replay({CHAT: stream(parts)}) as server:
         error = fails(openai(server.address))
@@ -299,7 +299,7 @@ def test_an_error_with_status_200_is_an_error() -> None:
         "No endpoints found that support tool use.",
     ],
 )
-def test_a_model_without_tools_is_said(words: str) -> None:
+def test_a_model_without_tools_is_reported(words: str) -> None:
     with Replay({CHAT: document({"error": {"message": words}}, 400)}) as server:
         error = fails(openai(server.address))
     assert isinstance(error, NoToolsError)
@@ -313,7 +313,7 @@ def test_a_model_without_tools_is_said(words: str) -> None:
         "This model's maximum context length is 4096 tokens. However, you requested 5000",
     ],
 )
-def test_a_conversation_that_does_not_fit_is_said(words: str) -> None:
+def test_a_conversation_that_does_not_fit_is_reported(words: str) -> None:
     with Replay({CHAT: document({"error": {"message": words}}, 400)}) as server:
         assert isinstance(fails(openai(server.address)), TooLongError)
 
@@ -325,7 +325,7 @@ def test_a_server_that_does_not_know_how_to_count_is_asked_without() -> None:
         assert "stream_options" not in server.seen[1].json
 
 
-def test_what_is_sent_has_an_answer_to_each_call_and_a_call_to_each_answer() -> None:
+def test_every_sent_call_has_an_answer_and_every_answer_a_call() -> None:
     conversation = [
         Message(Role.SYSTEM, "be good"),
         Message(Role.USER, "go \udcff"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tour, on its sample project, in a real sandbox."""
+"""The tour's scripted model, with its sample project in a real sandbox."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from support.provider import TOOL, ask, called, said
 from support.tools import Agent
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
-from ollmsandbox.chat.providers.base import FinishPiece, TextPiece
-from ollmsandbox.chat.providers.tour.model import NAME, TourModel
+from ollmsandbox.chat.providers.base import FinishPiece
+from ollmsandbox.chat.providers.tour.model import TourModel
 from ollmsandbox.chat.providers.tour.sample import make_sample, unused_folder
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.sandbox.plan.folders import find_project
@@ -58,7 +58,7 @@ class Session:
 
 
 def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
-    """As the tools do it, without asking anybody."""
+    """Run a call as the tools do, without asking."""
 
     def run(call: ToolCall) -> str | None:
         assert isinstance(call.arguments, dict)
@@ -78,7 +78,7 @@ def in_sandbox(person: Person, *, network_allowed: bool = False) -> Tool:
 
 
 @pytest.mark.parametrize("tools", [(TOOL,), (TOOL, EDIT)], ids=["sed", "edit_file"])
-def test_the_tour_fixes_the_bug_and_shows_the_wall(
+def test_the_tour_fixes_the_bug_and_shows_the_sandbox(
     person: Person, tools: tuple[ToolSpec, ...]
 ) -> None:
     make_sample(person.project)
@@ -128,20 +128,20 @@ def sample_tool(*, network: str | None = "192.0.2.1  example.org", outside: str 
         ("exit status 2", "did not respond"),
     ],
 )
-def test_it_takes_any_answer_about_the_network(network: str | None, words: str) -> None:
+def test_the_tour_accepts_any_answer_about_the_network(network: str | None, words: str) -> None:
     session = Session(sample_tool(network=network))
     session.play()
     assert words in session.words()
 
 
 @pytest.mark.anybody
-def test_where_there_is_no_wall_it_says_so() -> None:
+def test_the_tour_mentions_a_missing_sandbox() -> None:
     session = Session(sample_tool(outside="It was written."))
     session.play()
     assert "no sandbox is available here" in session.words()
 
 
-def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> None:
+def test_the_tour_promises_nothing_if_every_command_asks(person: Person) -> None:
     tool_context = Agent(person, environ={"FLATPAK_ID": "org.example.App"}).tool_context
     tool = RunCommand(tool_context)
     assert not tool.is_sandboxed
@@ -155,7 +155,7 @@ def test_where_every_command_asks_it_promises_nothing_else(person: Person) -> No
 
 
 @pytest.mark.anybody
-def test_it_goes_on_where_it_was_from_the_messages_alone() -> None:
+def test_the_tour_continues_from_the_messages_alone() -> None:
     session = Session(sample_tool())
     session.step()
     session.step()
@@ -163,7 +163,7 @@ def test_it_goes_on_where_it_was_from_the_messages_alone() -> None:
     assert once == ask(TourModel(delay=0), list(session.messages), (TOOL,))
     session.messages.append(Message(Role.USER, "wait, what?"))
     assert called(ask(MODEL, session.messages, (TOOL,))) == called(once)
-    # A command of the person's own in between.
+    # A command of the user's own in between.
     own = ToolCall("own-2", "run_command", {"command": "date"})
     session.messages += [
         Message(Role.ASSISTANT, "", calls=(own,)),
@@ -173,40 +173,14 @@ def test_it_goes_on_where_it_was_from_the_messages_alone() -> None:
 
 
 @pytest.mark.anybody
-def test_every_call_has_an_id_of_its_own() -> None:
-    session = Session(sample_tool())
-    session.play()
-    ids = [call.id for m in session.messages for call in m.calls]
-    assert len(ids) == len(set(ids)) > 7
-
-
-@pytest.mark.anybody
-def test_after_the_end_it_is_friendly_and_does_nothing() -> None:
-    session = Session(sample_tool())
-    session.play()
-    for text in ("Thanks!", "And now?"):
-        session.messages.append(Message(Role.USER, text))
-        assert session.step() == ()
-        assert "The tour is over" in session.messages[-1].text
-
-
-@pytest.mark.anybody
-def test_it_touches_no_project_but_its_own() -> None:
+def test_the_tour_touches_no_other_project() -> None:
     session = Session(lambda call: "# My dear old project")
     session.play()
     assert session.commands() == ["ls -l; cat README.md"]
     assert "do not touch" in session.messages[-1].text
 
 
-@pytest.mark.anybody
-def test_it_says_what_it_is_in_small_pieces() -> None:
-    assert MODEL.name == NAME == "Tour (scripted, no AI)"
-    pieces = [p for p in ask(MODEL) if isinstance(p, TextPiece)]
-    assert len(pieces) > 20
-    assert "a script, not an AI" in said(pieces)
-
-
-def test_each_tour_has_a_new_folder_that_is_there_the_next_day(person: Person) -> None:
+def test_each_tour_has_a_new_lasting_folder(person: Person) -> None:
     folders = [make_sample(unused_folder(person.paths, {})) for _ in range(3)]
     names = ["OLLM Sandbox Tour", "OLLM Sandbox Tour 2", "OLLM Sandbox Tour 3"]
     assert folders == [person.home / name for name in names]
@@ -216,7 +190,7 @@ def test_each_tour_has_a_new_folder_that_is_there_the_next_day(person: Person) -
     assert find_project(make_sample(kept), person.paths) == str(kept)
 
 
-def test_the_sample_wants_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_the_sample_needs_an_empty_folder(tmp_path: Path) -> None:
     folder = make_sample(tmp_path / "new" / "sample")
     assert (folder / "basket.py").exists()
     with pytest.raises(ProjectError, match="not empty"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sessions in the database: found, renamed, deleted, brought back, written as documents."""
+"""Sessions in the database: searching, renaming, deleting, restoring, exporting."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write(history: History, session_id: str, *messages: Message) -> None:
         history.write(session_id, StoredMessage(number, message))
 
 
-def test_what_is_written_comes_back_as_it_was(history: History, person: Person) -> None:
+def test_stored_messages_are_loaded_unchanged(history: History, person: Person) -> None:
     session_id = begin(history, project=person.project)
     calls = (ToolCall("1", "run_command", {"command": "ls", "n": [1]}), ToolCall("2", "x", "{bad"))
     record = CallRecord(

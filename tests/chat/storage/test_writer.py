@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said survives: a crash in the middle of an answer, a restart, another program."""
+"""Messages survive a crash in the middle of a reply, a restart and a second program."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def last_session(person: Person) -> StoredSession | None:
 
 
 @pytest.mark.parametrize("what", ["reply", "call"])
-def test_a_killed_program_leaves_what_was_said(person: Person, what: str) -> None:
+def test_a_killed_program_leaves_its_messages(person: Person, what: str) -> None:
     arguments = [str(ROOT), str(ROOT / "tests"), str(person.home), what]
     other = subprocess.Popen([sys.executable, "-c", _TALK, *arguments], env=person.environ)
     stored = None
@@ -85,7 +85,7 @@ def test_a_killed_program_leaves_what_was_said(person: Person, what: str) -> Non
         assert stored.messages[2].text == INTERRUPTED
 
 
-def test_a_session_goes_on_where_it_was(person: Person) -> None:
+def test_a_stored_session_continues(person: Person) -> None:
     async def first() -> str:
         model = ScriptedModel(
             [ThinkingPiece("hm"), "Let me see.", call(command="echo seen")], ["Yes."]
@@ -115,7 +115,7 @@ def test_a_session_goes_on_where_it_was(person: Person) -> None:
     assert stored.entries[2].record.exit_code == 0
 
 
-def test_what_the_person_ran_is_told_to_the_model_and_kept(person: Person) -> None:
+def test_a_command_of_the_user_is_sent_to_the_model_and_stored(person: Person) -> None:
     async def main() -> ScriptedModel:
         model = ScriptedModel()
         async with opened(person, model) as scene:
@@ -163,7 +163,7 @@ def test_a_session_that_is_open_cannot_be_opened_again(person: Person) -> None:
     loop.run(main())
 
 
-def test_a_database_that_cannot_be_written_is_said_once_and_the_turn_goes_on(
+def test_an_unwritable_database_is_reported_once_and_the_turn_continues(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> list[Notice]:
@@ -188,10 +188,10 @@ def test_a_database_that_cannot_be_written_is_said_once_and_the_turn_goes_on(
     assert [m.text for m in stored.messages] == ["first", "One.", "second", "Two."]
 
 
-def test_a_database_that_cannot_be_written_is_said_from_the_first_thing_on(
+def test_an_unwritable_database_is_reported_from_the_first_message_on(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which model is used is noted before anything is said."""
+    """The chosen model is stored before the first message."""
 
     async def first() -> str:
         async with opened(person, ScriptedModel(["One."])) as scene:
@@ -237,5 +237,5 @@ def test_a_growing_answer_is_written_now_and_then_and_not_for_every_word(
             await turn
 
     loop.run(main())
-    # The person's message, the answer as it grew, the answer as it ended.
+    # The user's message, the answer as it grew, the answer as it ended.
     assert len(written) < 100

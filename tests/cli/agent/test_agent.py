@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox agent` where nobody can be asked: in a script, as JSON, without a model."""
+"""`ollmsandbox agent` without a terminal: in a script, with JSON output, without a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ollmsandbox.tools.base import Stream
 pytestmark = pytest.mark.anybody
 
 
-def test_one_turn_prints_the_answer_alone_and_stores_the_session(person: Person) -> None:
+def test_one_turn_prints_only_the_reply_and_stores_the_session(person: Person) -> None:
     replies = [
         reply("I look. ", call_part("run_command", command="echo hi > new.txt; echo output")),
         run_command("touch ran.txt", "2", network=True),
@@ -70,7 +70,7 @@ def test_events_as_json(person: Person) -> None:
     assert next(e for e in events if e["event"] == "end")["end"] == "done"
 
 
-def test_without_a_model_it_is_said_what_to_do(person: Person) -> None:
+def test_without_a_model_the_remedy_is_printed(person: Person) -> None:
     done = person.cli("agent", "Do it")
     assert done.returncode == 1
     for part in ("No model", "connections find", "connections add", "tour"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions at a terminal, and what a terminal is shown of a command's output."""
+"""Permission questions at a terminal, and how a command's output is shown there."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ollmsandbox.text.ansi import Live
 pytestmark = pytest.mark.anybody
 
 
-def test_a_finger_that_was_on_its_way_answers_nothing() -> None:
-    """Somebody types the next sentence, and a card comes up in between."""
+def test_a_key_pressed_just_before_a_card_answers_nothing() -> None:
+    """The user is typing a sentence when a card comes up."""
     master, slave = os.openpty()
     shown: list[str] = []
 
@@ -43,9 +43,7 @@ def test_a_finger_that_was_on_its_way_answers_nothing() -> None:
 
 
 @pytest.mark.parametrize(("most_lines", "most"), [(6, 1000), (1000, 24)])
-def test_of_endless_output_the_beginning_is_shown_and_the_rest_is_counted(
-    most_lines: int, most: int
-) -> None:
+def test_endless_output_shows_its_beginning_and_counts_the_rest(most_lines: int, most: int) -> None:
     live = Live(colour=True, most_lines=most_lines, most=most)
     assert "".join(live.feed(b"line\n") for _ in range(6)).count("line") == 6
     before = live.dropped_lines

@@ -74,13 +74,13 @@ def test_a_server_is_tested(person: Person) -> None:
     assert "--kind ollama or --kind openai" in done.stderr
 
 
-def test_what_a_server_calls_its_models_does_nothing_to_the_terminal(person: Person) -> None:
+def test_names_of_models_do_not_affect_the_terminal(person: Person) -> None:
     with Replay({"/v1/models": EVIL}) as server:
         cli_here(person, "connections", "add", "box", server.address, "--kind", "openai")
         assert "m⟨ESC⟩[2J" in cli_here(person, "connections", "test").stdout
 
 
-def test_what_cannot_be_written_is_said(person: Person) -> None:
+def test_an_unwritable_file_is_reported(person: Person) -> None:
     config = person.paths.config
     for name in (".keys.lock", ".connections.lock"):
         (config / name).mkdir(parents=True)
@@ -91,7 +91,7 @@ def test_what_cannot_be_written_is_said(person: Person) -> None:
         (config / name).rmdir()
 
 
-def test_a_broken_file_is_said(person: Person) -> None:
+def test_a_broken_file_is_reported(person: Person) -> None:
     file = person.paths.config / "connections.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("connections: 7")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox permissions`: what was answered with always, and taking it back."""
+"""`ollmsandbox permissions`: listing and forgetting saved answers."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_number_that_is_not_there_forgets_nothing(terminal: Terminal, number: 
     assert len(terminal.store.rules()) == 3
 
 
-def test_a_broken_file_is_said(terminal: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_file_is_reported(terminal: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
     terminal.store.file.write_text("rules: 5\n")
     parser = argparse.ArgumentParser()
     add_permissions_arguments(parser)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`ollmsandbox playground`: where it is, how large, and nothing of it any more."""
+"""`ollmsandbox playground`: its path, its size, and clearing it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from support.person import Person
 
 
-def test_the_path_of_the_playground_is_told_before_it_is_there(person: Person) -> None:
+def test_the_path_of_the_playground_is_printed_before_it_exists(person: Person) -> None:
     assert person.cli("playground", "path").stdout == f"{person.playground}\n"
     assert person.cli("playground", "size").stdout == "0 bytes in 0 files\n"
     assert person.cli("playground", "clear").returncode == 0
     assert not person.playground.exists()
 
 
-def test_the_size_of_the_playground_is_told(person: Person) -> None:
+def test_the_size_of_the_playground_is_printed(person: Person) -> None:
     person.cli("run", "-c", "head -c 3M /dev/urandom >~/playground/big")
     assert re.fullmatch(r"3\.\d MiB in 1 file\n", person.cli("playground", "size").stdout)
     person.cli("run", "-c", "mkdir ~/playground/sub; ln -s / ~/playground/sub/link")

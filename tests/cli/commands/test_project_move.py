@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from support.cli import failed
+from support.cli import assert_failed
 from support.person import Person
 
 from ollmsandbox.permission.request import Answer
@@ -47,9 +47,9 @@ def test_a_folder_that_still_exists_is_not_moved(person: Person) -> None:
     done = person.cli(
         "project", "move", str(person.project), str(person.home / "new"), cwd=person.home
     )
-    failed(done, "still exists")
+    assert_failed(done, "still exists")
 
 
 def test_an_unknown_project_is_an_error(person: Person) -> None:
     done = person.cli("project", "move", "/nowhere", str(person.home), cwd=person.home)
-    failed(done, "/nowhere")
+    assert_failed(done, "/nowhere")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command given to `ollmsandbox run`: which one, where, and how it ends."""
+"""`ollmsandbox run`: how the command, its folder and its exit status are chosen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.cli import failed, wait_for
+from support.cli import assert_failed, wait_for
 from support.person import Person, Start, cli_argv
 
 # --- the command ---------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def test_a_text_may_begin_with_a_dash(person: Person) -> None:
     assert done.stdout == "ran\n"
 
 
-def test_a_command_of_any_bytes_is_run_as_it_is(person: Person) -> None:
+def test_a_command_of_any_bytes_runs_unchanged(person: Person) -> None:
     word = os.fsdecode(b"caf\xe9 \xff")
     done = subprocess.run(
         cli_argv("run", "--", "printf", "%s", word),
@@ -54,14 +54,14 @@ def test_a_command_of_any_bytes_is_run_as_it_is(person: Person) -> None:
 @pytest.mark.anybody
 def test_two_commands_are_one_too_many(person: Person) -> None:
     done = person.cli("run", "-c", "touch one", "--", "touch", "two")
-    failed(done, "either -c TEXT or -- COMMAND")
+    assert_failed(done, "either -c TEXT or -- COMMAND")
     assert os.listdir(person.project) == []
 
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--network"], ["-c", ""], ["-c", "  "]])
-def test_no_command_is_told(person: Person, arguments: list[str]) -> None:
-    failed(person.cli("run", *arguments), "command")
+def test_a_missing_command_is_reported(person: Person, arguments: list[str]) -> None:
+    assert_failed(person.cli("run", *arguments), "command")
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o027, 0o077])
@@ -85,7 +85,7 @@ def test_the_working_folder_can_be_chosen(person: Person) -> None:
     assert (person.playground / "made").exists()
 
 
-def test_a_working_folder_that_is_not_there_is_told_in_exact_words(person: Person) -> None:
+def test_a_missing_working_folder_is_reported(person: Person) -> None:
     done = person.cli("run", "--working-dir", "no/where", "--", "touch", "ran")
     assert done.returncode == 125
     assert "ERROR: Working directory does not exist: no/where\n" in done.stderr
@@ -112,7 +112,7 @@ def test_a_command_that_is_not_there_ends_with_127(person: Person) -> None:
     assert "not found" in done.stderr
 
 
-def test_a_time_out_ends_with_124_and_is_told(person: Person) -> None:
+def test_a_time_out_ends_with_124_and_is_reported(person: Person) -> None:
     done = person.cli("run", "--timeout", "0.5", "-c", "echo before; sleep 60")
     assert (done.returncode, done.stdout) == (124, "before\n")
     assert "time limit" in done.stderr
@@ -125,7 +125,7 @@ def test_quiet_says_nothing_besides_the_command(person: Person) -> None:
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "x", ""])
-def test_a_time_that_is_none_is_refused(person: Person, given: str) -> None:
+def test_an_invalid_time_is_refused(person: Person, given: str) -> None:
     done = person.cli("run", f"--timeout={given}", "--", "touch", "ran")
     assert done.returncode == 2
     assert f"{given!r} is not a number of seconds" in done.stderr
@@ -134,20 +134,20 @@ def test_a_time_that_is_none_is_refused(person: Person, given: str) -> None:
 
 def test_an_unknown_profile_lists_the_choice(person: Person) -> None:
     done = person.cli("run", "--profile", "other", "--", "touch", "ran")
-    failed(done, "There is no profile 'other'.", "standard, strict")
+    assert_failed(done, "There is no profile 'other'.", "standard, strict")
     assert os.listdir(person.project) == []
 
 
-def test_a_mistake_in_a_profile_is_told_and_nothing_runs(person: Person) -> None:
+def test_a_mistake_in_a_profile_is_reported_and_nothing_runs(person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     file = person.paths.profiles / "standard.yaml"
     file.write_text("limits:\n  tiem: 5\n")
     done = person.cli("run", "--", "touch", "ran")
-    failed(done, f"{file}, line 2, key limits.tiem", "'time'")
+    assert_failed(done, f"{file}, line 2, key limits.tiem", "'time'")
     assert os.listdir(person.project) == []
 
 
-def test_a_profile_of_the_persons_own_is_used(person: Person) -> None:
+def test_a_profile_of_the_user_is_used(person: Person) -> None:
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "mine.yaml").write_text("environment: {set: {FROM: mine}}")
     assert person.cli("run", "--profile", "mine", "-c", "echo $FROM").stdout == "mine\n"
@@ -156,9 +156,7 @@ def test_a_profile_of_the_persons_own_is_used(person: Person) -> None:
 
 
 @pytest.mark.parametrize("base", ["mine", "strict"])
-def test_a_change_of_the_profile_another_stands_on_counts_at_once(
-    person: Person, base: str
-) -> None:
+def test_a_change_of_an_extended_profile_counts_at_once(person: Person, base: str) -> None:
     (person.home / "letters").write_text("secret")
     person.paths.profiles.mkdir(parents=True)
     (person.paths.profiles / "mine.yaml").write_text("description: Mine.")
@@ -219,7 +217,7 @@ def test_ctrl_c_of_a_terminal_ends_the_run_even_if_the_command_ignores_it(
     assert stands_still(person.playground / "beat")
 
 
-def test_an_interrupted_run_does_not_wait_for_who_does_not_read(
+def test_an_interrupted_run_ends_though_its_output_is_not_read(
     person: Person, start: Start
 ) -> None:
     process = start("run", "-c", "touch ~/playground/beat; yes")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What comes out of `ollmsandbox run`, as it comes and as JSON, and what goes into it."""
+"""The streams of `ollmsandbox run`: input, output as it arrives, and JSON."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_half_a_line_arrives_too(person: Person, start: Start) -> None:
     assert process.wait(60) == 0
 
 
-def test_when_nobody_reads_any_more_it_ends_as_by_a_broken_pipe(start: Start) -> None:
+def test_without_a_reader_it_ends_as_by_a_broken_pipe(start: Start) -> None:
     process = start("run", "-c", "while :; do echo line; done")
     assert process.stdout is not None
     assert process.stdout.readline() == b"line\n"
@@ -211,7 +211,7 @@ def test_input_comes_from_a_file(person: Person) -> None:
         assert person.cli("run", "--", "cat", stdin=opened).stdout == file.read_text()
 
 
-def test_input_that_is_not_read_keeps_nothing_waiting(person: Person) -> None:
+def test_unread_input_does_not_delay_the_end(person: Person) -> None:
     file = person.home / "input"
     file.write_bytes(b"x" * 5_000_000)
     with file.open() as opened:
@@ -219,7 +219,7 @@ def test_input_that_is_not_read_keeps_nothing_waiting(person: Person) -> None:
     assert person.cli("run", "--", "true", input="x" * 1000).returncode == 0
 
 
-def test_input_that_never_ends_keeps_nothing_waiting(start: Start) -> None:
+def test_endless_input_does_not_delay_the_end(start: Start) -> None:
     process = start("run", "--", "true", stdin=subprocess.PIPE)
     assert process.wait(60) == 0
 

@@ -69,7 +69,7 @@ def test_a_session_that_is_open_is_not_deleted(person: Person) -> None:
 
 
 @pytest.mark.parametrize("action", [["show"], ["export"], ["delete"], ["rename"]])
-def test_an_empty_id_is_told(person: Person, action: list[str]) -> None:
+def test_an_empty_id_is_reported(person: Person, action: list[str]) -> None:
     begin(person, "20250101-aa", "A talk", "words")
     more = ["A better name"] if action == ["rename"] else []
     done = cli_here(person, "sessions", *action, "", *more)

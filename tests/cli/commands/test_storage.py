@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the command line says of what is kept, where somebody would look for it."""
+"""The commands that show and settle recorded runs: paths, JSON, pending and interrupted runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_document_has_the_same_keys_and_each_change_its_run(person: Person
     assert list(_json(person, "undo")) == KEYS
 
 
-def test_who_applies_the_last_run_hears_of_earlier_ones_that_wait(person: Person) -> None:
+def test_applying_the_last_run_mentions_earlier_pending_ones(person: Person) -> None:
     _run(person, "echo >a", "--apply", "review")
     _run(person, "echo >b")
     for action in ("apply", "discard"):
@@ -72,7 +72,7 @@ def test_a_run_of_another_project_says_which(person: Person) -> None:
     assert str(person.project) in cli_here(person, "history", "--all").stdout
 
 
-def test_who_looks_for_the_runs_of_a_moved_project_is_told(person: Person) -> None:
+def test_runs_of_a_moved_project_are_pointed_out(person: Person) -> None:
     _run(person, "echo >a", "--apply", "review")
     moved = person.project.rename(person.home / "moved")
     for command in ("history", "changes"):
@@ -81,7 +81,7 @@ def test_who_looks_for_the_runs_of_a_moved_project_is_told(person: Person) -> No
         assert str(person.project) in done.stdout + done.stderr
 
 
-def test_what_is_interrupted_is_said_and_told_when_it_is_finished(
+def test_an_interrupted_run_is_reported_and_so_is_its_recovery(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = _run(person, "echo >a; echo >b")
@@ -100,7 +100,7 @@ def test_what_is_interrupted_is_said_and_told_when_it_is_finished(
     assert list(person.project.iterdir()) == []
 
 
-def test_a_diff_says_what_was_there_before_of_whatever_kind(person: Person) -> None:
+def test_a_diff_shows_what_was_there_before_of_any_type(person: Person) -> None:
     folder = person.project / "folder"
     folder.mkdir()
     (folder / "inner").write_text("inner\n")

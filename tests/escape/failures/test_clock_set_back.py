@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A clock that is set back between two commands: the later one is still the later one, and what it
-found waiting it has seen."""
+"""The clock is set back between two commands: the later command still counts as the later one."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ HOUR = 3600
 
 
 def set_clock_back(person: Person) -> None:
-    """As it looks afterwards: what was done until now was done later than now."""
+    """Move all recorded times into the future, as if the clock had been set back."""
     with closing(sqlite3.connect(person.paths.database)) as database:
         database.execute("UPDATE run SET started_at = started_at + ?", (HOUR,))
         database.execute("UPDATE run SET ended_at = ended_at + ?", (HOUR,))
@@ -47,7 +46,7 @@ def first(person: Person) -> str:
     return run_id
 
 
-def test_what_a_later_command_made_of_it_is_no_conflict(person: Person, first: str) -> None:
+def test_a_change_by_a_later_command_is_no_conflict(person: Person, first: str) -> None:
     second = settle(person, "echo second >>f; echo second >g", Mode.REVIEW)
     assert states(second) == dict.fromkeys(("f", "g"), State.PENDING)
     third = settle(person, "echo third >>f; rm d/x", Mode.REVIEW)
@@ -60,7 +59,7 @@ def test_what_a_later_command_made_of_it_is_no_conflict(person: Person, first: s
     check_nothing_waits(person)
 
 
-def test_what_is_applied_at_once_settles_what_waited_before(person: Person, first: str) -> None:
+def test_a_run_in_auto_mode_settles_what_was_pending_before(person: Person, first: str) -> None:
     second = settle(person, "echo second >>f; rm -r d")
     assert states(second) == dict.fromkeys(("f", "d", "d/x"), State.APPLIED)
     assert (person.project / "f").read_text() == "old\nfirst\nsecond\n"
@@ -84,9 +83,7 @@ def test_a_version_that_is_lost_does_not_own_a_place_for_ever(person: Person, fi
     assert (person.project / "f").read_text() == "second\n"
 
 
-def test_what_comes_while_a_command_runs_is_a_conflict_all_the_same(
-    person: Person, first: str
-) -> None:
+def test_an_edit_during_the_run_is_a_conflict_all_the_same(person: Person, first: str) -> None:
     def write() -> None:
         project = str(person.project)
         write_file.write_file(
@@ -118,7 +115,7 @@ def test_a_later_command_that_is_killed_is_still_the_later_one(person: Person, f
     assert all(one == dict.fromkeys(("f", "d/x"), State.PENDING) for one in done)
 
 
-def test_who_comes_before_that_is_finished_is_later(person: Person, first: str) -> None:
+def test_a_run_before_the_recovery_counts_as_later(person: Person, first: str) -> None:
     bench = Bench(person)
     bench.leave("echo second >>f")
     bench.save()
@@ -152,12 +149,12 @@ def test_files_of_a_time_to_come_were_there_before(tmp_path: Path) -> None:
     # It came when the clock was further, and something else came after it.
     assert not came_since(layer, at - 9, newest=at, now=at - 1)
     assert came_since(layer, at - 9, newest=at - 1, now=at - 5)
-    # The clock is there again: it cannot be told.
+    # The clock has caught up: the order is unknown.
     assert came_since(layer, at - 9, newest=at, now=at)
 
 
-def test_what_a_person_decides_is_noted_as_well(person: Person) -> None:
-    """To show one file of a deleted folder again, the others are hidden by their names."""
+def test_a_discard_updates_the_time_of_the_layer(person: Person) -> None:
+    """Showing one file of a deleted folder again hides the others by name."""
     (person.project / "d").mkdir()
     for name in ("x", "y"):
         (person.project / "d" / name).write_text("old\n")

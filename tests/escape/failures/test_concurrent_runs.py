@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs at once in one project, of which one waits for the person: neither takes the place of
-what the other one did."""
+"""Two runs at once in one project, one of them in review mode: neither overwrites the other's
+changes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def crossed(person: Person) -> tuple[Person, str, str]:
     return person, first["run_id"], second["run_id"]
 
 
-def test_of_two_that_change_a_file_both_are_seen_and_both_can_be_discarded(
+def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
     crossed: tuple[Person, str, str],
 ) -> None:
     person, first, second = crossed
@@ -84,7 +84,9 @@ def test_of_two_that_change_a_file_both_are_seen_and_both_can_be_discarded(
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["changed", "made anew"])
-def test_what_came_with_a_whole_folder_stays_though_it_is_older(person: Person, made: bool) -> None:
+def test_a_change_written_earlier_but_settled_later_is_a_conflict(
+    person: Person, made: bool
+) -> None:
     """The first wrote it before the second began; it came into the layer after that, in one go."""
     fill(person.project)
     review(person, "echo waits >waiting")
@@ -110,12 +112,12 @@ def test_what_came_with_a_whole_folder_stays_though_it_is_older(person: Person, 
     assert seen_by_next(person, "cat folder/leaf folder/only") == "first\nfirst\n"
 
 
-def test_of_two_that_change_a_file_the_first_can_be_chosen(
+def test_the_first_of_two_runs_that_change_a_file_can_be_chosen(
     crossed: tuple[Person, str, str],
 ) -> None:
     person, first, second = crossed
     done = cli_here(person, "apply", "--all")
-    # The conflict is told.
+    # The conflict is reported.
     assert done.returncode == 1
     assert second in done.stdout
     assert (text(person, "file"), text(person, "new")) == ("first\n", "new\n")
@@ -132,7 +134,7 @@ def test_of_two_that_change_a_file_the_first_can_be_chosen(
     assert text(person, "file") == "old\n"
 
 
-def test_of_two_that_change_a_file_the_second_can_be_chosen(
+def test_the_second_of_two_runs_that_change_a_file_can_be_chosen(
     crossed: tuple[Person, str, str],
 ) -> None:
     person, first, second = crossed
@@ -148,7 +150,7 @@ def test_of_two_that_change_a_file_the_second_can_be_chosen(
     assert text(person, "file") == "first\n"
 
 
-def test_one_that_is_applied_at_once_leaves_what_waits(person: Person) -> None:
+def test_a_run_in_auto_mode_leaves_pending_changes(person: Person) -> None:
     fill(person.project)
     first, second = both(
         person, "echo first >file", "echo second >file; echo new >new", "--apply", "auto"
@@ -163,8 +165,8 @@ def test_one_that_is_applied_at_once_leaves_what_waits(person: Person) -> None:
 
 @dataclass(frozen=True)
 class Crossing:
-    """What two commands do at once; which paths the second is then in conflict for; and what is in
-    the project if one of them is chosen: what a file says, None for nothing."""
+    """Two concurrent commands, the paths for which the second is in conflict, and the content of
+    the project if one of them is chosen; None stands for no file."""
 
     first: str
     second: str
@@ -270,7 +272,7 @@ CROSSINGS = {
 
 
 def everywhere(commands: Iterable[str]) -> str:
-    """Each in a folder of its own."""
+    """Run each crossing in a folder of its own."""
     return "\n".join(f"(cd {number}; {command})" for number, command in enumerate(commands))
 
 
@@ -373,7 +375,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
 
 
 def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
-    """Of what is in a folder that was made anew, only the folder tells that it was deleted."""
+    """In a folder that was made anew, only the folder itself shows that its content was deleted."""
     bench, run_id = cut_off(
         person,
         "rm -r folder; mkdir folder; echo second >folder/other; touch file",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happens while a command runs: the program is killed, somebody else changes the files, the
-disk is full, the database is not to be used, the project is gone."""
+"""Failures while a command runs: a kill, edits by the user, a full disk, a broken database, a
+missing project."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_kill_before_anything_was_written(person: Person) -> None:
     assert json.loads(cli_here(person, "history", "--json").stdout) == []
 
 
-# --- somebody else ------------------------------------------------------------------------------
+# --- other programs -----------------------------------------------------------------------------
 
 
 def _edit(file: Path) -> None:
@@ -92,7 +92,7 @@ CHANGES_OF_MINE: dict[str, tuple[bool, Callable[[Path], None]]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES_OF_MINE)
-def test_a_file_that_somebody_else_changed_meanwhile(person: Person, what: str) -> None:
+def test_a_file_that_the_user_changes_during_the_run(person: Person, what: str) -> None:
     was_there, act = CHANGES_OF_MINE[what]
     file = person.project / "file"
     if was_there:
@@ -132,7 +132,7 @@ def test_a_conflict_that_is_discarded(person: Person, what: str) -> None:
     assert "theirs" not in person.cli("run", "-c", "cat file").stdout
 
 
-def test_a_file_that_somebody_else_deleted_meanwhile(person: Person) -> None:
+def test_a_file_that_the_user_deletes_during_the_run(person: Person) -> None:
     file = person.project / "file"
     file.write_text("old")
     document = run_while(person, "echo theirs >file; echo new >new", file.unlink)
@@ -156,7 +156,7 @@ def test_a_clock_that_is_set_back_meanwhile(
 ) -> None:
     file = person.project / "file"
     file.write_text("old")
-    # As if the file had been changed by somebody after the clock was set back by an hour.
+    # As if the user had changed the file after the clock was set back by an hour.
     monkeypatch.setattr(settle, "clock_offset", lambda: clock_offset() - 3600 * 10**9)
     assert person.run("echo theirs >file").exit_code == 0
     assert file.read_text() == "old"
@@ -174,7 +174,7 @@ def test_two_runs_that_write_the_same_file(person: Person) -> None:
     assert "+first" in cli_here(person, "changes", document["run_id"], "--diff").stdout
 
 
-def test_two_who_undo_at_once(person: Person) -> None:
+def test_two_programs_undo_at_once(person: Person) -> None:
     for number in range(30):
         (person.project / f"f{number}").write_text("old")
     before = look_at(person.project)
@@ -268,7 +268,7 @@ def test_a_project_that_becomes_a_link_meanwhile(person: Person) -> None:
     assert (away / "file").read_text() == "old"
 
 
-def test_a_project_that_nobody_may_write_in(person: Person) -> None:
+def test_a_project_that_cannot_be_written(person: Person) -> None:
     (person.project / "file").write_text("old")
     person.project.chmod(0o555)
     before = look_at(person.project)
@@ -297,9 +297,7 @@ def test_a_database_that_is_damaged_meanwhile(person: Person) -> None:
     assert list(person.paths.data.glob("ollmsandbox-broken-*"))
 
 
-def test_a_database_that_somebody_keeps_locked(
-    person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_stays_locked(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.cli("run", "-c", "echo 1 >first")
     monkeypatch.setattr(Database, "__init__", partialmethod(Database.__init__, patience=0.2))
     with contextlib.closing(sqlite3.connect(person.paths.database)) as database:

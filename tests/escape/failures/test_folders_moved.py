@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""13. Whole folders that somebody deletes, or moves, while a command works on what is in them."""
+"""The user deletes or moves whole folders while a command works in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _folder(path: Path, **files: str) -> Path:
     return path
 
 
-def test_a_folder_that_somebody_deleted_meanwhile(person: Person) -> None:
+def test_a_folder_that_the_user_deletes_during_the_run(person: Person) -> None:
     inner = _folder(person.project / "d" / "e", f="old\n")
     done = run_while(person, "echo new >>d/e/f", lambda: shutil.rmtree(person.project / "d"))
     assert states(done) == {"d": "conflict", "d/e": "conflict", "d/e/f": "conflict"}
@@ -29,7 +29,7 @@ def test_a_folder_that_somebody_deleted_meanwhile(person: Person) -> None:
     assert (inner / "f").read_text() == "old\nnew\n"
 
 
-def test_a_new_file_in_a_folder_that_somebody_deleted_meanwhile(person: Person) -> None:
+def test_a_new_file_in_a_folder_that_the_user_deletes_during_the_run(person: Person) -> None:
     folder = _folder(person.project / "d", f="old\n")
     command = "echo new >>d/f; echo made >d/g; mkdir x; mv d/h x/"
     (folder / "h").write_text("moved\n")
@@ -88,7 +88,7 @@ def test_work_beside_the_command_is_no_conflict(person: Person) -> None:
     assert set(states(done).values()) == {"applied"}
 
 
-def test_what_the_command_moved_is_its_own_though_somebody_saves_beside_it(person: Person) -> None:
+def test_a_move_by_the_command_is_no_conflict_with_an_edit_beside_it(person: Person) -> None:
     for name in ("a", "log", "linked"):
         (person.project / name).write_text(f"old {name}\n")
     (person.project / "kept").write_text("old\n")
@@ -100,7 +100,7 @@ def test_what_the_command_moved_is_its_own_though_somebody_saves_beside_it(perso
     command = "mv a b; mv log log.1; echo new >log; ln linked other; echo more >>kept"
     done = run_while(person, command, act)
     told = states(done)
-    # Whose it was can be told only where the overlay could name the file.
+    # The file's origin is known only where the overlay could name the file.
     assert told.pop("kept") in ("conflict", "applied")
     assert set(told.values()) == {"applied"}
     found = {one.name: one.read_text() for one in person.project.iterdir() if one.name != "kept"}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run was cut off, and the folder that it wrote to is gone: that is told once, what it wrote is
-kept until the folder is back, and who does not want it can discard it, unless files of the project
-are among it."""
+"""A run was interrupted and its root is missing: this is reported once, its changes are kept until
+the root is back, and can be discarded unless old files of the project are among them."""
 
 from __future__ import annotations
 
@@ -79,14 +78,16 @@ def cut_off_at(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> Path:
 
 
 def another(person: Person) -> Person:
-    """With the same settings, and a project that is there."""
+    """Return a user with the same settings and a project that exists."""
     other = Person(person.home, person.home / "another", person.environ)
     other.project.mkdir()
     return other
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_it_is_told_once_and_finished_when_the_folder_is_back(bench: Bench, begun: bool) -> None:
+def test_it_is_reported_once_and_finished_when_the_folder_is_back(
+    bench: Bench, begun: bool
+) -> None:
     person = bench.person
     folder = cut_off(bench, begun=begun)
     away = person.home / "away"
@@ -111,7 +112,7 @@ def test_it_can_be_discarded(bench: Bench) -> None:
     shutil.rmtree(person.project)
     run_id = folder.name.removeprefix("overlay-")
     other = another(person)
-    # Since it is told once, also to who wants to hear little.
+    # It is reported once, so --quiet does not hide it.
     done = other.cli("run", "--quiet", "-c", "true")
     assert f"ollmsandbox discard {run_id}" in done.stderr
     assert other.cli("run", "-c", "true").stderr == ""
@@ -123,7 +124,7 @@ def test_it_can_be_discarded(bench: Bench) -> None:
     assert not (person.paths.cache / "told").exists()
 
 
-def test_what_can_still_be_finished_is_not_discarded_that_way(bench: Bench) -> None:
+def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(bench: Bench) -> None:
     person = bench.person
     folder = cut_off(bench, begun=False)
     run_id = folder.name.removeprefix("overlay-")
@@ -131,7 +132,7 @@ def test_what_can_still_be_finished_is_not_discarded_that_way(bench: Bench) -> N
     assert [change["state"] for change in json.loads(done.stdout)["changes"]] == ["discarded"]
 
 
-def test_what_a_person_asked_for_is_told_once_too(bench: Bench) -> None:
+def test_a_request_of_the_user_is_reported_once(bench: Bench) -> None:
     person = bench.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
     bench.save()
@@ -152,7 +153,7 @@ def test_what_a_person_asked_for_is_told_once_too(bench: Bench) -> None:
     assert (person.project / "f").read_text() == "new\n"
 
 
-def test_what_waits_in_other_projects_is_found_all_the_same(bench: Bench) -> None:
+def test_pending_changes_of_other_projects_survive_a_damaged_database(bench: Bench) -> None:
     person = bench.person
     cut_off(bench, begun=False)
     shutil.rmtree(person.project)
@@ -164,7 +165,7 @@ def test_what_waits_in_other_projects_is_found_all_the_same(bench: Bench) -> Non
     assert [change["path"] for run in found for change in run["changes"]] == ["f"]
 
 
-def test_what_holds_the_old_files_is_not_discarded(bench: Bench) -> None:
+def test_a_layer_with_old_files_is_not_discarded(bench: Bench) -> None:
     person, names = bench.person, [f"f{number}" for number in range(4)]
     for name in names:
         (person.project / name).write_text("old\n")
@@ -204,7 +205,7 @@ def test_a_project_that_was_only_moved_keeps_its_old_files(bench: Bench) -> None
         assert (folder / "journal.json").exists()
 
 
-def test_what_is_half_merged_is_not_taken_for_a_run_of_its_own(bench: Bench) -> None:
+def test_a_half_merged_layer_does_not_count_as_a_run(bench: Bench) -> None:
     person = bench.person
     take_care(person.paths)
     other = linked(bench)
@@ -238,8 +239,8 @@ def states(items: Iterable[Recorded]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_what_is_for_other_folders_is_finished_meanwhile(bench: Bench, begun: bool) -> None:
-    """Also if who does that is killed, at whatever step."""
+def test_changes_of_other_folders_are_settled_meanwhile(bench: Bench, begun: bool) -> None:
+    """The recovery is killed, too, at any step."""
     person = bench.person
     other = linked(bench)
     bench.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
@@ -272,7 +273,7 @@ def test_what_is_for_other_folders_is_finished_meanwhile(bench: Bench, begun: bo
         check_finished(person)
         if not is_killed:
             return
-        number += EVERY or 7
+        number += EVERY or 11
 
 
 def test_the_rest_of_a_run_can_be_discarded(bench: Bench) -> None:
@@ -288,7 +289,7 @@ def test_the_rest_of_a_run_can_be_discarded(bench: Bench) -> None:
     assert [change["path"] for run in found for change in run["changes"]] == ["f"]
 
 
-def test_what_a_person_asked_for_is_done_where_it_can_be(bench: Bench) -> None:
+def test_a_request_of_the_user_is_done_where_possible(bench: Bench) -> None:
     person = bench.person
     take_care(person.paths)
     other = linked(bench)
@@ -312,7 +313,7 @@ def test_what_a_person_asked_for_is_done_where_it_can_be(bench: Bench) -> None:
     check_finished(person)
 
 
-def test_what_waits_for_other_folders_can_be_applied_and_undone(bench: Bench) -> None:
+def test_pending_changes_of_other_folders_can_be_applied_and_undone(bench: Bench) -> None:
     person = bench.person
     other = linked(bench)
     run = settle(
@@ -336,7 +337,7 @@ def test_what_waits_for_other_folders_can_be_applied_and_undone(bench: Bench) ->
     assert (other / "other").read_text() == (other / "old").read_text() == "old\n"
 
 
-def test_what_waits_for_a_folder_that_is_gone_can_be_discarded(bench: Bench) -> None:
+def test_pending_changes_of_a_missing_folder_can_be_discarded(bench: Bench) -> None:
     person = bench.person
     other = linked(bench)
     settle(person, f"chmod 700 {other}; echo new >{other}/other; rm {other}/old", Mode.REVIEW)
@@ -348,7 +349,7 @@ def test_what_waits_for_a_folder_that_is_gone_can_be_discarded(bench: Bench) -> 
     assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"
 
 
-def test_what_somebody_is_about_to_end_is_not_told(person: Person) -> None:
+def test_a_job_that_another_program_is_finishing_is_not_reported(person: Person) -> None:
     """Whoever holds the lock is still at it."""
     gone = str(person.home / "gone")
     journal = Journal.of_person(person.paths, "1")
@@ -373,7 +374,7 @@ def test_what_somebody_is_about_to_end_is_not_told(person: Person) -> None:
     assert found == [[]]
 
 
-def test_it_is_told_where_nothing_can_be_noted(bench: Bench) -> None:
+def test_it_is_reported_even_if_nothing_can_be_recorded(bench: Bench) -> None:
     person = bench.person
     cut_off(bench, begun=False)
     shutil.rmtree(person.project)
@@ -383,7 +384,7 @@ def test_it_is_told_where_nothing_can_be_noted(bench: Bench) -> None:
         assert str(person.project) in said
 
 
-def test_nobody_looks_again_while_the_project_is_gone(bench: Bench) -> None:
+def test_recovery_is_not_tried_again_while_the_project_is_missing(bench: Bench) -> None:
     person = bench.person
     cut_off(bench, begun=True)
     away = person.home / "away"
@@ -395,7 +396,7 @@ def test_nobody_looks_again_while_the_project_is_gone(bench: Bench) -> None:
     assert needs_care(person.paths)
 
 
-def test_a_part_of_it_cannot_be_discarded(bench: Bench) -> None:
+def test_a_part_of_the_run_cannot_be_discarded(bench: Bench) -> None:
     person = bench.person
     folder = cut_off(bench, begun=False)
     shutil.rmtree(person.project)
@@ -405,7 +406,7 @@ def test_a_part_of_it_cannot_be_discarded(bench: Bench) -> None:
     assert folder.exists()
 
 
-def test_it_can_be_discarded_from_inside_the_folder_that_is_gone(bench: Bench) -> None:
+def test_it_can_be_discarded_from_inside_the_missing_folder(bench: Bench) -> None:
     person = bench.person
     folder = cut_off(bench, begun=False)
     inside = ("sh", "-c", 'rm -r "$PWD"; exec "$@"', "sh")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Something was cut off that is for two folders, and one of them is gone: it is finished in parts,
-and no part gets in the way of another."""
+"""An interrupted operation on two roots, one of which is missing: it is finished in parts that do
+not disturb each other."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_each_change_has_a_number_of_its_own(person: Person, linked: Path) -> No
     assert sorted(paths) == ["new", "new/second", "one", "two"]
 
 
-def test_the_rest_waits_for_its_project_too(person: Person, linked: Path) -> None:
+def test_the_rest_waits_for_its_project(person: Person, linked: Path) -> None:
     away = _cut_off(person, linked)
     elsewhere = person.project.rename(person.home / "elsewhere")
     away.rename(linked)
     care = take_care(person.paths)
-    # It is told once, whichever of its folders is gone.
+    # It is reported once, whichever of its folders is missing.
     assert not (*care.errors, *care.finished)
     assert (linked / "one").read_text() == "old\n"
     elsewhere.rename(person.project)
@@ -75,7 +75,7 @@ def test_the_rest_waits_for_its_project_too(person: Person, linked: Path) -> Non
     assert (linked / "one").read_text() == "new\n"
 
 
-def test_a_project_of_which_a_part_is_left_is_not_moved(person: Person, linked: Path) -> None:
+def test_a_project_with_an_unfinished_part_is_not_moved(person: Person, linked: Path) -> None:
     _cut_off(person, linked)
     elsewhere = person.project.rename(person.home / "elsewhere")
     manager = ProjectManager(person.paths)
@@ -88,9 +88,7 @@ def test_a_project_of_which_a_part_is_left_is_not_moved(person: Person, linked: 
         manager.close()
 
 
-def test_what_is_asked_for_meanwhile_does_not_replace_what_is_left(
-    person: Person, linked: Path
-) -> None:
+def test_a_new_request_does_not_replace_the_unfinished_one(person: Person, linked: Path) -> None:
     run = settle(person, f"echo new >file; echo new >{linked}/one; echo new >{linked}/two").run_id
 
     def is_half() -> bool:
@@ -114,7 +112,7 @@ def test_what_is_asked_for_meanwhile_does_not_replace_what_is_left(
     assert (person.project / "file").read_text() == "new\n"
 
 
-def test_what_is_asked_for_meanwhile_may_be_cut_off_too(person: Person, linked: Path) -> None:
+def test_a_new_request_may_be_interrupted_too(person: Person, linked: Path) -> None:
     run = settle(person, f"echo new >file; echo new >{linked}/one; echo new >{linked}/two").run_id
 
     def is_half() -> bool:

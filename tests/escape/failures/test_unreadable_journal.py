@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was to be done is written down first. If that cannot be read any more after a kill, it is
-kept, the person is told once, and nothing of theirs is lost."""
+"""A journal that cannot be read after a kill is kept and reported once, and no file of the user is
+lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_told_once(person: Person, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_what_a_person_asked_for(bench: Bench, what: str) -> None:
+def test_a_request_of_the_user(bench: Bench, what: str) -> None:
     person = bench.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
     # Right after it was written down.
@@ -59,7 +59,7 @@ def test_what_a_person_asked_for(bench: Bench, what: str) -> None:
     assert (person.project / "f").read_text() == "new\n"
 
 
-def test_what_a_command_did(bench: Bench) -> None:
+def test_changes_of_a_command(bench: Bench) -> None:
     person, what = bench.person, "cut off"
     bench.leave("echo new >f")
     bench.save()
@@ -76,7 +76,7 @@ def test_what_a_command_did(bench: Bench) -> None:
     assert (person.project / "f").read_text() == "new\n"
 
 
-def test_what_cannot_be_read_is_not_replaced_by_another(person: Person) -> None:
+def test_an_unreadable_journal_is_not_replaced(person: Person) -> None:
     cache: Path = person.paths.cache
     cache.mkdir(parents=True)
     for text in ("one", "two"):
@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_not_replaced_by_another(person: Person) -> None:
     assert {file.read_text() for file in cache.glob("unreadable-*")} == {"one", "two"}
 
 
-def test_one_that_is_written_just_then_is_not_set_aside(
+def test_a_journal_that_is_just_being_written_is_not_set_aside(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person.paths.cache.mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_one_that_is_written_just_then_is_not_set_aside(
     assert not list(person.paths.cache.glob("unreadable-*"))
 
 
-def test_what_could_not_be_read_goes_with_the_old_runs(person: Person) -> None:
+def test_unreadable_journals_are_removed_with_old_runs(person: Person) -> None:
     cache = person.paths.cache
     (cache / "overlay-gone").mkdir(parents=True)
     for name in ("unreadable-journal-x.json", "unreadable-overlay-gone1.json"):

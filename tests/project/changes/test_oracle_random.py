@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random programs do in the sandbox what they do without one: alone, in a row, in review,
-undone and done again."""
+"""Random programs do the same in the sandbox as without it: alone, in a row, in review, undone and
+redone."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from support.oracle import (
     Ran,
     apply_what_waits,
+    assert_all,
     assert_nothing_is_left,
     differences,
-    must_all_be,
     run_plain,
     run_sandboxed,
     snapshot,
@@ -56,7 +56,7 @@ _LENDING = (0o4755, 0o2755)
 
 @dataclass(frozen=True)
 class Program:
-    """What is there at first, and what is done to it in one or more runs."""
+    """The files at first, and the steps of one or more runs."""
 
     first: list[Step]
     runs: list[list[Step]]
@@ -141,8 +141,8 @@ def batches(
 
 
 def examples(count: int) -> Callable[[Test], Test]:
-    """The same ones each time, unless there shall be more; others for root than for an ordinary
-    user, so that both together try a thousand programs."""
+    """Choose the same examples each time, unless the effort is higher; root and an ordinary user
+    get different ones, so that both together try hundreds of programs."""
     chosen = settings(
         max_examples=count * _EFFORT,
         derandomize=_EFFORT == 1,
@@ -177,7 +177,7 @@ class Stage:
             self.expected.append(self.seen())
         trees.empty(person.project)
         self._set_up()
-        self.same(0, "set up")
+        self.assert_same(0, "set up")
 
     def seen(self) -> Seen:
         return snapshot(self.person.project)
@@ -211,8 +211,8 @@ class Stage:
             [f"run {number} of {name}: {self._said[number][name]}\n{said[name]}" for name in wrong],
         )
 
-    def same(self, number: int, note: str) -> None:
-        """The project is as it plainly is after so many runs."""
+    def assert_same(self, number: int, note: str) -> None:
+        """Assert that the project equals the plain copy after that number of runs."""
         found = differences(self.expected[number], self.seen())
         wrong = {line[1:].partition(":")[0].rstrip("'").partition("/")[0] for line in found}
         assert not found, self._told(wrong, [f"{note}, {number} of {self.count}:", *found])
@@ -246,16 +246,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Program]],
 Making = Callable[[list[Program]], Stage]
 
 
-@examples(12)
+@examples(8)
 @given(batch=batches(st.just(1)))
 def test_a_program_does_what_it_does_without_a_sandbox(stage: Making, batch: list[Program]) -> None:
     here = stage(batch)
     here.run(0, Mode.AUTO)
-    here.same(1, "applied")
+    here.assert_same(1, "applied")
     assert_nothing_is_left(here.person)
 
 
-@examples(3)
+@examples(2)
 @given(batch=batches(st.integers(2, 4)))
 def test_runs_one_after_the_other_and_undone_and_done_again(
     stage: Making, batch: list[Program]
@@ -263,23 +263,23 @@ def test_runs_one_after_the_other_and_undone_and_done_again(
     here = stage(batch)
     for number in range(here.count):
         here.run(number, Mode.AUTO)
-        here.same(number + 1, "applied")
+        here.assert_same(number + 1, "applied")
     assert_nothing_is_left(here.person)
 
     def back_and_forth(review: Review, runs: list[Run]) -> None:
         assert [run.id for run in runs] == list(here.recorded)
         for run in reversed(runs):
-            must_all_be(review.undo(run), State.UNDONE)
-            here.same(here.recorded[run.id], "undone")
+            assert_all(review.undo(run), State.UNDONE)
+            here.assert_same(here.recorded[run.id], "undone")
         for run in runs:
-            must_all_be(review.apply(run), State.APPLIED)
-            here.same(here.recorded[run.id] + 1, "done again")
+            assert_all(review.apply(run), State.APPLIED)
+            here.assert_same(here.recorded[run.id] + 1, "done again")
 
     with_review(here.person, back_and_forth)
     assert_nothing_is_left(here.person)
 
 
-@examples(3)
+@examples(2)
 @given(batch=batches(st.integers(1, 4)))
 def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
     stage: Making, batch: list[Program]
@@ -287,20 +287,20 @@ def test_runs_in_review_see_each_other_and_are_applied_at_the_end(
     here = stage(batch)
     for number in range(here.count):
         here.run(number, Mode.REVIEW)
-        here.same(0, "nothing applied")
+        here.assert_same(0, "nothing applied")
     apply_what_waits(here.person)
-    here.same(here.count, "applied")
+    here.assert_same(here.count, "applied")
     assert_nothing_is_left(here.person)
 
 
-@examples(3)
+@examples(2)
 @given(batch=batches(st.integers(1, 3), _HELD_NAMES))
-def test_what_is_held_back_comes_to_the_same_once_it_is_allowed(
+def test_held_changes_have_the_same_result_after_approval(
     stage: Making, batch: list[Program]
 ) -> None:
     here = stage(batch)
     for number in range(here.count):
         here.run(number, Mode.AUTO)
     apply_what_waits(here.person)
-    here.same(here.count, "allowed")
+    here.assert_same(here.count, "allowed")
     assert_nothing_is_left(here.person)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real tools do in the sandbox what they do without one. Of several commands, each is a run of its
-own on top of the one before."""
+"""Real tools do the same in the sandbox as without it. Each command is a run on top of the one
+before."""
 
 from __future__ import annotations
 

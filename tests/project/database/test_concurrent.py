@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The database, when several threads or programs open and use it at once."""
+"""Several threads or programs open and use the database at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def manager(person: Person) -> Iterator[ProjectManager]:
     manager.close()
 
 
-def test_a_thread_writes_through_its_own_store_whatever_another_thread_opens(
+def test_a_thread_writes_through_its_own_store(
     person: Person,
 ) -> None:
     with closing(Database(person.paths, patience=0.05)) as store, store.transaction():
@@ -88,7 +88,7 @@ def test_processes_that_start_at_once_share_one_database(person: Person, broken:
         assert FileRecord.select().count() == 4 * 20
 
 
-def test_one_waits_while_another_makes_the_database(person: Person) -> None:
+def test_one_process_waits_while_another_creates_the_database(person: Person) -> None:
     person.paths.data.mkdir(parents=True)
     folder = os.open(person.paths.data, os.O_RDONLY)
     try:

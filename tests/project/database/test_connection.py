@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The database: opened, made, brought up to date, set aside."""
+"""Opening, creating and upgrading the database, and setting aside a damaged one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def make_run(project: Project, run_id: str, started_at: float = 0) -> Run:
 # --- the file ----------------------------------------------------------------------------------
 
 
-def test_a_new_database_is_for_the_person_alone(person: Person) -> None:
+def test_a_new_database_is_readable_by_its_owner_only(person: Person) -> None:
     with closing(Database(person.paths)) as store:
         Project.create(path="/p", name="p", added_at=0, used_at=0)
         modes = {
@@ -87,15 +87,6 @@ def test_a_good_database_is_kept(person: Person) -> None:
     with closing(Database(person.paths)) as store:
         assert store.notices == []
         assert FileRecord.select().count() == 500
-
-
-def test_several_stores_can_be_opened_one_after_another(person: Person, tmp_path: Path) -> None:
-    fill(person)
-    other = Person(tmp_path, tmp_path, {"HOME": str(tmp_path)})
-    with closing(Database(other.paths)):
-        assert Project.select().count() == 0
-    with closing(Database(person.paths)):
-        assert Project.select().count() == 1
 
 
 @pytest.mark.parametrize(
@@ -157,7 +148,7 @@ def test_two_broken_databases_in_one_second_are_both_kept(person: Person) -> Non
     assert len(list(file_of(person).parent.glob("ollmsandbox-broken-*.db"))) == 3
 
 
-def test_damage_that_shows_later_is_told_and_set_aside_at_the_next_start(person: Person) -> None:
+def test_damage_found_later_is_reported_and_set_aside_at_the_next_start(person: Person) -> None:
     fill(person)
     with closing(sqlite3.connect(file_of(person))) as plain:
         size = plain.execute("PRAGMA page_size").fetchone()[0]
@@ -197,7 +188,7 @@ def test_ids_of_removed_rows_are_not_used_again(manager: ProjectManager, person:
     assert manager.records_for(again, ["/a"])["/a"] > old
 
 
-def test_a_folder_in_the_place_of_the_database_is_told(person: Person) -> None:
+def test_a_folder_in_the_place_of_the_database_is_reported(person: Person) -> None:
     file_of(person).mkdir(parents=True)
     (file_of(person) / "keep").touch()
     with pytest.raises(OllmSandboxError, match="folder where the database should be"):
@@ -218,7 +209,7 @@ def test_a_locked_database_is_not_a_broken_one(person: Person) -> None:
         assert Project.select().count() == 1
 
 
-def test_who_waits_too_long_to_write_is_told(person: Person) -> None:
+def test_a_lock_held_too_long_is_an_error(person: Person) -> None:
     fill(person)
     with (
         closing(Database(person.paths, patience=0.05)) as store,
@@ -342,7 +333,7 @@ def test_a_database_of_version_1_learns_about_chats_and_questions(person: Person
         assert plain.execute("PRAGMA user_version").fetchone() == (4,)
 
 
-def test_what_was_said_and_asked_outlives_its_project(
+def test_messages_and_questions_outlive_their_project(
     manager: ProjectManager, person: Person
 ) -> None:
     project = manager.add_project(person.project)

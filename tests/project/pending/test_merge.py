@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What several runs have made of a file waits together: no edit of the person's is taken for
-theirs, and each version can be had."""
+"""Pending changes of several runs to one file: the user's edits are never overwritten, and each
+version stays available."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def delete(person: Person, review: Review, mode: Mode, name: str = "file") -> Ru
 
 
 def edit(file: Path, text: str) -> None:
-    """As the person does it, later than all that was before by the file system's clock."""
+    """Save a file as the user does, at a later time of the file system's clock."""
     began = time_at(str(file.parent))
     file.write_text(text)
     while file.stat().st_ctime_ns <= began:
@@ -58,14 +58,14 @@ def states_of(review: Review, run: Run) -> list[State]:
 
 
 def seen(person: Person, name: str = "file") -> str | None:
-    """By the next command."""
+    """Return what the next command sees."""
     project = str(person.project)
     found = present.find_in_layers(present.layers_of(person.paths, project, project), name)
     return None if found is None else present.read_seen(found).decode()
 
 
 @pytest.mark.parametrize("first", [write, delete])
-def test_an_edit_between_two_runs_that_wait_is_not_replaced(
+def test_an_edit_between_two_pending_runs_is_not_replaced(
     person: Person, review: Review, first: object
 ) -> None:
     file = person.project / "file"
@@ -85,7 +85,7 @@ def test_an_edit_between_two_runs_that_wait_is_not_replaced(
 
 
 @pytest.mark.parametrize("first", [write, delete])
-def test_an_edit_is_not_replaced_by_a_run_on_top_of_one_that_waits(
+def test_an_edit_is_not_replaced_by_a_run_on_top_of_a_pending_one(
     person: Person, review: Review, first: object
 ) -> None:
     file = person.project / "file"
@@ -114,7 +114,9 @@ def test_a_conflict_is_not_decided_by_the_next_run(person: Person, review: Revie
     assert file.read_text() == "the person's"
 
 
-def test_what_nobody_edited_is_applied_with_what_waited(person: Person, review: Review) -> None:
+def test_a_run_in_auto_mode_on_top_of_a_pending_one_is_applied(
+    person: Person, review: Review
+) -> None:
     file = person.project / "file"
     edit(file, "old")
     write(person, review, Mode.REVIEW, "first")
@@ -126,7 +128,7 @@ def test_what_nobody_edited_is_applied_with_what_waited(person: Person, review: 
     assert os.listdir(person.project) == ["file"]
 
 
-def test_without_the_later_version_the_earlier_one_waits_again(
+def test_without_the_later_version_the_earlier_one_is_pending_again(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"
@@ -139,14 +141,16 @@ def test_without_the_later_version_the_earlier_one_waits_again(
     assert review.waiting(runs[0].project) == []
     # And none is lost.
     for run, text in zip(runs, ("first", "second", "third"), strict=True):
-        # Of the others it is told that the file was changed since.
+        # For the others the report says that the file was changed since.
         told = State.APPLIED if run is runs[0] else State.CONFLICT
         assert states(review.apply(run, [str(file)])) == {"file": told}
         review.apply(run, [str(file)])
         assert file.read_text() == text
 
 
-def test_an_earlier_version_that_waits_again_is_applied(person: Person, review: Review) -> None:
+def test_an_earlier_version_that_is_pending_again_is_applied(
+    person: Person, review: Review
+) -> None:
     first = write(person, review, Mode.REVIEW, "first", "folder/file")
     second = write(person, review, Mode.REVIEW, "second", "folder/file")
     done = person.cli("discard", second.id)
@@ -157,7 +161,7 @@ def test_an_earlier_version_that_waits_again_is_applied(person: Person, review: 
     assert review.waiting(first.project) == []
 
 
-def test_a_deletion_waits_again_without_what_was_made_in_its_place(
+def test_a_deletion_is_pending_again_without_its_replacement(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"
@@ -172,7 +176,7 @@ def test_a_deletion_waits_again_without_what_was_made_in_its_place(
     assert not file.exists()
 
 
-def test_what_waited_is_there_again_without_its_deletion(person: Person, review: Review) -> None:
+def test_a_pending_file_is_back_without_its_deletion(person: Person, review: Review) -> None:
     (person.project / "file").write_text("old")
     first = write(person, review, Mode.REVIEW, "first")
     second = delete(person, review, Mode.REVIEW)
@@ -182,7 +186,9 @@ def test_what_waited_is_there_again_without_its_deletion(person: Person, review:
     assert states_of(review, first) == [State.PENDING]
 
 
-def test_everything_is_discarded_also_what_waits_again(person: Person, review: Review) -> None:
+def test_everything_is_discarded_including_what_is_pending_again(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text("old")
     first = write(person, review, Mode.REVIEW, "first")
     write(person, review, Mode.REVIEW, "second")
@@ -192,7 +198,7 @@ def test_everything_is_discarded_also_what_waits_again(person: Person, review: R
     assert review.waiting(first.project) == []
 
 
-def test_of_what_a_later_run_replaced_nobody_is_told_that_it_was_applied(
+def test_a_change_replaced_by_a_later_run_does_not_count_as_applied(
     person: Person, review: Review
 ) -> None:
     file = person.project / "file"
@@ -207,7 +213,7 @@ def test_of_what_a_later_run_replaced_nobody_is_told_that_it_was_applied(
     )
     assert states(review.undo(second)) == {"file": State.UNDONE}
     assert file.read_text() == "old"
-    # It can still be had, once it was told that the file was changed since.
+    # It can still be applied after the report that the file was changed since.
     assert states(review.apply(first, [str(file)])) == {"file": State.CONFLICT}
     assert states(review.apply(first, [str(file)])) == {"file": State.APPLIED}
     assert file.read_text() == "first"
@@ -225,7 +231,9 @@ def test_a_hook_that_a_later_run_deleted_was_never_applied(person: Person, revie
     assert review.waiting(first.project) == []
 
 
-def test_what_a_later_run_took_back_was_never_applied(person: Person, review: Review) -> None:
+def test_a_change_that_a_later_run_reverted_was_never_applied(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text("old")
     first = write(person, review, Mode.REVIEW, "first")
     second = write(person, review, Mode.REVIEW, "old")
@@ -234,14 +242,16 @@ def test_what_a_later_run_took_back_was_never_applied(person: Person, review: Re
     assert seen(person) == "old"
 
 
-def test_to_look_at_one_costs_the_same_however_many_wait(person: Person, review: Review) -> None:
+def test_the_cost_of_reading_one_run_does_not_grow_with_pending_runs(
+    person: Person, review: Review
+) -> None:
     run = write(person, review, Mode.REVIEW, "new")
     [item] = read_changes(review.manager, run)
     versions = Versions(review.manager)
     connection = review.manager.store.connection
 
     def steps() -> int:
-        """What the database does for it."""
+        """Return the number of the database's steps."""
         done: list[int] = []
         connection.set_progress_handler(lambda: done.append(1), 1)
         assert versions.after(run, item).read() == b"new"
@@ -255,7 +265,7 @@ def test_to_look_at_one_costs_the_same_however_many_wait(person: Person, review:
 
 
 @pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
-def test_an_edit_is_told_before_it_is_replaced_also_where_the_file_is_named(
+def test_an_edit_is_reported_before_it_is_replaced_even_if_the_file_is_named(
     person: Person, review: Review, verb: str
 ) -> None:
     file = person.project / "file"

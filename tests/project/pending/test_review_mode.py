@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Review mode: a whole session works as if each command were applied, and nothing is, until the
-person says so."""
+"""Review mode: a whole session works as if each command had been applied, and nothing is, until the
+user agrees."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from support.oracle import (
     Aside,
     apply_what_waits,
+    assert_all,
     assert_nothing_is_left,
     assert_same,
-    must_all_be,
     run_inside,
     run_plain,
     run_sandboxed,
@@ -92,7 +92,7 @@ def test_a_session_of_many_commands_works_as_if_all_were_applied(project: Person
     assert_nothing_is_left(project)
 
 
-def test_what_is_applied_and_what_is_discarded_is_what_the_next_command_sees(
+def test_the_next_command_sees_applied_and_discarded_changes(
     project: Person,
 ) -> None:
     first = "mkdir new; for n in 1 2 3; do echo $n > new/$n; done; rm -r notes; echo more >> README"
@@ -101,8 +101,8 @@ def test_what_is_applied_and_what_is_discarded_is_what_the_next_command_sees(
 
     def choose(review: Review, runs: list[Run]) -> None:
         (run,) = runs
-        must_all_be(review.apply(run, [f"{here}/new/1"]), State.APPLIED)
-        must_all_be(review.discard(run, [f"{here}/new/2", f"{here}/notes"]), State.DISCARDED)
+        assert_all(review.apply(run, [f"{here}/new/1"]), State.APPLIED)
+        assert_all(review.discard(run, [f"{here}/new/2", f"{here}/notes"]), State.DISCARDED)
 
     with_review(project, choose)
     on_disk = {"README": "read me\n", "notes/kept": "kept\n", "new/1": "1\n"}
@@ -112,8 +112,8 @@ def test_what_is_applied_and_what_is_discarded_is_what_the_next_command_sees(
     assert _texts(project) == on_disk
 
     def again(review: Review, runs: list[Run]) -> None:
-        must_all_be(review.discard(runs[0], [f"{here}/README"]), State.DISCARDED)
-        must_all_be(review.apply(runs[1]), State.APPLIED)
+        assert_all(review.discard(runs[0], [f"{here}/README"]), State.DISCARDED)
+        assert_all(review.apply(runs[1]), State.APPLIED)
 
     with_review(project, again)
     assert run_sandboxed(project, "cat README; ls new", Mode.REVIEW).stdout == "read me\n1\n3\n4\n"
@@ -129,7 +129,7 @@ def test_a_discarded_session_leaves_nothing(project: Person) -> None:
 
     def discard(review: Review, runs: list[Run]) -> None:
         for run in reversed(runs):
-            must_all_be(review.discard(run), State.DISCARDED)
+            assert_all(review.discard(run), State.DISCARDED)
 
     with_review(project, discard)
     assert_same(at_first, snapshot(project.project))
@@ -137,7 +137,7 @@ def test_a_discarded_session_leaves_nothing(project: Person) -> None:
     assert_nothing_is_left(project)
 
 
-def test_the_mode_of_the_project_folder_waits_too(project: Person) -> None:
+def test_the_mode_of_the_project_folder_is_pending_too(project: Person) -> None:
     run_sandboxed(project, "chmod 700 .", Mode.REVIEW)
     assert run_sandboxed(project, "stat -c %a .; touch new", Mode.REVIEW).stdout == "700\n"
     assert project.project.stat().st_mode & 0o777 == 0o755
@@ -146,14 +146,14 @@ def test_the_mode_of_the_project_folder_waits_too(project: Person) -> None:
     assert_nothing_is_left(project)
 
 
-def test_a_folder_made_anew_does_not_hide_what_is_applied_to_it(project: Person) -> None:
+def test_a_recreated_folder_does_not_hide_what_is_applied_to_it(project: Person) -> None:
     (project.project / "notes/deep").mkdir()
     (project.project / "notes/deep/old").write_text("old\n")
     run_sandboxed(project, "rm -r notes; mkdir -p notes/deep; touch notes/a notes/b", Mode.REVIEW)
     here = os.path.realpath(project.project)
 
     def choose(review: Review, runs: list[Run]) -> None:
-        must_all_be(review.apply(runs[0], [f"{here}/notes/a"]), State.APPLIED)
+        assert_all(review.apply(runs[0], [f"{here}/notes/a"]), State.APPLIED)
 
     with_review(project, choose)
     seen = run_sandboxed(project, "find notes | sort", Mode.REVIEW).stdout
@@ -164,7 +164,7 @@ def test_a_folder_made_anew_does_not_hide_what_is_applied_to_it(project: Person)
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW])
-def test_of_two_at_once_both_are_recorded(project: Person, mode: Mode) -> None:
+def test_two_concurrent_runs_are_both_recorded(project: Person, mode: Mode) -> None:
     # Each waits for the other: they meet in the playground, which both see as it is.
     def command(mine: str, other: str) -> str:
         meet = f"touch ~/playground/{mine}; until [ -e ~/playground/{other} ]; do sleep 0.01; done"

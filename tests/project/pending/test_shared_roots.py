@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two projects with a link to the same folder, which both may change: what waits for one is not the
-other's to apply."""
+"""Two projects share a linked folder: neither applies or discards the other's pending changes."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from ollmsandbox.project.changes.view import layers_of
 
 @pytest.fixture
 def both(person: Person) -> tuple[Person, Person, Path]:
-    """Each waits for the same file."""
+    """Let both projects have a pending change of the same file."""
     shared = person.home / "shared"
     shared.mkdir()
     (shared / "file").write_text("old\n")
@@ -42,7 +41,7 @@ def test_each_project_applies_its_own(both: tuple[Person, Person, Path]) -> None
     assert file.read_text() == "1\n"
     assert states(first) == {"file": "applied", "own": "applied"}
     assert states(second) == {"file": "pending", "own": "pending"}
-    # Changed by somebody else, as far as this one knows.
+    # To this project it looks as if the user had changed it.
     assert cli_here(second, "apply", "--all").returncode == 1
     assert file.read_text() == "1\n"
     assert states(second) == {"file": "conflict", "own": "applied"}
@@ -59,8 +58,8 @@ def test_each_project_discards_its_own(both: tuple[Person, Person, Path]) -> Non
     assert file.read_text() == "1\n"
 
 
-def test_who_only_looks_gives_no_layer_to_a_root(both: tuple[Person, Person, Path]) -> None:
-    """That is for who holds the project's lock: two at once would give one number to two."""
+def test_reading_makes_no_layer_for_a_root(both: tuple[Person, Person, Path]) -> None:
+    """Only the holder of the project's lock may: two at once would give one number to two roots."""
     first, _, shared = both
     project = str(first.project)
     file = first.paths.pending(project) / "map.json"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What waits outlives the database that knew it: it is found in its layer, and listed again."""
+"""Pending changes survive the loss of the database: they are found in their layer and listed
+again."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def review(person: Person, command: str) -> None:
 
 
 def write(person: Person, name: str, text: str) -> None:
-    """As a command does, in less time."""
+    """Write as a command does, in less time."""
     file = f"{person.project}/{name}"
     write_file(person.paths, str(person.project), file, text.encode(), how=Mode.REVIEW)
 
@@ -37,7 +38,7 @@ def waiting(person: Person) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_what_waits_is_listed_again_and_can_be_applied(person: Person) -> None:
+def test_pending_changes_are_listed_again_and_can_be_applied(person: Person) -> None:
     for name in ("file", "gone", "folder/leaf"):
         (person.project / name).parent.mkdir(exist_ok=True)
         (person.project / name).write_text("old\n")
@@ -70,15 +71,15 @@ def test_it_can_be_discarded(person: Person) -> None:
     assert person.cli("run", "-c", "ls").stdout == ""
 
 
-def test_what_a_run_adds_before_anybody_looks_is_not_taken_for_all(person: Person) -> None:
+def test_a_run_before_the_recovery_does_not_hide_the_rest(person: Person) -> None:
     write(person, "first", "first\n")
     lose_database(person)
-    # Only when this one has ended, somebody needs the database.
+    # Only after this one has ended is the database needed.
     review(person, "cat first; echo second >second")
     assert waiting(person) == {"first": ("added", "pending"), "second": ("added", "pending")}
 
 
-def test_a_file_that_somebody_changed_since_is_not_replaced_unasked(person: Person) -> None:
+def test_a_file_changed_since_is_not_replaced_unasked(person: Person) -> None:
     file = person.project / "file"
     file.write_text("old\n")
     write(person, "file", "new\n")

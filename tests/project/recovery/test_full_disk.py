@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A disk that is full to its last byte: what was changed can be seen, and undone, all the same."""
+"""On a disk without a free byte, changes can still be listed and undone."""
 
 from __future__ import annotations
 

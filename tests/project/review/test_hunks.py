@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Single hunks of a change: one undone, one applied, one discarded, the others left."""
+"""Applying, undoing and discarding single hunks of a text file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_any_bytes_come_back_as_they_were() -> None:
     assert hunks.decode_lines(b"a\0b") is None
 
 
-def test_one_part_is_undone_and_that_can_be_undone_too(person: Person, review: Review) -> None:
+def test_one_hunk_is_undone_and_redone(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
@@ -75,7 +75,7 @@ def test_one_part_is_undone_and_that_can_be_undone_too(person: Person, review: R
     assert file.read_text() == by_hand
 
 
-def test_an_undone_part_is_known_as_such_and_comes_back(person: Person, review: Review) -> None:
+def test_an_undone_hunk_is_known_as_such_and_redone(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
@@ -98,7 +98,7 @@ def test_an_undone_part_is_known_as_such_and_comes_back(person: Person, review: 
     assert hunks.current_hunk_states(review.manager, run, item)[second] is HunkState.PRESENT
 
 
-def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, review: Review) -> None:
+def test_a_hunk_is_applied_and_the_rest_stays_pending(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
@@ -109,7 +109,7 @@ def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, revi
     run, item = latest(review, run.id)
     assert item.state is State.PENDING
     assert [part.new for part in parts(review, run, item)] == [first.new, third.new]
-    # What the person saw is not what is there: nothing happens.
+    # What the user saw is not what is there: nothing happens.
     with pytest.raises(OllmSandboxError, match="in the meantime"):
         hunks.apply_hunks(review.manager, run, item, [second])
     # The rest is no conflict with what we wrote ourselves.
@@ -118,7 +118,7 @@ def test_a_part_of_what_waits_is_applied_and_the_rest_waits(person: Person, revi
     assert not person.paths.pending(str(person.project)).exists()
 
 
-def test_with_the_last_part_all_is_applied(person: Person, review: Review) -> None:
+def test_applying_the_last_hunk_applies_the_change(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
@@ -130,7 +130,9 @@ def test_with_the_last_part_all_is_applied(person: Person, review: Review) -> No
     assert not person.paths.pending(str(person.project)).exists()
 
 
-def test_an_applied_part_can_be_undone_while_the_rest_waits(person: Person, review: Review) -> None:
+def test_an_applied_hunk_can_be_undone_while_the_rest_is_pending(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
     report = hunks.apply_hunks(review.manager, run, item, [parts(review, run, item)[0]])
@@ -140,7 +142,7 @@ def test_an_applied_part_can_be_undone_while_the_rest_waits(person: Person, revi
     assert len(parts(review, *latest(review, run.id))) == 3
 
 
-def test_a_part_is_discarded_and_the_rest_waits(person: Person, review: Review) -> None:
+def test_a_hunk_is_discarded_and_the_rest_stays_pending(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     run, item = change(person, review, NEW, Mode.REVIEW)
@@ -156,7 +158,7 @@ def test_a_part_is_discarded_and_the_rest_waits(person: Person, review: Review) 
     for _ in range(2):
         hunks.discard_hunks(review.manager, run, item, [parts(review, run, item)[0]])
         run, item = latest(review, run.id)
-    # Nothing is left of it, and nobody waits.
+    # Nothing of it is left, and nothing is pending.
     assert item.state is State.DISCARDED
     assert not person.paths.pending(str(person.project)).exists()
     assert review.waiting(project) == []
@@ -177,7 +179,7 @@ def test_the_rest_of_what_was_discarded_is_applied_and_undone(
     assert file.read_text() == OLD
 
 
-def test_what_was_discarded_in_part_is_kept_whole(person: Person, review: Review) -> None:
+def test_a_partly_discarded_file_is_kept_whole(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     file.chmod(0o640)
@@ -190,7 +192,7 @@ def test_what_was_discarded_in_part_is_kept_whole(person: Person, review: Review
     assert (file.read_text(), file.stat().st_mode & 0o777) == (NEW, 0o640)
 
 
-def test_what_was_discarded_in_part_is_not_written_through_a_link(
+def test_a_partly_discarded_file_is_not_written_through_a_link(
     person: Person, review: Review, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (person.project / "file").write_text(OLD)
@@ -212,7 +214,7 @@ def test_what_was_discarded_in_part_is_not_written_through_a_link(
     assert len(parts(review, *latest(review, report.run_id))) == 3
 
 
-def test_a_mode_that_was_changed_waits_on_without_the_text(person: Person, review: Review) -> None:
+def test_a_changed_mode_stays_pending_without_the_text(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text(OLD)
     write_file.write_file(
@@ -231,7 +233,9 @@ def test_a_mode_that_was_changed_waits_on_without_the_text(person: Person, revie
     assert (file.read_text(), file.stat().st_mode & 0o777) == (OLD, 0o755)
 
 
-def test_a_part_is_not_undone_while_other_changes_wait(person: Person, review: Review) -> None:
+def test_a_hunk_is_not_undone_while_other_changes_are_pending(
+    person: Person, review: Review
+) -> None:
     (person.project / "file").write_text(OLD)
     run, item = change(person, review, NEW, Mode.AUTO)
     first = parts(review, run, item)[0]
@@ -241,7 +245,7 @@ def test_a_part_is_not_undone_while_other_changes_wait(person: Person, review: R
     assert (person.project / "file").read_text() == NEW
 
 
-def test_what_is_no_text_has_no_parts(person: Person, review: Review) -> None:
+def test_a_binary_file_has_no_hunks(person: Person, review: Review) -> None:
     (person.project / "file").write_bytes(b"\0")
     run, item = change(person, review, "text", Mode.AUTO)
     assert hunks.text_versions(review.manager, run, item) is None

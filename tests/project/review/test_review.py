@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person sees of changes on the command line, and does with them."""
+"""Reviewing changes on the command line."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_run_that_changes_nothing_leaves_nothing(person: Person) -> None:
     assert person.cli("history").stdout == "No command has changed anything yet.\n"
 
 
-def test_a_dry_run_is_told_and_dropped(person: Person) -> None:
+def test_a_dry_run_is_reported_and_dropped(person: Person) -> None:
     document = run(person, "echo new > file", "--apply", "never")
     assert shown(document) == [("added", "file", "discarded")]
     assert files(person.project) == {}
@@ -143,7 +143,7 @@ def test_an_older_run_is_not_undone_over_a_later_one_unless_it_is_named(person: 
     assert (person.project / "file").read_text() == "0"
 
 
-def test_what_waits_is_seen_by_the_next_command_and_not_on_disk(person: Person) -> None:
+def test_pending_changes_are_seen_by_the_next_command_and_not_on_disk(person: Person) -> None:
     (person.project / "old").write_text("old")
     first = run(person, "echo new > file; rm old", "--apply", "review")
     assert files(person.project) == {"old": "old"}
@@ -158,7 +158,7 @@ def test_what_waits_is_seen_by_the_next_command_and_not_on_disk(person: Person) 
     assert not person.paths.pending(str(person.project)).exists()
 
 
-def test_all_that_waits_is_shown_discarded_and_applied_at_once(person: Person) -> None:
+def test_all_pending_changes_are_shown_discarded_and_applied_at_once(person: Person) -> None:
     run(person, "echo 0 > undone")
     assert cli_here(person, "undo").returncode == 0
     for number in (1, 2, 3):
@@ -179,7 +179,7 @@ def test_all_that_waits_is_shown_discarded_and_applied_at_once(person: Person) -
     assert cli_here(person, "apply", "2026", "--all").returncode == 125
 
 
-def test_one_deletion_out_of_a_deleted_folder_can_be_taken_back(person: Person) -> None:
+def test_one_deletion_in_a_deleted_folder_can_be_undone(person: Person) -> None:
     (person.project / "folder" / "deep").mkdir(parents=True)
     for name in ("a", "b", "deep/c", "deep/d"):
         (person.project / "folder" / name).write_text(name)
@@ -262,7 +262,7 @@ def test_a_version_that_is_gone_is_no_success(person: Person) -> None:
 
 
 @pytest.mark.anybody
-def test_what_only_a_terminal_would_see_is_seen_in_a_diff(person: Person) -> None:
+def test_invisible_changes_are_visible_in_a_diff(person: Person) -> None:
     (person.project / "file").write_text("one\ftwo\nthree\n")
     run(person, "printf 'one\\ftwo\\nthr\\033[0mee\\n' > file")
     shown = cli_here(person, "changes", "--diff").stdout
@@ -277,7 +277,7 @@ def test_names_cannot_act_on_a_terminal_or_pass_for_others(person: Person) -> No
     assert "\\nadded nothing" in done.stderr
 
 
-def test_what_acts_later_is_marked_and_what_git_runs_waits(person: Person) -> None:
+def test_risky_files_are_marked_and_git_hooks_are_held(person: Person) -> None:
     document = run(
         person,
         "mkdir -p .git/hooks .vscode; echo '#!/bin/sh' > .git/hooks/pre-commit; echo > .envrc;"
@@ -296,13 +296,13 @@ def test_what_acts_later_is_marked_and_what_git_runs_waits(person: Person) -> No
     assert (person.project / ".git" / "hooks" / "pre-commit").exists()
 
 
-def test_special_files_are_left_out_and_told(person: Person) -> None:
+def test_special_files_are_left_out_and_reported(person: Person) -> None:
     document = run(person, "mkfifo pipe; echo > file")
     assert document["skipped"] == [{"path": "pipe", "what": "a pipe"}]
     assert [path.name for path in person.project.iterdir()] == ["file"]
 
 
-def test_a_linked_folder_is_written_only_once_the_person_agreed(person: Person) -> None:
+def test_a_linked_folder_is_written_only_after_approval(person: Person) -> None:
     outside = person.home / "outside"
     outside.mkdir()
     (person.project / "link").symlink_to(outside)
@@ -365,7 +365,7 @@ def test_backups_go_after_seven_days_and_their_paths_with_them(person: Person) -
 
 
 @pytest.mark.anybody
-def test_old_runs_go_and_those_that_wait_stay(person: Person) -> None:
+def test_old_runs_are_removed_unless_they_are_pending(person: Person) -> None:
     (person.project / "file").write_text("first")
     old = run(person, "echo second > file")["run_id"]
     waits = run(person, "echo third > file", "--apply", "review")["run_id"]
@@ -377,7 +377,7 @@ def test_old_runs_go_and_those_that_wait_stay(person: Person) -> None:
 
 
 @pytest.mark.anybody
-def test_of_too_many_versions_the_oldest_go(person: Person) -> None:
+def test_the_oldest_of_too_many_versions_are_removed(person: Person) -> None:
     (person.project / "file").write_bytes(b"x" * (3 << 20))
     first = run(person, "head -c 3145728 /dev/urandom > file")["run_id"]
     second = run(person, "head -c 3145728 /dev/urandom > file")["run_id"]
@@ -405,7 +405,7 @@ def test_cleaning_is_done_by_a_run_once_a_day(person: Person) -> None:
     assert not stale.exists()
 
 
-def test_what_is_not_ours_among_the_backups_does_no_harm(person: Person) -> None:
+def test_foreign_files_among_the_backups_do_no_harm(person: Person) -> None:
     run(person, "echo > file")
     person.paths.backups.mkdir(exist_ok=True)
     (person.paths.backups / "somebody's file").touch()

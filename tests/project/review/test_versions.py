@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be seen of earlier runs: both versions of each change, whatever happened since; runs by
-what they did; and what is done at start."""
+"""Both versions of each change of an earlier run, searching runs, and cleaning up at start."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ def test_a_run_shows_its_own_versions_after_later_ones(person: Person, review: R
     assert [texts(review, run) for run in runs] == [("0", "1"), ("1", "2"), (None, "3")]
 
 
-def test_what_somebody_wrote_over_is_said_to_be_gone(person: Person, review: Review) -> None:
+def test_an_overwritten_version_is_reported_as_gone(person: Person, review: Review) -> None:
     (person.project / "file").write_text("0")
     run = write(person, review, "file", "1")
     (person.project / "file").write_text("by hand")
@@ -91,9 +90,7 @@ def test_the_diff_of_a_run_is_its_own_after_a_later_one(person: Person, review: 
     assert "two" not in shown
 
 
-def test_what_waits_and_what_was_discarded_have_both_versions(
-    person: Person, review: Review
-) -> None:
+def test_pending_and_discarded_changes_have_both_versions(person: Person, review: Review) -> None:
     (person.project / "file").write_text("disk")
     first = write(person, review, "file", "first", Mode.REVIEW)
     assert texts(review, first) == ("disk", "first")
@@ -105,7 +102,7 @@ def test_what_waits_and_what_was_discarded_have_both_versions(
     assert texts(review, second) == ("disk", "second")
 
 
-def test_a_version_tells_its_type_size_and_place(person: Person, review: Review) -> None:
+def test_a_version_has_its_type_size_and_path(person: Person, review: Review) -> None:
     run = write(person, review, "picture.png", "12345")
     before, after = both(review, run)
     assert (before.type, before.size, before.file, before.is_known) == (None, 0, "", True)
@@ -154,7 +151,7 @@ def test_runs_are_found_by_command_and_by_path(person: Person, review: Review) -
 # --- care --------------------------------------------------------------------------------------
 
 
-def test_care_finishes_and_cleans_and_tells(person: Person, review: Review) -> None:
+def test_the_start_recovers_cleans_up_and_reports(person: Person, review: Review) -> None:
     run = write(person, review, "file", "text", Mode.REVIEW)
     review.close()
     stale = person.paths.backups / "1-20-01-01-file"
@@ -169,7 +166,7 @@ def test_care_finishes_and_cleans_and_tells(person: Person, review: Review) -> N
     assert run.id
 
 
-def test_what_is_told_is_no_error(person: Person) -> None:
+def test_reports_of_recovery_are_no_errors(person: Person) -> None:
     person.paths.data.mkdir(parents=True)
     person.paths.database.write_bytes(b"garbage" * 100)
     os.makedirs(person.paths.cache)
@@ -178,7 +175,7 @@ def test_what_is_told_is_no_error(person: Person) -> None:
     assert "The database was damaged" in document["notices"][0]
 
 
-def test_an_old_run_is_not_cleaned_away_while_somebody_works_on_the_project(
+def test_an_old_run_is_not_cleaned_up_while_the_project_is_locked(
     person: Person, review: Review
 ) -> None:
     old = write(person, review, "file", "1")
@@ -214,7 +211,7 @@ def _wait_until_locked_out(person: Person) -> None:
             if any("->" in line and inode in line for line in locks):
                 return
         time.sleep(0.01)
-    raise AssertionError("nobody waits for the lock")
+    raise AssertionError("no process waits for the lock")
 
 
 def test_records_of_deleted_files_go_with_their_backups(person: Person, review: Review) -> None:

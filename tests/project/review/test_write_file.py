@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes that the program makes itself go the way of a command's: recorded, backed up, held,
-undone."""
+"""Edits that the program makes itself are recorded, backed up, held and undone like a command's."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ def test_a_new_file_gets_its_folders_and_they_go_with_it(person: Person, review:
     assert os.listdir(person.project / "there") == []
 
 
-def test_what_waits_is_the_present_version(person: Person, review: Review) -> None:
+def test_a_pending_change_is_the_current_version(person: Person, review: Review) -> None:
     (person.project / "file").write_text("on disk")
     first = write(person, "file", "waits", how=Mode.REVIEW)
     assert states(first) == [("file", "modified", "pending")]
@@ -99,7 +98,7 @@ def test_what_waits_is_the_present_version(person: Person, review: Review) -> No
     assert (person.project / "file").read_text() == "waits more"
 
 
-def test_a_deletion_waits_too(person: Person) -> None:
+def test_a_deletion_can_be_pending(person: Person) -> None:
     (person.project / "folder").mkdir()
     (person.project / "folder/file").write_text("text")
     path = f"{person.project}/folder/file"
@@ -111,7 +110,7 @@ def test_a_deletion_waits_too(person: Person) -> None:
     assert (person.project / "folder/file").read_text() == "text"
 
 
-def test_a_git_hook_waits_for_a_yes(person: Person) -> None:
+def test_a_git_hook_is_held(person: Person) -> None:
     (person.project / ".git/hooks").mkdir(parents=True)
     (person.project / ".git/HEAD").touch()
     report = write(person, ".git/hooks/pre-commit", "echo", mode=0o755)
@@ -135,7 +134,7 @@ def test_only_files_of_the_project_can_be_written(person: Person, name: str) -> 
     assert not list(person.paths.cache.glob("overlay-*"))
 
 
-def test_what_was_interrupted_is_finished_at_the_next_start(person: Person) -> None:
+def test_an_interrupted_run_is_settled_at_the_next_start(person: Person) -> None:
     (person.project / "file").write_text("first")
 
     class Killed(BaseException):
@@ -189,7 +188,7 @@ def test_a_deleted_file_comes_back_from_its_backup(person: Person, review: Revie
     assert file.read_text() == "precious"
 
 
-def test_a_deleted_file_that_nobody_may_read_comes_back(person: Person, review: Review) -> None:
+def test_a_deleted_unreadable_file_comes_back(person: Person, review: Review) -> None:
     file = person.project / "closed"
     file.write_text("text")
     file.chmod(0o111)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In a Flatpak: commands in an inner sandbox that the Flatpak portal starts, where there is one."""
+"""In a Flatpak, commands run in an inner sandbox that the Flatpak portal starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ollmsandbox.sandbox.profile.file import read_profile
 pytestmark = pytest.mark.anybody
 
 
-def test_what_is_allowed_runs(flatpak: Flatpak) -> None:
+def test_an_allowed_command_runs(flatpak: Flatpak) -> None:
     result = flatpak.run("echo out; echo err >&2; echo new >made; pwd; cat")
     assert (result.exit_code, result.stderr.text) == (0, "err\n")
     assert result.stdout.text == f"out\n{flatpak.person.project}\n"
@@ -32,7 +32,7 @@ def test_what_is_allowed_runs(flatpak: Flatpak) -> None:
     assert flatpak.questions == [f"Run command in the Flatpak's inner sandbox: {whole}?"]
 
 
-def test_what_is_denied_does_not_run_and_leaves_no_sandbox(flatpak: Flatpak) -> None:
+def test_a_denied_command_does_not_run_and_leaves_no_sandbox(flatpak: Flatpak) -> None:
     flatpak.answer = False
     with pytest.raises(DeniedError):
         flatpak.run("touch ran")
@@ -40,7 +40,7 @@ def test_what_is_denied_does_not_run_and_leaves_no_sandbox(flatpak: Flatpak) -> 
     wait_until(lambda: not children_of(flatpak.service.pid))
 
 
-def test_how_a_command_ends_is_told(flatpak: Flatpak) -> None:
+def test_the_end_of_a_command_is_reported(flatpak: Flatpak) -> None:
     (flatpak.person.project / "text").write_text("hello")
     ends = {"true": 0, "exit 7": 7, "exit 255": 255, "kill -9 $$": 137, "kill -15 $$": 143}
     assert {command: flatpak.run(command).exit_code for command in ends} == ends
@@ -93,7 +93,7 @@ def test_the_network_is_cut_off_unless_it_was_asked_for(flatpak: Flatpak) -> Non
         assert flatpak.run(command, network=True).exit_code == 0
 
 
-def test_it_starts_where_it_is_told_if_that_is_there(flatpak: Flatpak) -> None:
+def test_it_starts_in_the_given_folder_if_it_exists(flatpak: Flatpak) -> None:
     person = flatpak.person
     (person.project / "src").mkdir()
     (person.home / "elsewhere").mkdir()
@@ -121,12 +121,12 @@ def test_a_time_out_keeps_the_output_and_ends_the_whole_tree(flatpak: Flatpak) -
     assert not flatpak.sleeping()
 
 
-def test_what_a_command_leaves_running_ends_with_it(flatpak: Flatpak) -> None:
+def test_background_processes_end_with_the_command(flatpak: Flatpak) -> None:
     assert flatpak.run(hiding(flatpak, "exit 3")).exit_code == 3
     assert not flatpak.sleeping()
 
 
-def test_a_command_that_ends_who_watches_over_it_leaves_nothing_either(flatpak: Flatpak) -> None:
+def test_a_command_that_kills_its_supervisor_leaves_nothing(flatpak: Flatpak) -> None:
     result = flatpak.run(hiding(flatpak, "kill -9 $PPID; sleep 60"))
     assert result.exit_code == 137
     assert not flatpak.sleeping()
@@ -182,10 +182,10 @@ loop.run(InnerRunner(sys.argv[1], ask=yes).exec(sys.argv[2]))
     wait_until(lambda: not flatpak.sleeping())
 
 
-# --- what the person is told -------------------------------------------------------------------
+# --- what the user sees ----------------------------------------------------------------------
 
 
-def test_the_card_tells_of_the_inner_sandbox(flatpak: Flatpak) -> None:
+def test_the_card_mentions_the_inner_sandbox(flatpak: Flatpak) -> None:
     agent = flatpak.agent(Answer.DENY)
     assert "denied" in agent.run("touch ran").text
     assert "denied" in agent.run("touch ran", network=True).text
@@ -204,7 +204,7 @@ def test_the_card_tells_of_the_inner_sandbox(flatpak: Flatpak) -> None:
     assert os.listdir(flatpak.person.project) == []
 
 
-def test_what_the_person_allows_runs_in_the_inner_sandbox(flatpak: Flatpak) -> None:
+def test_an_allowed_command_runs_in_the_inner_sandbox(flatpak: Flatpak) -> None:
     (flatpak.person.home / "secret").write_text("s3cret")
     agent = flatpak.agent()
     outcome = agent.run("cat ~/secret; echo done >made; cat made")
@@ -213,7 +213,7 @@ def test_what_the_person_allows_runs_in_the_inner_sandbox(flatpak: Flatpak) -> N
     assert len(agent.asked) == 1
 
 
-def test_where_the_project_cannot_be_handed_on_the_network_is_cut_off_all_the_same(
+def test_the_network_is_cut_off_even_if_the_project_cannot_be_passed_on(
     person: Person,
 ) -> None:
     (person.home / "file").write_text("seen\n")
@@ -224,7 +224,7 @@ def test_where_the_project_cannot_be_handed_on_the_network_is_cut_off_all_the_sa
         assert agent.run(command).text == "seen\ncut off"
         assert agent.run(command, network=True).text == "seen"
         offline, open_ = agent.asked
-    assert offline.question == "Run command without a sandbox, and without network access?"
+    assert "without network" in offline.question
     assert (offline.sandboxed, offline.network, offline.one_time_only) == (False, False, True)
     assert ("Network", "Off") in [(fact.label, fact.value) for fact in offline.facts]
     assert "except use the network" in offline.sees[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In a Flatpak: where no portal is to be relied on, and where it goes away."""
+"""In a Flatpak whose portal is missing, faulty, or goes away."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_portal_that_cannot_be_relied_on_is_not_used(person: Person, fault: st
     assert os.listdir(person.project) == []
 
 
-def test_without_a_portal_or_a_bus_it_is_said(person: Person) -> None:
+def test_a_missing_portal_or_bus_is_reported(person: Person) -> None:
     with private_bus() as bus:
         agent = Agent(person, environ={"FLATPAK_ID": "x", "DBUS_SESSION_BUS_ADDRESS": bus.address})
         agent.run("touch ran")
@@ -88,7 +88,7 @@ def test_nothing_runs_if_the_sandbox_is_gone_by_the_time_of_the_answer(
     assert os.listdir(flatpak.person.project) == []
 
 
-def test_a_question_that_is_taken_back_leaves_no_sandbox(flatpak: Flatpak) -> None:
+def test_a_withdrawn_question_leaves_no_sandbox(flatpak: Flatpak) -> None:
     asked = asyncio.Event()
 
     async def never(_question: str) -> bool:

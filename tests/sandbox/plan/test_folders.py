@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from support.person import Person, make_person
-from support.plan import cannot_be_a_project, plan_of, starts_in
+from support.plan import plan_of, project_error, starts_in
 
 from ollmsandbox.errors import ProjectError, WorkingDirError
 
 # --- where a command starts --------------------------------------------------------------------
 
 
-def refused(person: Person, working_dir: str) -> None:
+def assert_refused(person: Person, working_dir: str) -> None:
     with pytest.raises(WorkingDirError) as caught:
         person.run("touch ran", working_dir=working_dir)
     assert str(caught.value) == f"ERROR: Working directory does not exist: {working_dir}"
@@ -115,37 +115,37 @@ def test_a_link_leads_to_its_folder(person: Person) -> None:
         "new\nline",
     ],
 )
-def test_a_folder_that_is_not_there_is_told_in_exact_words(person: Person, given: str) -> None:
+def test_a_missing_working_folder_is_an_error(person: Person, given: str) -> None:
     (person.project / "file").write_text("")
     (person.project / "src").mkdir()
     (person.project / "dangling").symlink_to("nowhere")
     (person.project / "loop").symlink_to("loop")
-    refused(person, given)
+    assert_refused(person, given)
 
 
 def test_a_file_of_the_playground_cannot_be_started_in(person: Person) -> None:
     person.run("touch file", working_dir="playground")
-    refused(person, f"{person.home}/playground/file")
+    assert_refused(person, f"{person.home}/playground/file")
 
 
 def test_a_link_in_the_playground_does_not_lead_to_what_is_hidden(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     person.run(f"ln -s {person.home}/.ssh link", working_dir="playground")
-    refused(person, f"{person.home}/playground/link")
+    assert_refused(person, f"{person.home}/playground/link")
 
 
 @pytest.mark.parametrize("given", ["~/.ssh", "../.ssh", "../.ssh/sub", "link", "../.ssh/."])
 def test_a_hidden_folder_does_not_exist(person: Person, given: str) -> None:
     (person.home / ".ssh/sub").mkdir(parents=True)
     (person.project / "link").symlink_to(person.home / ".ssh")
-    refused(person, given.replace("~", str(person.home)))
+    assert_refused(person, given.replace("~", str(person.home)))
 
 
 def test_our_own_folders_do_not_exist(person: Person) -> None:
     plan_of(person)
-    refused(person, str(person.paths.cache))
-    refused(person, str(person.paths.data))
-    refused(person, str(person.playground))
+    assert_refused(person, str(person.paths.cache))
+    assert_refused(person, str(person.paths.data))
+    assert_refused(person, str(person.playground))
 
 
 def test_a_folder_in_tmp_does_not_exist_for_tmp_is_empty_inside(
@@ -153,12 +153,12 @@ def test_a_folder_in_tmp_does_not_exist_for_tmp_is_empty_inside(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     assert str(elsewhere).startswith(("/tmp/", "/var/tmp/"))
-    refused(person, str(elsewhere))
+    assert_refused(person, str(elsewhere))
 
 
 def test_a_process_of_the_machine_does_not_exist(person: Person) -> None:
-    refused(person, f"/proc/{os.getpid()}")
-    refused(person, "/proc/self")
+    assert_refused(person, f"/proc/{os.getpid()}")
+    assert_refused(person, "/proc/self")
 
 
 def test_a_folder_that_may_not_be_entered_is_refused(person: Person) -> None:
@@ -166,8 +166,8 @@ def test_a_folder_that_may_not_be_entered_is_refused(person: Person) -> None:
     (closed / "inner").mkdir(parents=True)
     closed.chmod(0o000)
     try:
-        refused(person, "closed")
-        refused(person, "closed/inner")
+        assert_refused(person, "closed")
+        assert_refused(person, "closed/inner")
     finally:
         closed.chmod(0o700)
 
@@ -177,35 +177,35 @@ def test_a_folder_that_may_not_be_entered_is_refused(person: Person) -> None:
 
 def test_the_home_folder_and_what_holds_it_cannot_be_a_project(person: Person) -> None:
     for folder in (person.home, person.home.parent, Path("/")):
-        assert "your whole home folder" in cannot_be_a_project(person, folder)
+        assert "your whole home folder" in project_error(person, folder)
         assert not (folder / "ran").exists()
 
 
 def test_the_home_folder_cannot_be_a_project_by_another_name(person: Person) -> None:
     link = person.home.parent / "link"
     link.symlink_to(person.home)
-    assert "your whole home folder" in cannot_be_a_project(person, link)
-    assert "your whole home folder" in cannot_be_a_project(person, f"{person.project}/..")
+    assert "your whole home folder" in project_error(person, link)
+    assert "your whole home folder" in project_error(person, f"{person.project}/..")
 
 
 def test_our_own_folders_cannot_be_projects(person: Person) -> None:
     plan_of(person)
     person.paths.profiles.mkdir(parents=True)
     for folder in (*person.paths.own, person.playground, person.paths.profiles):
-        assert "this program" in cannot_be_a_project(person, folder)
+        assert "this program" in project_error(person, folder)
 
 
 def test_a_folder_around_our_own_cannot_be_a_project(person: Person) -> None:
     for name in (".local", ".local/share", ".cache", ".config"):
         (person.home / name).mkdir(exist_ok=True)
-        assert "this program" in cannot_be_a_project(person, person.home / name)
+        assert "this program" in project_error(person, person.home / name)
 
 
 @pytest.mark.parametrize("name", [".ssh", ".ssh/inner"])
 def test_a_hidden_folder_cannot_be_a_project(person: Person, name: str) -> None:
     folder = person.home / name
     folder.mkdir(parents=True)
-    told = cannot_be_a_project(person, folder)
+    told = project_error(person, folder)
     assert f"{person.home}/.ssh" in told
     assert "show" in told
     assert not (folder / "ran").exists()
@@ -222,15 +222,15 @@ def test_a_hidden_folder_that_is_shown_can_be_a_project(person: Person) -> None:
 
 @pytest.mark.parametrize("folder", ["/proc", "/proc/self", "/sys", "/dev", "/dev/pts"])
 def test_a_folder_of_the_kernel_cannot_be_a_project(person: Person, folder: str) -> None:
-    assert folder in cannot_be_a_project(person, folder).replace(f"/{os.getpid()}", "/self")
+    assert folder in project_error(person, folder).replace(f"/{os.getpid()}", "/self")
 
 
 @pytest.mark.parametrize("folder", ["/tmp", "/var/tmp"])
-def test_a_folder_that_everybody_uses_cannot_be_a_project(
+def test_a_folder_shared_by_all_users_cannot_be_a_project(
     tmp_path_factory: pytest.TempPathFactory, folder: str
 ) -> None:
     person = make_person(tmp_path_factory.mktemp("person"))
-    told = cannot_be_a_project(person, folder)
+    told = project_error(person, folder)
     # The test's own home folder lies in one of them.
     assert "temporary files" in told or "your whole home folder" in told
 
@@ -243,19 +243,19 @@ def test_a_folder_that_is_not_there_cannot_be_a_project(
     (person.project / "dangling").symlink_to("nowhere")
     (person.project / "loop").symlink_to("loop")
     told = "does not exist" if name else "is empty"
-    assert told in cannot_be_a_project(person, name)
+    assert told in project_error(person, name)
 
 
 def test_a_file_cannot_be_a_project(person: Person) -> None:
     file = person.project / "file"
     file.write_text("")
-    told = cannot_be_a_project(person, file)
+    told = project_error(person, file)
     assert f"a file, not a folder: {file}." in told
 
 
 @pytest.mark.parametrize("name", ["\0", "/tmp/\0", "/" + "x" * 300, "/x" * 3000])
-def test_what_cannot_be_a_name_cannot_be_a_project(person: Person, name: str) -> None:
-    cannot_be_a_project(person, name)
+def test_an_invalid_name_cannot_be_a_project(person: Person, name: str) -> None:
+    project_error(person, name)
 
 
 def test_a_relative_project_is_one_of_the_current_folder(
@@ -275,7 +275,7 @@ def test_a_project_may_be_named_by_a_link(person: Person) -> None:
 def test_a_project_in_a_folder_named_as_the_playground_leaves_nothing_in_it(
     person: Person,
 ) -> None:
-    """The person may have a folder of that name; inside it is hidden by the playground."""
+    """The user may have a folder of that name; inside it is hidden by the playground."""
     project = person.home / "playground/mine"
     project.mkdir(parents=True)
     try:

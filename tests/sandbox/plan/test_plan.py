@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a run: which mounts in which order, what a person is told of it, homes and masks."""
+"""A run's plan: the order of mounts, their descriptions, home folders and masks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.person import Person, make_person
-from support.plan import cannot_be_a_project, plan_of, starts_in
+from support.plan import plan_of, project_error, starts_in
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.sandbox.plan.mounts import (
@@ -32,7 +32,7 @@ WEIRD = "we,ird:na\\me \"q\" 'ü'"
 
 
 def places(plan: Plan) -> list[str]:
-    """Where the mounts are, in their order."""
+    """Return the mount points in order."""
     return [getattr(mount, "folder", getattr(mount, "path", "")) for mount in plan.mounts]
 
 
@@ -90,7 +90,7 @@ def test_the_playground_that_is_mounted_is_the_one_of_the_data_folder(person: Pe
 
 
 @pytest.mark.parametrize("network", [False, True])
-def test_bwrap_is_told_to_take_everything_away(person: Person, network: bool) -> None:
+def test_bwrap_drops_everything(person: Person, network: bool) -> None:
     arguments = plan_of(person, network=network).args()
     for option in ("user", "pid", "ipc", "uts", "cgroup-try"):
         assert f"--unshare-{option}" in arguments
@@ -101,7 +101,7 @@ def test_bwrap_is_told_to_take_everything_away(person: Person, network: bool) ->
     assert arguments[:3] == ["--ro-bind", "/", "/"]
 
 
-# --- what a person is asked about --------------------------------------------------------------
+# --- what a user is asked about --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", OverlayMethod)
@@ -129,7 +129,7 @@ def test_the_description_says_when_the_network_can_be_reached(person: Person) ->
     assert "The network is off." not in told
 
 
-def test_the_description_names_no_secret_that_the_person_does_not_have(person: Person) -> None:
+def test_the_description_names_only_secrets_that_exist(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     assert ".gnupg" not in "\n".join(plan_of(person).describe())
 
@@ -146,7 +146,7 @@ def test_the_description_names_what_is_hidden_in_the_project(person: Person) -> 
 WHOLE = 'cd "$HOME" && pwd -P && ls -A && touch "$HOME/playground/new" && cat .ssh/key'
 
 
-def works_at_home(person: Person) -> None:
+def assert_works_at_home(person: Person) -> None:
     (person.home / ".ssh").mkdir()
     (person.home / ".ssh/key").write_text("secret")
     (person.home / "notes").write_text("seen")
@@ -165,7 +165,7 @@ def works_at_home(person: Person) -> None:
     [WEIRD, "new\nline", "end\n", "-dash", "$(x)", "`x`", "[a]*?", "x" * 200, "~", " ", "%s", "#"],
 )
 def test_a_home_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
-    works_at_home(make_person(tmp_path / name))
+    assert_works_at_home(make_person(tmp_path / name))
 
 
 def test_a_home_folder_may_be_a_link(tmp_path: Path) -> None:
@@ -173,15 +173,15 @@ def test_a_home_folder_may_be_a_link(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(person.home)
     through = Person(link, link / "project", {**person.environ, "HOME": str(link)})
-    works_at_home(through)
+    assert_works_at_home(through)
     assert starts_in(through, None) == str(person.project)
     assert starts_in(through, "playground") == f"{person.home}/playground"
     for folder in (link, person.home):
-        assert "your whole home folder" in cannot_be_a_project(through, folder)
+        assert "your whole home folder" in project_error(through, folder)
 
 
 @pytest.mark.parametrize("home", ["missing", "/", "relative/home", "file"])
-def test_a_home_folder_that_is_none_is_told(person: Person, home: str) -> None:
+def test_a_home_folder_that_is_no_folder_is_reported(person: Person, home: str) -> None:
     (person.home / "file").write_text("")
     given = home if home in ("/", "relative/home") else f"{person.home}/{home}"
     person.environ["HOME"] = given
@@ -203,7 +203,7 @@ def with_masks(person: Person, *masks: str) -> None:
 
 @pytest.mark.parametrize("folder", ["plain", "[a]*?", WEIRD])
 @pytest.mark.parametrize("way", [None, OverlayMethod.NONE])
-def test_a_star_in_a_mask_stands_for_any_part_of_a_name(
+def test_a_star_in_a_mask_matches_any_part_of_a_name(
     tmp_path: Path, folder: str, way: OverlayMethod | None
 ) -> None:
     person = make_person(tmp_path / folder)
@@ -237,7 +237,7 @@ def test_a_mask_is_found_behind_a_linked_folder(person: Person) -> None:
     assert result.stdout.text == ""
 
 
-def test_what_is_hidden_in_the_project_is_hidden_and_untouched(person: Person) -> None:
+def test_masked_files_of_the_project_are_hidden_and_untouched(person: Person) -> None:
     with_masks(person, "~/project/.env", "~/project/keys")
     (person.project / ".env").write_text("secret")
     (person.project / "keys").mkdir()
@@ -269,13 +269,13 @@ def test_masks_outside_the_home_folder_are_hidden(person: Person) -> None:
     assert os.listdir("/usr/share/glib-2.0")
 
 
-def test_what_hides_a_folder_in_the_project_says_so_only_if_it_is_there(person: Person) -> None:
+def test_a_mask_in_the_project_is_mentioned_only_if_it_exists(person: Person) -> None:
     with_masks(person, "~/project/.env")
     assert only(plan_of(person, OverlayMethod.UNSHARE, profile="mine"), HiddenPath) == []
 
 
-def test_a_folder_that_somebody_else_made_is_not_used(person: Person, tmp_path: Path) -> None:
-    """In a folder for all, anybody can be first to make a name that can be guessed."""
+def test_a_folder_of_another_user_is_not_used(person: Person, tmp_path: Path) -> None:
+    """In a shared folder, any user can create a predictable name first."""
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / f"ollmchat-{os.getuid()}").symlink_to(person.project)

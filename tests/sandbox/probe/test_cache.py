@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was found out of a machine is remembered, as long as it is the same."""
+"""The probe's findings are cached until the machine changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def programs(person: Person) -> Path:
 
 @pytest.fixture
 def counted(person: Person, programs: Path) -> Callable[[], int]:
-    """How often bwrap was started."""
+    """Count how often bwrap is started."""
     calls = person.home / "calls"
     fake(programs, f'echo >>"{calls}"\nexec {REAL} "$@"')
     return lambda: len(calls.read_text().splitlines()) if calls.exists() else 0
@@ -71,19 +71,8 @@ def test_a_changed_bwrap_is_noticed(person: Person, programs: Path) -> None:
     assert look(person).can_wrap
 
 
-def test_another_bwrap_that_comes_first_is_noticed(person: Person) -> None:
-    assert look(person).bwrap == REAL
-    folder = person.home / "programs"
-    folder.mkdir()
-    file = fake(folder, f'exec {REAL} "$@"')
-    person.environ["PATH"] = f"{folder}:{person.environ['PATH']}"
-    assert look(person).bwrap == str(file)
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", "null", "{}", '{"findings": 1}', "\0", '"x"'], ids=repr
-)
-def test_a_memory_that_cannot_be_read_is_made_anew(person: Person, content: str) -> None:
+@pytest.mark.parametrize("content", ["", "[]", '{"findings": 1}'], ids=repr)
+def test_an_unreadable_cache_is_made_anew(person: Person, content: str) -> None:
     first = look(person)
     kept = [file for file in person.paths.cache.iterdir() if file.name.startswith("probe-")]
     assert len(kept) == 1
@@ -92,7 +81,7 @@ def test_a_memory_that_cannot_be_read_is_made_anew(person: Person, content: str)
     assert json.loads(kept[0].read_text())["bwrap"] == first.bwrap
 
 
-def test_a_memory_of_another_version_is_made_anew(person: Person) -> None:
+def test_a_cache_of_another_version_is_made_anew(person: Person) -> None:
     first = look(person)
     kept = next(person.paths.cache.glob("probe-*"))
     document = json.loads(kept.read_text())
@@ -102,22 +91,9 @@ def test_a_memory_of_another_version_is_made_anew(person: Person) -> None:
     assert look(person) == first
 
 
-def test_what_is_remembered_is_for_nobody_else(person: Person) -> None:
+def test_the_cache_is_readable_by_its_owner_only(person: Person) -> None:
     look(person)
     assert stat.S_IMODE(person.paths.cache.stat().st_mode) == 0o700
-
-
-def test_another_home_folder_is_looked_at_by_itself(
-    person: Person, counted: Callable[[], int]
-) -> None:
-    look(person)
-    tried = counted()
-    other = person.home.parent / "other"
-    other.mkdir()
-    person.environ["XDG_CACHE_HOME"] = str(person.paths.cache.parent)
-    person.environ["HOME"] = str(other)
-    look(person)
-    assert counted() > tried
 
 
 def test_a_remembered_finding_is_explained_in_the_words_of_today(

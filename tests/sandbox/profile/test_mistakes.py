@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Mistakes in a profile: each is told with the file, the line and the key."""
+"""Each mistake in a profile is reported with the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("text", "told"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_told_with_file_line_and_key(
+def test_a_mistake_is_reported_with_file_line_and_key(
     folder: Path, text: str, told: tuple[str, ...]
 ) -> None:
     message = mistake(folder, text)
@@ -167,7 +167,7 @@ def test_a_suggestion_is_a_question_and_ends_as_one(folder: Path) -> None:
     assert mistake(folder, "maks: []").endswith("did you mean 'masks'?")
 
 
-def test_standard_cannot_extend_strict_which_stands_on_it(folder: Path) -> None:
+def test_standard_cannot_extend_strict_which_extends_it(folder: Path) -> None:
     message = mistake(folder, "extends: strict", "standard")
     assert "line 1, key extends" in message
 
@@ -176,7 +176,7 @@ def test_a_built_in_name_cannot_extend_itself(folder: Path) -> None:
     assert "cannot extend itself" in mistake(folder, "extends: strict", "strict")
 
 
-def test_a_mistake_in_the_file_it_stands_on_names_that_file(folder: Path) -> None:
+def test_a_mistake_in_an_extended_file_names_that_file(folder: Path) -> None:
     broken = write(folder, "standard", "maks: []")
     write(folder, "mine", "limits: {time: 1}")
     with pytest.raises(ProfileError) as caught:

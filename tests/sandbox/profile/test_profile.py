@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Profiles: what the files say, and what a person's own file changes."""
+"""Profiles: the built-in files, and what a user's own file changes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["standard", "strict"])
-def test_the_built_in_profiles_can_be_loaded_without_any_file_of_the_person(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_built_in_profiles_need_no_file_of_the_user(name: str, tmp_path: Path) -> None:
     found = read_profile(name, tmp_path / "nowhere")
     assert found.name == name
     assert found.description
@@ -56,14 +54,14 @@ def test_strict_hides_all_that_standard_hides_and_allows_less(folder: Path) -> N
         assert getattr(strict.limits, name) < getattr(standard.limits, name)
 
 
-def test_the_choice_is_what_is_built_in_and_what_the_person_wrote(folder: Path) -> None:
+def test_the_choice_is_the_built_in_profiles_and_the_user_s(folder: Path) -> None:
     write(folder, "zebra", "")
     (folder / "notes.txt").write_text("not a profile")
     assert profile_names(folder) == ["standard", "strict", "zebra"]
     assert profile_names(folder / "missing") == ["standard", "strict"]
 
 
-# --- the person's own files --------------------------------------------------------------------
+# --- the user's own files --------------------------------------------------------------------
 
 
 def test_a_file_of_the_same_name_adds_to_the_built_in_one(folder: Path) -> None:
@@ -105,7 +103,7 @@ def test_a_change_of_standard_is_in_strict_too(folder: Path) -> None:
     assert "~/letters" in read_profile("strict", folder).hidden
 
 
-def test_a_profile_of_the_persons_own_stands_on_standard(folder: Path) -> None:
+def test_a_profile_of_the_user_extends_standard(folder: Path) -> None:
     standard = read_profile("standard", folder)
     found = load(folder, "limits: {time: 1 h}")
     assert found.name == "mine"
@@ -128,14 +126,14 @@ def test_a_profile_can_extend_strict(folder: Path) -> None:
     assert found.limits.processes == 512
 
 
-def test_extends_counts_wherever_it_stands(folder: Path) -> None:
+def test_extends_counts_anywhere_in_the_file(folder: Path) -> None:
     found = load(folder, "limits: {time: 7}\nunix_sockets: allow\nextends: strict")
     assert found.unix_sockets
     assert found.limits.time == 7
     assert "ptrace" in found.deny_syscalls
 
 
-def test_what_is_named_under_show_is_seen_again_and_nothing_else(folder: Path) -> None:
+def test_paths_under_show_are_unmasked_and_nothing_else(folder: Path) -> None:
     standard = read_profile("standard", folder)
     found = load(folder, "show: [~/.npmrc]")
     assert set(standard.hidden) - set(found.hidden) == {"~/.npmrc"}
@@ -152,7 +150,7 @@ def test_unix_sockets_can_be_denied_and_allowed(folder: Path) -> None:
     assert load(folder, "extends: strict\nunix_sockets: allow").unix_sockets
 
 
-def test_without_libseccomp_a_profile_can_be_read_all_the_same(
+def test_a_profile_can_be_read_without_libseccomp(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In a Flatpak its other settings are used without a filter of ours.
@@ -168,7 +166,7 @@ def test_without_libseccomp_a_profile_can_be_read_all_the_same(
 
 @pytest.fixture(params=[False, True], ids=["read", "kept"])
 def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    """Where what was read is kept for the next run, if it is."""
+    """Return the file that caches a profile, if it exists."""
     return tmp_path / "cache" if request.param else None
 
 
@@ -193,7 +191,7 @@ def test_a_new_file_and_its_removal_are_seen_by_the_next_load(
 
 
 @pytest.mark.parametrize("name", ["mine", "strict"])
-def test_a_change_of_the_profile_it_stands_on_is_seen_by_the_next_load(
+def test_a_change_of_an_extended_profile_is_seen_by_the_next_load(
     folder: Path, cache: Path | None, name: str
 ) -> None:
     write(folder, "mine", "description: Mine.")
@@ -214,7 +212,7 @@ def test_a_new_mistake_is_seen_by_the_next_load(folder: Path, cache: Path | None
     assert time_of("mine", folder, cache) == 2
 
 
-def test_what_was_kept_is_what_was_read(folder: Path, tmp_path: Path) -> None:
+def test_the_cache_equals_what_was_read(folder: Path, tmp_path: Path) -> None:
     write(
         folder,
         "mine",
@@ -228,7 +226,7 @@ def test_what_was_kept_is_what_was_read(folder: Path, tmp_path: Path) -> None:
         assert read_profile(name, folder, tmp_path / "cache") == read
 
 
-def test_what_was_kept_on_another_kind_of_machine_is_read_anew(
+def test_a_cache_of_another_architecture_is_read_anew(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A home folder that several machines share.
@@ -243,9 +241,7 @@ def test_what_was_kept_on_another_kind_of_machine_is_read_anew(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"versions": []}', "null", "\0"], ids=repr)
-def test_what_was_kept_and_is_damaged_is_read_anew(
-    folder: Path, tmp_path: Path, content: str
-) -> None:
+def test_a_damaged_cache_is_read_anew(folder: Path, tmp_path: Path, content: str) -> None:
     cache = tmp_path / "cache"
     before = read_profile("strict", folder, cache)
     for file in cache.iterdir():
@@ -303,7 +299,7 @@ def test_processes_are_counted_without_a_unit(folder: Path) -> None:
     assert load(folder, "limits: {processes: none}").limits.processes is None
 
 
-def test_only_a_memory_limit_of_the_persons_own_is_marked_as_theirs(folder: Path) -> None:
+def test_only_a_memory_limit_of_the_user_is_marked_as_theirs(folder: Path) -> None:
     assert load(folder, "limits: {memory: 1 GiB}").own_memory_limit
     assert not load(folder, "limits: {memory: none}").own_memory_limit
     assert not load(folder, "limits: {tmp: 1 GiB}").own_memory_limit
@@ -333,13 +329,13 @@ def test_variables_that_carry_secrets_are_dropped_whatever_their_case(folder: Pa
     assert found == plain
 
 
-def test_what_is_kept_is_kept_although_it_is_dropped(folder: Path) -> None:
+def test_a_kept_variable_is_kept_although_a_pattern_drops_it(folder: Path) -> None:
     found = load(folder, "environment: {drop: [MY_*], keep: [my_own_token, CI_*]}")
     given = {"MY_OWN_TOKEN": "1", "MY_OTHER": "2", "CI_TOKEN": "3", "GH_TOKEN": "4", "A": "5"}
     assert found.environment(given) == {"MY_OWN_TOKEN": "1", "CI_TOKEN": "3", "A": "5"}
 
 
-def test_what_is_set_is_set_even_if_its_name_is_dropped(folder: Path) -> None:
+def test_a_set_variable_is_set_even_if_a_pattern_drops_it(folder: Path) -> None:
     found = load(folder, "environment: {set: {API_KEY: dummy, NUMBER: 1, EMPTY: ''}}")
     given = {"API_KEY": "real", "NUMBER": "0"}
     assert found.environment(given) == {"API_KEY": "dummy", "NUMBER": "1", "EMPTY": ""}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real commands in the other system: where things are, what is kept, what is not there."""
+"""Commands in the Alpine root file system: paths, writable folders, environment."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def test_a_write_in_the_workspace_is_applied_and_can_be_undone(
     assert not (person.project / "a").exists()
 
 
-def test_what_waits_for_review_is_seen_by_the_next_command(
-    person: Person, alpine: Installed
-) -> None:
+def test_pending_changes_are_seen_by_the_next_command(person: Person, alpine: Installed) -> None:
     keeper = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
     run(person, alpine, "echo waits >file", keeper=keeper)
     assert keeper.report is not None
@@ -79,14 +77,14 @@ def test_the_system_itself_cannot_be_written(person: Person, alpine: Installed) 
     assert sorted(os.listdir(alpine.folder)) == before
 
 
-def test_what_is_written_to_tmp_is_gone_afterwards(person: Person, alpine: Installed) -> None:
+def test_files_in_tmp_are_gone_afterwards(person: Person, alpine: Installed) -> None:
     for folder in ("/tmp", "/var/tmp", "/dev/shm"):
         assert run(person, alpine, f"echo x >{folder}/x; cat {folder}/x") == "x\n"
         assert run(person, alpine, f"ls {folder}") == ""
     assert not os.path.exists(f"{alpine.folder}/tmp/x")
 
 
-def test_the_environment_holds_what_is_listed_and_nothing_of_the_person(
+def test_the_environment_has_the_listed_variables_and_none_of_the_user(
     person: Person, alpine: Installed
 ) -> None:
     person.environ |= {"EDITOR": "vi", "MY_TOKEN": "secret", "http_proxy": "http://p.example"}
@@ -119,7 +117,7 @@ def test_packages_that_are_installed_into_the_project_are_found_by_the_next_comm
     assert (person.project / ".packages/kept.py").exists()
 
 
-def test_it_is_the_other_system_and_bash_runs_in_it(person: Person, alpine: Installed) -> None:
+def test_bash_runs_in_the_alpine_system(person: Person, alpine: Installed) -> None:
     assert run(person, alpine, "cat /etc/alpine-release") == f"{VERSION}\n"
     assert run(person, alpine, "a=(1 2 3); echo ${a[2]} $0") == "3 /bin/bash\n"
     assert run(person, alpine, "ls -d /home/* /srv/* 2>/dev/null; true") == ""
@@ -248,7 +246,7 @@ def test_an_agreed_folder_outside_keeps_its_path_and_is_recorded(
 def test_the_program_itself_cannot_be_changed_in_an_agreed_folder_either(
     person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would run outside the next time."""
+    """A changed program would run outside the next time."""
     other = person.home / "checkout"
     (other / "program").mkdir(parents=True)
     (other / "program/code").write_text("ours")
@@ -272,7 +270,7 @@ def test_the_plan_says_in_which_system_it_runs_and_where_the_project_is(
     assert any(f"{person.project} (the project, visible as /workspace)" in s for s in told)
 
 
-def test_a_system_that_goes_before_the_command_starts_is_told(
+def test_a_root_file_system_removed_before_the_start_is_reported(
     person: Person, alpine: Installed
 ) -> None:
     mine = install(person, alpine)
@@ -304,7 +302,7 @@ def test_paths_are_mapped_both_ways(person: Person) -> None:
 def test_a_project_in_a_folder_of_the_same_name_keeps_its_own_path(
     person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where people work in /workspace/project anyway: a command line starts where they are."""
+    """Users may work in /workspace/project anyway: the command line starts where they are."""
     monkeypatch.setattr(rootfs_places, "WORKSPACE", str(person.home))
     places = PathMap.of(person.paths, str(person.project))
     (person.project / "src").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can go wrong while it is installed, upgraded or removed, and what a person is told."""
+"""Failures while the root file system is installed, upgraded or removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from support.rootfs import (
 
 from ollmsandbox import loop
 from ollmsandbox.errors import OllmSandboxError, RootfsError
-from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.store import Installed, RootfsStore, need_rootfs
 
@@ -45,7 +44,7 @@ def served() -> Iterator[Mirror]:
 
 @pytest.mark.anybody
 @pytest.mark.parametrize("dead", ["latest-releases.yaml", ".tar.gz"])
-def test_who_cancels_need_not_wait_for_a_mirror_that_does_not_answer(
+def test_cancelling_does_not_wait_for_a_mirror_that_does_not_respond(
     person: Person, served: Mirror, dead: str
 ) -> None:
     asked, answers = threading.Event(), threading.Event()
@@ -64,10 +63,10 @@ def test_who_cancels_need_not_wait_for_a_mirror_that_does_not_answer(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        # The mirror has not said a word until here, so nobody waited for it.
+        # The mirror has not responded yet, so cancelling did not wait for it.
         assert not answers.is_set()
 
-    person._tell_machine()
+    person._copy_probe()
     loop.run(cancel())
     answers.set()
     served.when = lambda _path: None
@@ -103,7 +102,7 @@ def test_a_mirror_that_is_behind_does_not_bring_back_an_older_version(
 
 
 def _merged() -> bytes:
-    """As newer versions are: what was in /bin, /sbin and /lib is in /usr."""
+    """Return a system as newer versions are: /bin, /sbin and /lib are in /usr."""
     kept = []
     for entry in base():
         top = entry.name.split("/")[1]
@@ -131,27 +130,9 @@ def test_a_version_whose_folders_are_merged_is_installed_and_used(
 
 # --- packages -----------------------------------------------------------------------------------
 
-OLD_APK = """\
-#!/bin/sh
-if [ "$2" = --help ]; then echo "--no-scripts"; exit; fi
-echo "$@" >/asked
-cp /bin/busybox /usr/bin/python3
-"""
-
 
 @pytest.mark.anybody
-def test_an_older_apk_is_not_asked_for_what_cannot_be_done_here(
-    person: Person, served: Mirror
-) -> None:
-    """It would run each script in another root folder, which nobody may choose in there."""
-    served.has(VERSION, system(VERSION, Entry("./sbin/apk", OLD_APK.encode(), 0o755)))
-    found = prepare(person, served).installed
-    asked = Path(found.folder, "asked").read_text()
-    assert asked.startswith("add --no-cache --no-scripts bash python3")
-
-
-@pytest.mark.anybody
-def test_what_a_package_manager_says_cannot_move_the_cursor(person: Person, served: Mirror) -> None:
+def test_the_output_of_apk_cannot_move_the_cursor(person: Person, served: Mirror) -> None:
     apk = "#!/bin/sh\nprintf '\\033[2J\\033]0;title\\007 broken\\n' >&2\nexit 3\n"
     served.has(VERSION, system(VERSION, Entry("./sbin/apk", apk.encode(), 0o755)))
     with pytest.raises(RootfsError, match="broken") as caught:
@@ -173,15 +154,7 @@ def test_a_password_of_the_mirror_is_not_left_where_commands_can_read_it(
     assert repositories.startswith(f"{served.address}/v3.99/main\n")
 
 
-@pytest.mark.anybody
-def test_a_machine_without_a_resolver_can_install_packages_by_number(
-    person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Host, "read", lambda: Host((), (), "/nowhere/resolv.conf"))
-    assert prepare(person, served).installed.tier == 1
-
-
-def test_who_a_command_is_run_by_is_known_in_there(person: Person, alpine: Installed) -> None:
+def test_the_user_has_a_name_in_the_system(person: Person, alpine: Installed) -> None:
     found = person.run("id -un; id -gn", rootfs=alpine)
     assert found.stdout.text == ("root\nroot\n" if os.getuid() == 0 else "user\nuser\n")
 
@@ -206,10 +179,8 @@ def test_nothing_is_removed_while_a_command_runs_in_an_older_one(
 
 
 @pytest.mark.parametrize("action", ["status", "remove", "prepare", "need"])
-def test_a_store_that_belongs_to_somebody_else_is_told_in_words(
-    person: Person, action: str
-) -> None:
-    """As after a `sudo` at the wrong time. For root nothing is closed; there it is a file."""
+def test_a_store_of_another_user_is_reported(person: Person, action: str) -> None:
+    """A misplaced `sudo` leaves such a store. Root can read any folder, so root gets a file."""
     store = person.paths.rootfs
     if os.getuid() == 0:
         store.parent.mkdir(parents=True)
@@ -257,7 +228,7 @@ def test_a_checksum_beside_a_file_has_to_be_right(
 
 
 @pytest.mark.parametrize("kind", ["folder", "closed", "behind-a-closed-folder", "pipe"])
-def test_what_cannot_be_read_is_told_in_words(person: Person, tmp_path: Path, kind: str) -> None:
+def test_an_unreadable_file_is_reported(person: Person, tmp_path: Path, kind: str) -> None:
     (tmp_path / "folder").mkdir()
     file = tmp_path / "folder/alpine.tar.gz"
     if kind == "pipe":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Alpine system from outside: the command line, the tools of a model, what both are told."""
+"""The Alpine root file system in the command line and in a model's tools."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def test_install_use_run_status_and_remove(person: Person, served: Mirror) -> No
     assert person.cli("run", "--", "true").returncode == 0
 
 
-def test_a_run_is_told_as_json_with_the_place_of_the_project(
-    person: Person, alpine: Installed
-) -> None:
+def test_a_run_as_json_has_the_path_of_the_project(person: Person, alpine: Installed) -> None:
     install(person, alpine)
     (person.project / "src").mkdir()
     options = ("--rootfs", "--json", "--project", str(person.project))
@@ -185,7 +183,7 @@ def test_a_model_s_commands_run_in_the_system_of_the_project(agent: Agent) -> No
     assert agent.run("pwd", working_dir="playground").text == "/playground"
 
 
-def test_who_watches_sees_the_project_by_its_own_path_and_the_model_as_it_is_there(
+def test_the_user_sees_host_paths_and_the_model_the_system_s(
     agent: Agent,
 ) -> None:
     outcome = agent.run("echo /workspace/a.c; echo /workspace/b.c:3: wrong >&2; printf /workspace")
@@ -231,7 +229,7 @@ def test_the_question_says_where_it_runs(agent: Agent) -> None:
     assert facts["Can write"] == "~/project, Playground"
 
 
-def test_the_model_is_told_of_the_system_and_its_programs(agent: Agent) -> None:
+def test_the_model_gets_the_name_and_the_programs_of_the_system(agent: Agent) -> None:
     for text in (RunCommand(agent.tool_context).description, system_prompt(agent.tool_context)):
         assert f"Alpine {VERSION}" in text
         assert "/workspace" in text
@@ -242,7 +240,7 @@ def test_the_model_is_told_of_the_system_and_its_programs(agent: Agent) -> None:
     assert "Alpine" not in system_prompt(agent.tool_context)
 
 
-def test_a_system_that_is_gone_is_told_and_nothing_runs(agent: Agent) -> None:
+def test_a_missing_root_file_system_is_reported_and_nothing_runs(agent: Agent) -> None:
     found = find_rootfs(agent.person.paths, agent.person.environ)
     assert found is not None
     os.rename(found.folder, f"{agent.person.home}/elsewhere")

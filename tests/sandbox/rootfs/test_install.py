@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From nothing to a system: once, by one, whole or not at all, and beside those who use the old."""
+"""Installing a root file system: once, complete or not at all, and beside the one in use."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def names(person: Person) -> list[str]:
     return sorted(os.listdir(person.paths.rootfs))
 
 
-def test_what_is_built_is_a_whole_system(alpine: Installed) -> None:
+def test_an_installed_system_is_complete(alpine: Installed) -> None:
     whole = Path(alpine.folder)
     assert whole.name == f"alpine-{VERSION}"
     assert (whole / ".alpine-version").read_text() == f"{VERSION}\n"
@@ -83,7 +83,7 @@ def test_an_empty_folder_is_no_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.anybody
-def test_the_steps_are_told_in_order(person: Person, served: Mirror) -> None:
+def test_the_steps_are_reported_in_order(person: Person, served: Mirror) -> None:
     told: list[InstallProgress] = []
     prepared = prepare(person, served, progress=told.append)
     assert prepared.is_new
@@ -107,7 +107,7 @@ def test_a_second_time_nothing_is_fetched(person: Person, served: Mirror) -> Non
     assert [path for path, _ in served.asked[asked:] if "minirootfs" in path] == []
 
 
-def test_a_higher_tier_is_built_anew_and_a_lower_one_is_there_already(
+def test_a_higher_tier_is_built_and_a_lower_one_counts_as_installed(
     person: Person, served: Mirror
 ) -> None:
     assert prepare(person, served, tier=0).installed.tier == 0
@@ -119,7 +119,7 @@ def test_a_higher_tier_is_built_anew_and_a_lower_one_is_there_already(
     assert Rootfs(person.paths, person.environ, served.settings).status().files > 20
 
 
-def test_packages_come_from_the_mirror_and_a_missing_one_is_told(
+def test_packages_come_from_the_mirror_and_a_missing_one_is_reported(
     person: Person, served: Mirror
 ) -> None:
     del served.files["/v3.99/community/grep.tar.gz"]
@@ -138,7 +138,7 @@ def test_a_system_without_python_is_not_put_into_place(person: Person, served: M
 
 
 def test_a_package_cannot_write_outside_the_system(person: Person, served: Mirror) -> None:
-    """Not even where the builder itself writes later."""
+    """It cannot write where the builder itself writes later, either."""
     outside = person.home / "outside"
     outside.write_text("untouched")
     plant = "\n".join(
@@ -154,7 +154,7 @@ def test_a_package_cannot_write_outside_the_system(person: Person, served: Mirro
 
 
 @pytest.mark.anybody
-def test_too_little_room_is_said_before_anything_is_fetched(
+def test_too_little_disk_space_is_reported_before_the_download(
     person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     huge = [replace(tier, size=1 << 60) for tier in TIERS]
@@ -176,7 +176,9 @@ def test_without_a_network_what_is_there_stays_in_use(person: Person, served: Mi
             prepare(person, served, settings=replace(away, tier=1))
 
 
-def test_it_is_installed_from_a_file_without_any_network(person: Person, tmp_path: Path) -> None:
+def test_a_system_is_installed_from_a_file_without_a_network(
+    person: Person, tmp_path: Path
+) -> None:
     file = tmp_path / "alpine.tar.gz"
     file.write_bytes(system("3.98.4", PYTHON, Entry("./lib/apk/db/installed", _installed(1))))
     settings = RootfsSettings(mirror="http://127.0.0.1:1", tier=1)
@@ -224,7 +226,7 @@ def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> N
         makers = [Rootfs(person.paths, person.environ, served.settings) for _ in range(2)]
         return await asyncio.gather(*(maker.prepare(noticed, tier=0) for maker in makers))
 
-    person._tell_machine()
+    person._copy_probe()
     prepared = loop.run(both())
     assert sorted(one.is_new for one in prepared) == [False, True]
     assert len([path for path, _ in served.asked if path.endswith(".tar.gz")]) == 1
@@ -249,7 +251,7 @@ def test_cancelled_it_leaves_only_what_was_fetched(person: Person, served: Mirro
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    person._tell_machine()
+    person._copy_probe()
     loop.run(cancel())
     go_on.set()
     assert names(person) == [".rootfs.lock", "downloads"]
@@ -293,7 +295,7 @@ loop.run(Rootfs(Paths.from_environ(os.environ), os.environ, settings).prepare(no
 def test_a_builder_that_is_killed_at_any_step_leaves_nothing_half_done(
     person: Person, served: Mirror
 ) -> None:
-    person._tell_machine()
+    person._copy_probe()
     path = next(path for path in served.files if path.endswith(".tar.gz") and "mini" in path)
     steps = [
         ("LOOK", 1),
@@ -363,7 +365,9 @@ def test_an_upgrade_leaves_running_commands_where_they_are(
         person.run("true", rootfs=old)
 
 
-def test_it_is_not_removed_while_a_command_runs_in_it(person: Person, alpine: Installed) -> None:
+def test_a_system_is_not_removed_while_a_command_runs_in_it(
+    person: Person, alpine: Installed
+) -> None:
     used = install(person, alpine)
     rootfs = Rootfs(person.paths, person.environ)
     lock = used.hold()
@@ -376,7 +380,7 @@ def test_it_is_not_removed_while_a_command_runs_in_it(person: Person, alpine: In
     assert os.path.exists(f"{alpine.folder}/bin/sh")
 
 
-def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:
+def test_the_programs_of_the_system_are_detected_in_it(alpine: Installed) -> None:
     told = json.loads((Path(alpine.folder) / ".alpine-programs.json").read_text())
     assert told["python3"].startswith("Python 3.")
     assert "git" not in told
@@ -387,9 +391,9 @@ def test_what_the_system_offers_was_asked_of_it(alpine: Installed) -> None:
 
 
 @pytest.mark.anybody
-def test_the_settings_of_the_person_are_used(person: Person, served: Mirror) -> None:
+def test_the_settings_of_the_user_are_used(person: Person, served: Mirror) -> None:
     save_rootfs_settings(person.paths.config, replace(served.settings, tier=0))
-    person._tell_machine()
+    person._copy_probe()
     prepared = loop.run(Rootfs(person.paths, person.environ).prepare())
     assert (prepared.installed.version, prepared.installed.tier) == (VERSION, 0)
     assert RootfsStore(person.paths.rootfs).current() == prepared.installed

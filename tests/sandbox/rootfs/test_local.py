@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A system that somebody else prepared is used where it is, and stays as it is."""
+"""A root file system that the user prepared is used in place and stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the attacks have in common: programs to run on both sides of the wall, and things outside
-that must not notice."""
+"""Helpers for attacks: programs that run inside and outside the sandbox, and things outside that
+must not change."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ KINDS = {
 
 
 def python(code: str) -> str:
-    """Shell text that runs a program; it finds the usual modules imported, and call()."""
+    """Return shell text that runs a Python program with the usual modules imported, and call()."""
     return shlex.join(["/usr/bin/python3", "-IS", "-c", _PRELUDE + textwrap.dedent(code)])
 
 
 def attempt(code: str) -> str:
-    """The same; says `succeeded`, or `refused` and why."""
+    """Return shell text that runs a program and prints `succeeded`, or `refused` and why."""
     body = textwrap.indent(textwrap.dedent(code).strip("\n"), "    ")
     return python(
         f"try:\n{body}\n"
@@ -96,8 +96,8 @@ def dedented(code: str) -> str:
 
 
 def attempts(codes: Mapping[str, str], first: str = "") -> str:
-    """The same for many that do not touch each other, each in a process of its own: most of what
-    an attempt takes is the sandbox and the start of a program. `first` comes before all of them."""
+    """Return shell text for many independent attempts, each in a process of its own: most of the
+    time goes into the sandbox and the start of a program. `first` runs before all of them."""
     each = {name: textwrap.dedent(code).strip("\n") for name, code in codes.items()}
     return python(f"""
 import traceback
@@ -121,7 +121,7 @@ for name, code in {each!r}.items():
 
 
 def refusals(person: Person, codes: Mapping[str, str], **options: Any) -> dict[str, str]:
-    """Make all attempts in one sandbox; of each why it was refused, "" if it was not."""
+    """Make all attempts in one sandbox; return why each was refused, "" if it was not."""
     result = person.run(attempts(codes), **options)
     assert result.stderr.text == "", result.stderr.text
     return reasons(codes, result.stdout.text)
@@ -135,7 +135,7 @@ def reasons(codes: Mapping[str, str], output: str) -> dict[str, str]:
 
 
 def work_outside(person: Person, codes: Mapping[str, str]) -> dict[str, bool]:
-    """Make all attempts without the wall."""
+    """Make all attempts without the sandbox; return whether each succeeded."""
     done = person.run_outside(attempts(codes))
     assert done.stderr == "", done.stderr
     said = _answers(codes, done.stdout)
@@ -155,12 +155,12 @@ _NEXT = "\n=== next ===\n"
 
 
 def one_by_one(commands: Iterable[str]) -> str:
-    """Shell text that runs each in a shell of its own, and says where the next one begins."""
+    """Return shell text that runs each in a shell of its own, with a mark before the next one."""
     return "\n".join(f"(\n{command}\n)\nprintf %s {shlex.quote(_NEXT)}" for command in commands)
 
 
 def said_by_each(commands: Iterable[str], output: str) -> dict[str, str]:
-    """What each of them said; the first one first."""
+    """Return the output of each, in order."""
     names = list(commands)
     *pieces, rest = output.split(_NEXT)
     assert (len(pieces), rest) == (len(names), ""), output
@@ -174,7 +174,7 @@ def works_outside(person: Person, attack: str) -> bool:
 
 
 def refusal(person: Person, attack: str, **options: Any) -> str:
-    """Run an attempt in the sandbox; why it was refused, "" if it was not."""
+    """Run an attempt in the sandbox; return why it was refused, "" if it was not."""
     result = person.run(attack, **options)
     assert result.stderr.text == "", result.stderr.text
     word, _, why = result.stdout.text.rstrip("\n").rpartition("\n")[2].partition(" ")
@@ -183,8 +183,8 @@ def refusal(person: Person, attack: str, **options: Any) -> str:
 
 
 def run_while(person: Person, command: str, act: Callable[[], object], **options: Any) -> Result:
-    """`act` happens outside while the command runs: after its first output. Then there is a file
-    `go` in the playground: of the project a command sees what was there when it began."""
+    """Call `act` outside after the command's first output, then create a file `go` in the
+    playground: a command sees the project as it was at its start."""
     acted = False
 
     async def noticed(_data: bytes) -> None:
@@ -199,8 +199,8 @@ def run_while(person: Person, command: str, act: Callable[[], object], **options
 
 @contextmanager
 def folder_elsewhere(otherwise: Path) -> Iterator[Path]:
-    """A folder that is neither in the home folder nor in one for temporary files. Only root can
-    make one; for others it is `otherwise`."""
+    """Yield a folder that is neither in the home folder nor in one for temporary files. Only root
+    can make one; others get `otherwise`."""
     if not IS_ROOT:
         otherwise.mkdir()
         yield otherwise
@@ -214,7 +214,7 @@ def folder_elsewhere(otherwise: Path) -> Iterator[Path]:
 
 
 def papers(folder: Path) -> Path:
-    """A folder with a file to be attacked."""
+    """Create a folder with a file to be attacked."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     (folder / "file").write_text("mine\n")
@@ -223,7 +223,7 @@ def papers(folder: Path) -> Path:
 
 
 def look(folder: Path) -> dict[str, tuple[object, ...]]:
-    """Everything about a folder that an attack may change."""
+    """Return everything about a folder that an attack may change."""
     found: dict[str, tuple[object, ...]] = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         seen = path.lstat()
@@ -233,7 +233,7 @@ def look(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 class Listener:
-    """A server outside. Whoever gets through to it is noticed."""
+    """A server outside that notices every connection."""
 
     def __init__(self, family: int, kind: int, address: Any) -> None:
         self.socket = socket.socket(family, kind)
@@ -254,7 +254,7 @@ class Listener:
         return self.socket.getsockname()
 
     def reached(self) -> bool:
-        """Whether anybody came since it was asked last."""
+        """Return whether a connection came in since the last call."""
         # Loopback delivers at once; a moment is for a busy machine.
         for _ in range(3):
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A kernel's view of a system-call filter, for any architecture."""
+"""Evaluate a system-call filter as the kernel does, for any architecture."""
 
 from __future__ import annotations
 

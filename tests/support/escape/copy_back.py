@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the attacks on the copy-back have in common: a project, the person's other files around it,
-and somebody who swaps folders for links."""
+"""Helpers for attacks on the copy-back: a project, the user's other files, and swapping folders for
+links."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ mkdir made; echo evil >made/file; chmod 700 shut; chmod 777 tool
 
 
 def fill(folder: Path) -> None:
-    """The same everywhere, so that nothing but the way there tells them apart."""
+    """Create the same files everywhere, so that only the path distinguishes them."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("changed", "gone", "tool"):
         (folder / name).write_text("old\n")
@@ -67,7 +67,7 @@ def snapshot(folder: Path, without: tuple[Path, ...]) -> dict[str, tuple[object,
 
 @contextmanager
 def untouched_home(person: Person) -> Iterator[Path]:
-    """The person's other files. They are the same after every attack."""
+    """Create the user's other files, and assert at the end that nothing changed them."""
     for folder in (".", "sub", "outer/sub", "decoy/project/outer/sub"):
         fill(person.home / folder)
     (person.home / ".bashrc").write_text("mine\n")
@@ -83,7 +83,7 @@ def untouched_home(person: Person) -> Iterator[Path]:
 
 @contextmanager
 def cleared_afterwards(person: Person) -> Iterator[None]:
-    """pytest cannot remove a folder that is too deep."""
+    """Empty the folders at the end: pytest cannot remove one that is too deep."""
     yield
     for folder in (person.project, person.paths.cache, person.paths.data):
         trees.empty(folder)
@@ -100,7 +100,7 @@ def states(report: Report) -> dict[str, State]:
 
 
 def during(person: Person, command: str, act: Callable[[], object], mode: Mode) -> Report:
-    """`act` happens outside after the command has done its work, while it still runs."""
+    """Call `act` outside after the command has done its work, while it still runs."""
     recorder = Recorder(os.path.realpath(person.project), person.paths, mode=mode)
     person.playground.mkdir(parents=True, exist_ok=True)
 
@@ -125,7 +125,7 @@ def review(person: Person, action: str, run_id: str, *paths: str, step: Step = n
 
 
 class Counter:
-    """Acts at one of the steps on disk."""
+    """Counts the steps on disk, and acts at one of them."""
 
     def __init__(self, at: int, act: Callable[[], object]) -> None:
         self.steps = 0

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program that is killed after each thing it does on disk, and the same project again each time
-as it was before."""
+"""Kill a program after each of its steps on disk, starting from the same project each time."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _CHANGING = (
 
 
 def killed_after(number: int, act: Callable[[Step], object]) -> bool:
-    """Whether a process that does it was killed, right after its so manieth step on disk. False:
+    """Run it in a process that is killed right after that number of steps on disk. Return False if
     it was done before."""
     # Two threads may be at it, and count alike.
     steps = itertools.count(1)
@@ -53,7 +52,7 @@ def killed_after(number: int, act: Callable[[Step], object]) -> bool:
 
 
 def killed_when(is_time: Callable[[], bool], act: Callable[[Step], object]) -> bool:
-    """The same, after the first step after which it is time."""
+    """Run it in a process that is killed after the first step at which the condition holds."""
     with warnings.catch_warnings():
         # The child uses none of what our other threads might hold.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -102,11 +101,11 @@ def _be_killed(is_time: Callable[[], bool], act: Callable[[Step], object]) -> No
 
 
 class LeftBehind(Exception):
-    """Instead of settling what a command wrote."""
+    """Raised instead of settling what a command wrote."""
 
 
 class Leaver:
-    """A keeper that leaves all to the next start."""
+    """A keeper that leaves all changes to the next start."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -121,16 +120,16 @@ class Leaver:
 
 
 class Bench:
-    """A person's folders, put back as often as needed as a command left them."""
+    """A user's folders, restored before each kill to the state that a command left."""
 
     def __init__(self, person: Person, *folders: Path) -> None:
-        """All of the home folder, unless others are named."""
+        """Save the home folder, unless other folders are named."""
         self.person = person
         saved = person.home.with_name("saved")
         self._saved = {saved / str(n): one for n, one in enumerate(folders or (person.home,))}
 
     def leave(self, command: str) -> None:
-        """Run a command and stop before what it wrote is looked at."""
+        """Run a command and stop before its changes are settled."""
         keeper = Leaver(Recorder(str(self.person.project), self.person.paths))
         with contextlib.suppress(LeftBehind):
             self.person.run(command, keeper=keeper)
@@ -149,7 +148,7 @@ class Bench:
         self._renew_times()
 
     def _renew_times(self) -> None:
-        """The copies are younger than the run, and were not made by anybody else."""
+        """Record the new times of the copies, as if the command had just written them."""
         probe = self.person.project.parent / "now"
         probe.touch()
         now = probe.lstat().st_ctime_ns
@@ -170,7 +169,7 @@ class Bench:
     # --- what is done with it ------------------------------------------------------------------
 
     def settle(self, mode: Mode, step: Step = nothing, *, many: int = MANY) -> Report:
-        """As at the end of a run."""
+        """Settle the changes as at the end of a run."""
         (overlay,) = leftovers(self.person.paths.cache, print)
         project, paths = str(self.person.project), self.person.paths
         recorder = Recorder(project, paths, mode=mode, command="the command", step=step, many=many)
@@ -197,7 +196,7 @@ class Bench:
 
     @contextlib.contextmanager
     def review(self, step: Step = nothing) -> Iterator[tuple[Review, Run]]:
-        """And the last run."""
+        """Yield a review and the last run."""
         review = Review(self.person.paths, step)
         try:
             project = review.manager.find_project(self.person.project)
@@ -223,7 +222,7 @@ class Bench:
 
 @dataclass
 class Outcome:
-    """All that a person could see."""
+    """All that the user can see."""
 
     project: Seen
     waiting: Seen
@@ -241,7 +240,7 @@ def has_journal(person: Person) -> bool:
 
 
 def check_whole(found: Seen, old: Seen, new: Seen) -> None:
-    """Each file is the old or the new one. Folders may be open that shall be closed."""
+    """Assert that each file is the old or the new one. Folders may still be open."""
     for path, entry in found.items():
         if not _is_folder(entry) and ".ollmsandbox-" not in path:
             assert entry in (old.get(path), new.get(path)), path
@@ -252,7 +251,8 @@ def check_whole(found: Seen, old: Seen, new: Seen) -> None:
 def check_kill(
     bench: Bench, number: int, *kills: int, is_killed: bool, old: Seen, wanted: Outcome
 ) -> None:
-    """After that step: all is whole, and the next start finishes what was begun."""
+    """Assert that nothing is half written after the kill, and that the next start finishes the
+    work."""
     told = f"killed after step {number}"
     check_whole(look_at(bench.person.project), old, wanted.project)
     is_begun = has_journal(bench.person) or not is_killed
@@ -262,12 +262,12 @@ def check_kill(
     if is_begun:
         assert found == wanted, f"{told}: {_differences(found, wanted)}"
     else:
-        # What a command wrote waits; what a person asked for has not begun, or is done.
+        # A command's changes are pending; a request of the user has not begun, or is done.
         assert found.project in (old, wanted.project), told
 
 
 def _differences(found: Outcome, wanted: Outcome) -> list[object]:
-    """What there is of the one and not of the other."""
+    """Return what only one of the two has."""
     told: list[object] = [found.command, found.state]
     for here, there in ((found.project, wanted.project), (found.waiting, wanted.waiting)):
         told += [(name, here[name]) for name in here if there.get(name) != here[name]]
@@ -277,14 +277,14 @@ def _differences(found: Outcome, wanted: Outcome) -> list[object]:
 
 
 def finish(bench: Bench, *kills: int) -> None:
-    """As the next start does. Who does it is killed, too, after so many steps each time."""
+    """Recover as the next start does. That process is killed, too, after some steps each time."""
     for number in kills:
         killed_after(number, lambda step: recover(bench.person.paths, step))
     assert not [error for report in recover(bench.person.paths) for error in report.errors]
 
 
 def check_finished(person: Person) -> None:
-    """Nothing is left that does not belong there."""
+    """Assert that no temporary file or journal is left."""
     cache, pending = person.paths.cache, person.paths.data / "pending"
     left = [*cache.glob("overlay-*"), *cache.glob("journal-*"), *cache.glob("temp-files/*/*.half")]
     left += [*cache.glob(".*"), *pending.glob("*/.*"), *cache.glob("temp-files/*/modes-*")]
@@ -298,7 +298,7 @@ def _is_folder(entry: tuple[object, ...]) -> bool:
 
 
 def look_at(folder: Path) -> Seen:
-    """Types, modes, bytes, words of links."""
+    """Return types, modes, contents and link targets."""
     found: Seen = {}
     if not folder.is_dir():
         return found

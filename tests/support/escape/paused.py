@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command that waits in its sandbox while something happens outside."""
+"""A command that pauses in its sandbox while a test changes something outside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 @contextlib.contextmanager
 def running(person: Person, command: str, *options: str) -> Iterator[Started]:
-    """A command that has said that it is ready, and waits."""
+    """Yield a command that has reported to be ready, and pauses."""
     person.playground.mkdir(parents=True, exist_ok=True)
     for name in ("ready", "go"):
         (person.playground / name).unlink(missing_ok=True)

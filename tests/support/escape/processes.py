@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Processes that are found by a number that nobody else has in its arguments, and commands that
-leave such behind or do not want to be over."""
+"""Find processes by a unique number in their arguments, and commands that leave such processes
+behind."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ MOMENTS = range(0 if IS_ROOT else 1, 40, 2)
 
 @dataclass(frozen=True)
 class Mark:
-    """A time to sleep that is nobody else's, by which a process is found."""
+    """A unique time to sleep, by which a process is found."""
 
     seconds: str = field(default_factory=lambda: f"{random.randrange(9**5, 9**6)}.{os.getpid():07}")
 
     def processes(self) -> list[int]:
-        """Those that live; the dead have no arguments."""
+        """Return the processes that are alive; dead ones have no arguments."""
         mine = self.seconds.encode()
         return [pid for pid, words in _all_arguments() if mine in words]
 
     def sleeps(self) -> bool:
-        """Whether a `sleep` of this time runs: then the command got that far."""
+        """Return whether a `sleep` of this time runs, which shows how far the command got."""
         mine = b"sleep\0%b\0" % self.seconds.encode()
         return any(words == mine for _, words in _all_arguments())
 
@@ -59,7 +59,7 @@ class Mark:
 
 
 def _all_arguments() -> Iterator[tuple[int, bytes]]:
-    """Of all processes of the machine."""
+    """Yield the arguments of all processes of the machine."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -173,8 +173,8 @@ def plain(person: Person, timeout: float = 60) -> PlainRunner:
 
 
 def turns(run: Callable[[], Coroutine[object, object, Result]]) -> int:
-    """How many times a window could have answered during a run; once, if it was held up by all of
-    it. The machine may have little time for us meanwhile."""
+    """Return how many times a window could have responded during a run; 1 if the run blocked it
+    throughout. A busy machine may leave it few turns."""
 
     async def main() -> int:
         task = asyncio.ensure_future(run())

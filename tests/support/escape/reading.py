@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many attempts to read something, all in one sandbox, and the same without it."""
+"""Many attempts to read something, all in one sandbox, and the same attempts without it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def put_secret(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Read:
-    """What was read of each name, with the wall and without it."""
+    """What was read for each name, inside and outside the sandbox."""
 
     inside: dict[str, str]
     outside: dict[str, str]
@@ -37,6 +37,6 @@ def read_each(person: Person, attacks: Mapping[str, str], **options: object) -> 
 
 
 def read_all(*folders: object) -> str:
-    """Shell text that shows everything readable in these folders, following links."""
+    """Return shell text that prints everything readable in these folders, following links."""
     names = shlex.join(str(folder) for folder in folders)
     return f"find -L {names} -type f -exec cat {{}} + 2>/dev/null; true"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The numbers of system calls, by which attacks make them."""
+"""The numbers of system calls that attacks use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OLD = {
     # the machine's clock and name
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
     "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
-    # what all processes of a person share
+    # what all processes of a user share
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     "move_pages": (279, 239), "migrate_pages": (256, 238),
 }  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bus of a test's own, and a service on it."""
+"""A private D-Bus daemon for a test, and a service on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONFIG = """\
 
 
 class Bus:
-    """Its address; and it can be taken away."""
+    """A private bus: its address, and a method to stop it."""
 
     def __init__(self, daemon: subprocess.Popen[str]) -> None:
         self._daemon = daemon
@@ -37,7 +37,7 @@ def private_bus() -> Iterator[Bus]:
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         config = Path(folder, "bus.conf")
-        # It knows nobody by name: who runs the tests may have none.
+        # It knows no user names: the user who runs the tests may have none.
         config.write_text(_CONFIG.format(folder=folder))
         argv = ["dbus-daemon", f"--config-file={config}", "--nofork", "--print-address"]
         with ExitStack() as ending:
@@ -51,7 +51,7 @@ def private_bus() -> Iterator[Bus]:
 
 @contextmanager
 def service_on(bus: Bus, program: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that prints a line when it is ready."""
+    """Start a program on the bus and wait for the line that it prints when ready."""
     argv = [sys.executable, str(program), *arguments]
     environ = {"DBUS_SESSION_BUS_ADDRESS": bus.address, "PATH": "/usr/local/bin:/usr/bin:/bin"}
     with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as service:

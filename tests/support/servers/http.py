@@ -18,11 +18,11 @@ PATIENCE = 60.0
 
 
 class Stall:
-    """Says nothing more until the other side hangs up."""
+    """Sends nothing more until the client closes the connection."""
 
 
 class Reset:
-    """Hangs up as a crash does."""
+    """Closes the connection as a crash does."""
 
 
 Part = bytes | Stall | Reset | threading.Event
@@ -30,7 +30,7 @@ Part = bytes | Stall | Reset | threading.Event
 
 @dataclass(frozen=True)
 class Reply:
-    """`parts` go out one by one; at an Event it waits until that is set."""
+    """A reply whose `parts` are sent one by one; at an Event the server waits until it is set."""
 
     parts: Sequence[Part] = ()
     status: int = 200
@@ -60,7 +60,7 @@ Answer = Reply | Callable[[Seen], Reply]
 
 
 class Replay:
-    """Answers by path: a list is used up one by one, and its last is repeated."""
+    """Replies by path: a list is used up one by one, and its last reply is repeated."""
 
     def __init__(
         self, routes: Mapping[str, Answer | Sequence[Answer]], context: ssl.SSLContext | None = None
@@ -152,7 +152,7 @@ class Replay:
                 self._wait_for_end(connection)
                 return
             if isinstance(part, Reset):
-                # What waits to be sent is dropped, and the other side told so.
+                # Unsent data is dropped, and the connection is reset.
                 option = struct.pack("ii", 1, 0)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
                 connection.close()
@@ -174,7 +174,7 @@ class Replay:
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """In good order: one that is closed with something unread resets the line."""
+    """Read the rest before closing: unread data would reset the connection."""
     if connection.fileno() == -1:
         return
     try:
@@ -241,7 +241,7 @@ def document(found: object, status: int = 200, **headers: str) -> Reply:
 
 
 def delta(**what: object) -> dict[str, object]:
-    """A piece of OpenAI's kind."""
+    """Return a chunk in OpenAI's format."""
     return {"choices": [{"index": 0, "delta": what, "finish_reason": None}]}
 
 
@@ -250,7 +250,7 @@ def finish(reason: str = "stop") -> dict[str, object]:
 
 
 def in_pieces(data: bytes, size: int) -> list[bytes]:
-    """Split anywhere: inside characters, inside JSON, inside line ends."""
+    """Split bytes anywhere: inside characters, inside JSON, inside line ends."""
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 

@@ -44,7 +44,7 @@ def test_text_can_be_removed(agent: Agent) -> None:
     assert file.read_text() == "one"
 
 
-def test_it_is_recorded_backed_up_and_can_be_undone(agent: Agent, person: Person) -> None:
+def test_an_edit_is_recorded_backed_up_and_can_be_undone(agent: Agent, person: Person) -> None:
     file = agent.person.project / "a"
     file.write_text("before")
     outcome = agent.edit("a", old_text="before", new_text="after")
@@ -127,7 +127,7 @@ def test_odd_names_work(agent: Agent) -> None:
     assert not (agent.person.project / "x").exists()
 
 
-def test_what_is_the_same_already_is_no_run(agent: Agent) -> None:
+def test_an_edit_without_effect_is_no_run(agent: Agent) -> None:
     (agent.person.project / "a").write_text("same")
     outcome = agent.edit("a", content="same")
     assert outcome.ok
@@ -162,7 +162,7 @@ def test_text_that_occurs_twice_is_not_replaced(agent: Agent) -> None:
         ("\n\n\n", "nothing but white space"),
     ],
 )
-def test_what_comes_closest_is_told(agent: Agent, old: str, words: str) -> None:
+def test_the_closest_match_is_shown(agent: Agent, old: str, words: str) -> None:
     (agent.person.project / "a").write_text("def f():\n    return x\n")
     outcome = agent.edit("a", old_text=old, new_text="new")
     assert outcome.ok is not bool(words)
@@ -252,14 +252,14 @@ def test_in_review_mode_the_next_edit_sees_the_last_one(person: Person) -> None:
     assert (person.project / "a").read_text() == "one"
 
 
-def test_a_git_hook_waits_for_a_yes(agent: Agent) -> None:
+def test_a_git_hook_is_held(agent: Agent) -> None:
     (agent.person.project / ".git").mkdir()
     outcome = agent.edit(".git/hooks/pre-commit", content="x")
     assert "needs the user's approval" in outcome.text
     assert not (agent.person.project / ".git/hooks/pre-commit").exists()
 
 
-def test_what_the_person_writes_meanwhile_is_a_conflict(
+def test_an_edit_by_the_user_at_the_same_time_is_a_conflict(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = agent.person.project / "a"
@@ -340,7 +340,7 @@ def test_the_playground_is_written(agent: Agent) -> None:
     assert (agent.person.playground / "x/note").read_text() == "hi"
 
 
-def test_the_person_may_want_to_be_asked(person: Person) -> None:
+def test_an_edit_asks_if_the_user_wants_that(person: Person) -> None:
     (person.project / "a").write_text("one")
     agent = Agent(person, ask_every_command=True)
     assert "denied" in agent.edit("a", old_text="one", new_text="two").text

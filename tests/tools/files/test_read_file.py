@@ -33,7 +33,7 @@ def test_a_file_is_read_by_any_name_it_has(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_a_part_is_read_and_told_how_to_go_on(agent: Agent) -> None:
+def test_a_part_is_read_with_a_hint_how_to_continue(agent: Agent) -> None:
     write(agent.person, "a", "".join(f"{number}\n" for number in range(1, 101)))
     text = agent.read("a", first_line=10, line_count=3).text
     assert text == "a (lines 10 to 12 of 100). More with first_line=13.\n10\n11\n12"
@@ -90,7 +90,7 @@ def test_bytes_that_are_no_text_and_controls_do_no_harm(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_an_empty_file_is_said_to_be_empty(agent: Agent) -> None:
+def test_an_empty_file_is_reported_as_empty(agent: Agent) -> None:
     write(agent.person, "a", "")
     assert agent.read("a").text == "a is empty."
 
@@ -109,7 +109,7 @@ def test_a_folder_lists_its_names(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_an_empty_folder_is_said_to_be_empty(agent: Agent) -> None:
+def test_an_empty_folder_is_reported_as_empty(agent: Agent) -> None:
     assert agent.read(".").text == ". is an empty folder."
 
 
@@ -124,14 +124,14 @@ def test_a_large_folder_is_cut(agent: Agent) -> None:
 
 
 @pytest.mark.anybody
-def test_what_is_not_there_is_said(agent: Agent) -> None:
+def test_a_missing_file_is_reported(agent: Agent) -> None:
     outcome = agent.read("nope")
     assert not outcome.ok
     assert "There is no file nope" in outcome.text
 
 
 @pytest.mark.parametrize("make", ["fifo", "socket"])
-def test_a_pipe_or_socket_is_not_waited_for(
+def test_a_pipe_or_socket_does_not_block(
     agent: Agent, make: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = agent.person.project / "a"
@@ -157,7 +157,7 @@ def test_the_playground_is_read(agent: Agent) -> None:
         assert agent.read(name).text.endswith("\nx")
 
 
-def test_what_waits_for_review_is_seen(person: Person) -> None:
+def test_pending_changes_are_seen(person: Person) -> None:
     agent = Agent(person, mode=Mode.REVIEW)
     agent.run("echo waiting > a")
     assert agent.read("a").text.endswith("waiting")
@@ -178,7 +178,7 @@ def test_what_waits_for_review_is_seen(person: Person) -> None:
         "{data}/playground/../secret",
     ],
 )
-def test_secrets_are_not_there_whatever_the_way(agent: Agent, way: str) -> None:
+def test_secrets_cannot_be_read_by_any_path(agent: Agent, way: str) -> None:
     person = agent.person
     ssh = person.home / ".ssh"
     ssh.mkdir()
@@ -197,7 +197,7 @@ def test_the_environment_of_others_is_not_read(person: Person) -> None:
     assert "SECRET" not in agent.read("/proc/self/environ").text
 
 
-def test_programs_of_the_project_have_no_part_in_it(person: Person) -> None:
+def test_programs_of_the_project_are_not_used(person: Person) -> None:
     write(person, "a", "the file\n")
     for name in ("cat", "head", "tail", "stat", "wc", "mv", "chmod"):
         write(person, f"bin/{name}", "#!/bin/sh\necho file 1 1\necho fooled\n")

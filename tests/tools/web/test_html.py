@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.linear import assert_linear
 from support.tools import FUZZED
 
 from ollmsandbox.tools.web.html import html_to_text
@@ -63,15 +62,6 @@ def test_fragments(page: str, text: str) -> None:
     assert html_to_text(page, "https://example.com/") == text
 
 
-def cpu_seconds(page: str) -> float:
-    def once() -> float:
-        began = time.process_time()
-        html_to_text(page, "https://example.com/")
-        return time.process_time() - began
-
-    return min(once() for _ in range(3))
-
-
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -82,13 +72,10 @@ def cpu_seconds(page: str) -> float:
     ids="".join,
 )
 def test_reading_a_hostile_page_takes_linear_time(pieces: list[str]) -> None:
-    count = (1 << 14) // sum(map(len, pieces))
-    short, long = (
-        cpu_seconds("".join(piece * number for piece in pieces)) for number in (count, 16 * count)
-    )
-    # Quadratic time would be 256 times as long. A busy machine may take its share, and the constant
-    # is for pages that are read in no time.
-    assert long < 80 * short + 0.05
+    def read(count: int) -> None:
+        html_to_text("".join(piece * count for piece in pieces), "https://example.com/")
+
+    assert_linear(read, (1 << 13) // sum(map(len, pieces)))
 
 
 def test_a_page_that_is_nested_too_deeply_is_read_in_part() -> None:

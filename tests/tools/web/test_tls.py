@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""web_fetch over TLS: connected to the number that was looked up, proved by the name."""
+"""web_fetch over TLS connects to the resolved address and verifies the name."""
 
 from __future__ import annotations
 
@@ -121,9 +121,7 @@ def test_another_name_is_not(person: Person, server: Server) -> None:
     assert server.asked == 0
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_accepted(
-    person: Person, server: Server
-) -> None:
+def test_an_untrusted_certificate_is_not_accepted(person: Person, server: Server) -> None:
     outcome = fetch(agent_for(person), server)
     assert "is not trusted" in outcome.text
     assert server.asked == 0

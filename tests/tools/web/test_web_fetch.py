@@ -121,15 +121,15 @@ def test_other_alphabets_are_read(agent: Agent, site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", ["punycode", "idna", "unicode_escape", "undefined"])
-def test_an_encoding_that_is_none_for_pages_is_not_used(
+def test_an_encoding_that_is_no_text_encoding_is_not_used(
     agent: Agent, site: Site, name: str
 ) -> None:
-    """As punycode a page of two megabytes would take hours."""
+    """Decoding two megabytes of punycode would take hours."""
     site.put("/", b"-" + b"a" * (1 << 20), f"text/plain; charset={name}")
     assert fetch(agent, site.url()).text.endswith("a" * 1000)
 
 
-def test_nobody_is_asked_for_what_is_refused_anyway(agent: Agent, site: Site) -> None:
+def test_a_refused_address_asks_nothing(agent: Agent, site: Site) -> None:
     agent.tool_context.allow_private = False
     for host in ("127.0.0.1", "[::1]", "192.168.1.1", "localhost", "a.localhost"):
         outcome = fetch(agent, f"http://{host}:{site.port}/")
@@ -183,7 +183,7 @@ def test_an_endless_page_is_cut(agent: Agent, site: Site) -> None:
     assert "Only the first" in fetch(agent, site.url()).text
 
 
-def test_an_error_of_the_server_is_told_with_its_words(agent: Agent, site: Site) -> None:
+def test_an_error_of_the_server_is_reported_with_its_text(agent: Agent, site: Site) -> None:
     site.pages["/"] = (503, {"Content-Type": "text/plain"}, b"try later")
     outcome = fetch(agent, site.url())
     assert not outcome.ok
@@ -191,7 +191,7 @@ def test_an_error_of_the_server_is_told_with_its_words(agent: Agent, site: Site)
     assert "try later" in outcome.text
 
 
-def test_who_we_are_is_said_and_nothing_else(person: Person, site: Site) -> None:
+def test_the_request_has_a_user_agent_and_nothing_personal(person: Person, site: Site) -> None:
     (person.home / ".netrc").write_text("machine site.example login me password SECRET\n")
     agent = Agent(person, allow_private=True)
     agent.asker.answer = Answer.ALLOW
@@ -332,7 +332,7 @@ def test_through_a_proxy_private_names_are_refused_too(person: Person, site: Sit
 # --- failing and stopping ----------------------------------------------------------------------
 
 
-def test_what_fails_is_said_in_words(agent: Agent, site: Site) -> None:
+def test_failures_are_reported(agent: Agent, site: Site) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         closed = f"http://site.example:{taken.getsockname()[1]}/"
@@ -388,7 +388,7 @@ def test_stopping_it_closes_the_connection(agent: Agent, site: Site) -> None:
     assert over.wait(30)
 
 
-def test_a_look_up_that_hangs_holds_nobody_up(agent: Agent) -> None:
+def test_a_name_lookup_that_hangs_blocks_nothing(agent: Agent) -> None:
     looking, go_on = threading.Event(), threading.Event()
 
     def hangs(_host: str, _port: int) -> Sequence[str]:
@@ -410,14 +410,14 @@ def test_a_look_up_that_hangs_holds_nobody_up(agent: Agent) -> None:
     go_on.set()
 
 
-def test_it_needs_no_project(person: Person, site: Site) -> None:
+def test_web_fetch_needs_no_project(person: Person, site: Site) -> None:
     site.put("/", "x")
     agent = Agent(person, project=None, allow_private=True)
     agent.asker.answer = Answer.ALLOW
     assert fetch(agent, site.url()).ok
 
 
-def test_an_address_that_is_none_is_refused_at_once(agent: Agent) -> None:
+def test_an_invalid_address_is_refused_at_once(agent: Agent) -> None:
     for bad in ("file:///etc/passwd", "http://me:secret@site.example/", ""):
         with pytest.raises(ToolError):
             WebFetch(agent.tool_context).read({"url": bad})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window in a Flatpak: the badge says what holds commands in there, as the cards do."""
+"""The window in a Flatpak: the badge and the cards show what confines commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUT_OFF = "Off, unless you allow it for a single command."
 
 @contextmanager
 def window_in_flatpak(person: Person, *faults: str) -> Iterator[Window]:
-    """With the portal, or one that has a fault."""
+    """Open the window with the portal, or with a faulty one."""
     portal = ROOT / "tests/support/servers/flatpak_portal.py"
     with private_bus() as bus, service_on(bus, portal, str(person.home), *faults):
         person.environ |= {
@@ -42,7 +42,7 @@ def popover_texts(window: Window) -> list[str]:
     return texts(popover)
 
 
-def test_an_inner_sandbox_is_told_of(screen: Screen, person: Person) -> None:
+def test_an_inner_sandbox_is_mentioned(screen: Screen, person: Person) -> None:
     with window_in_flatpak(person) as window:
         assert says(window.welcome, "In a Flatpak, every command asks before it runs.")
         assert "Asks each time" in texts(window.badge)
@@ -89,7 +89,7 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
         ),
     ],
 )
-def test_what_no_inner_sandbox_holds_is_told_and_why(
+def test_a_missing_inner_sandbox_is_reported_with_the_reason(
     screen: Screen, person: Person, fault: str, meaning: str, why: str, network: str
 ) -> None:
     with window_in_flatpak(person, fault) as window:
@@ -101,7 +101,7 @@ def test_what_no_inner_sandbox_holds_is_told_and_why(
         assert told[told.index("Network") + 1] == network
 
 
-def test_a_project_that_is_gone_is_told_of(screen: Screen, person: Person) -> None:
+def test_a_missing_project_is_reported(screen: Screen, person: Person) -> None:
     with window_in_flatpak(person) as window:
         window.open_project(str(person.project))
         wait_for_badge(window, "Inner sandbox, no network")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pane of changes: runs, files, parts of files, and what can be done with each."""
+"""The pane of changes: runs, files, hunks, and the actions on each."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def run(person: Person, command: str, mode: Mode = Mode.AUTO) -> None:
 
 
 def loaded(page: ChangePage) -> DiffView:
-    """What it compares, once all of it can be read."""
+    """Return the compared texts once they are loaded."""
     wait_until(lambda: page.diff is not None and page.diff.is_loaded)
     assert page.diff is not None
     return page.diff
@@ -100,7 +100,7 @@ def two_parts(pane: Pane, mode: Mode) -> tuple[Path, ChangePage, DiffView]:
     return file, page, loaded(page)
 
 
-def test_nothing_changed_is_said(pane: Pane) -> None:
+def test_an_empty_list_says_that_nothing_changed(pane: Pane) -> None:
     pane.view.show_project(str(pane.person.project))
     wait_until(lambda: says(pane.view, "No Changes Yet"))
 
@@ -116,7 +116,7 @@ def test_runs_are_listed_with_their_files_the_newest_first(pane: Pane) -> None:
     assert pane.counts[-1] == 0
 
 
-def test_what_is_gone_stands_first(pane: Pane) -> None:
+def test_deletions_come_first(pane: Pane) -> None:
     for name in ("b", "z"):
         (pane.person.project / name).write_text("old")
     run(pane.person, "echo 1 > a; echo new > b; rm z")
@@ -140,7 +140,7 @@ def test_a_run_is_undone_and_done_again(pane: Pane) -> None:
     assert pane.told == ["1 change undone.", "1 change applied again."]
 
 
-def test_what_waits_is_counted_applied_or_discarded(pane: Pane) -> None:
+def test_pending_changes_are_counted_applied_or_discarded(pane: Pane) -> None:
     run(pane.person, "echo 1 > one; echo 2 > two", Mode.REVIEW)
     pane.show()
     assert says(pane.view, "2 pending changes")
@@ -157,7 +157,7 @@ def test_what_waits_is_counted_applied_or_discarded(pane: Pane) -> None:
     assert not (pane.person.project / "two").exists()
 
 
-def test_what_several_runs_changed_waits_once(pane: Pane) -> None:
+def test_a_path_changed_by_several_runs_is_pending_once(pane: Pane) -> None:
     for text in ("one", "two"):
         run(pane.person, f"echo {text} > file", Mode.REVIEW)
     pane.show()
@@ -179,7 +179,7 @@ def test_a_text_is_shown_before_and_after(pane: Pane) -> None:
     assert "new word" in shown
 
 
-def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
+def test_one_hunk_is_undone(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.AUTO)
     undo = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Undo"]]
     assert len(undo) == 2
@@ -187,7 +187,7 @@ def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
     undo[1].emit("clicked")
     wait_until(lambda: "Redo" in buttons(shown))
     assert "line 33\n" in file.read_text() and "changed 3\n" in file.read_text()
-    # It is still there, where the person reads, and so is the keyboard.
+    # It is still there, where the user reads, and so is the keyboard.
     assert page.diff is shown
     window = page.get_root()
     assert isinstance(window, Gtk.Window)
@@ -201,7 +201,7 @@ def test_one_part_of_a_change_is_undone(pane: Pane) -> None:
     assert buttons(shown).count("Undo") == 1
 
 
-def test_one_part_of_what_waits_is_applied_and_the_next_has_the_keyboard(pane: Pane) -> None:
+def test_one_pending_hunk_is_applied_and_the_next_has_the_focus(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.REVIEW)
     apply = [one for one in all_of(shown, Gtk.Button) if texts(one) == ["Apply"]]
     assert apply[1].grab_focus()
@@ -215,7 +215,7 @@ def test_one_part_of_what_waits_is_applied_and_the_next_has_the_keyboard(pane: P
     assert focus is not None and focus.is_ancestor(page.diff)
 
 
-def test_one_part_of_what_waits_is_discarded_and_the_page_shows_the_rest(pane: Pane) -> None:
+def test_one_pending_hunk_is_discarded_and_the_page_shows_the_rest(pane: Pane) -> None:
     file, page, shown = two_parts(pane, Mode.REVIEW)
     shown.emit("section-action", 0, "discard")
     # Not "1 change", which is there only until it was gone to.
@@ -233,7 +233,7 @@ def test_one_part_of_what_waits_is_discarded_and_the_page_shows_the_rest(pane: P
 
 
 @pytest.mark.parametrize("verb", ["apply", "discard"])
-def test_its_row_counts_the_lines_of_the_rest(pane: Pane, verb: str) -> None:
+def test_the_row_counts_the_lines_of_the_remaining_hunks(pane: Pane, verb: str) -> None:
     two_parts(pane, Mode.REVIEW)
     pane.view.leave_file()
     wait_until(lambda: says(pane.view.list_view, "+2"))
@@ -289,7 +289,7 @@ def test_runs_are_found_by_command_and_by_path(pane: Pane) -> None:
     wait_until(lambda: says(pane.view, "No Results Found"))
 
 
-def test_a_file_tells_how_many_lines_came_and_went(pane: Pane) -> None:
+def test_a_file_shows_the_number_of_added_and_removed_lines(pane: Pane) -> None:
     (pane.person.project / "file").write_text("one\ntwo\nthree\n")
     run(pane.person, "printf 'one\\n2\\nthree\\nfour\\n' > file; echo 1 > new; printf '\\0' > raw")
     pane.show()
@@ -336,7 +336,7 @@ def test_a_run_is_opened_and_closed_and_what_is_the_same_stays(pane: Pane) -> No
     wait_until(lambda: len(pane.view.items) == 4)
 
 
-def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_keyboard(pane: Pane) -> None:
+def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_focus(pane: Pane) -> None:
     # As long as the page is in front that says so, no row is seen.
     pane.view.show_project(str(pane.person.project))
     wait_until(lambda: says(pane.view, "No Changes Yet"))
@@ -359,7 +359,7 @@ def test_a_run_whose_row_is_made_anew_before_it_is_seen_gets_the_keyboard(pane: 
     assert "Redo" in buttons(pane.view)
 
 
-def test_a_run_gets_the_keyboard_of_a_row_that_is_gone(pane: Pane) -> None:
+def test_a_run_gets_the_focus_of_a_removed_row(pane: Pane) -> None:
     run(pane.person, "echo 1 > a")
     run(pane.person, "echo 2 > b")
     pane.show()
@@ -376,7 +376,7 @@ def test_a_run_gets_the_keyboard_of_a_row_that_is_gone(pane: Pane) -> None:
     wait_until(lambda: (row := _run_with_keyboard(pane)) and wanted.command in texts(row))
 
 
-def test_a_run_keeps_the_keyboard_while_the_rest_of_the_list_is_on_its_way(
+def test_a_run_keeps_the_focus_while_the_rest_of_the_list_loads(
     pane: Pane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(pane.person, "echo 1 > a")
@@ -394,7 +394,7 @@ def test_a_run_keeps_the_keyboard_while_the_rest_of_the_list_is_on_its_way(
     assert row is not None and row.get_mapped()
 
 
-def test_what_was_discarded_is_applied_after_all(pane: Pane) -> None:
+def test_a_discarded_change_is_applied_after_all(pane: Pane) -> None:
     run(pane.person, "echo 1 > new", Mode.REVIEW)
     pane.show()
     press(pane.view, "Discard")
@@ -414,7 +414,7 @@ def test_a_name_cannot_pretend_to_be_markup(pane: Pane) -> None:
     pane.open("<b>bold&")
 
 
-def test_older_runs_are_there_for_the_asking(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_runs_are_loaded_on_demand(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes_view, "_PIECE", 2)
     run(pane.person, "echo 0 > waits", Mode.REVIEW)
     for number in range(1, 6):
@@ -432,7 +432,7 @@ def test_older_runs_are_there_for_the_asking(pane: Pane, monkeypatch: pytest.Mon
     wait_until(lambda: not pane.view.older.get_visible())
 
 
-def test_what_waits_is_counted_whatever_is_looked_for(pane: Pane) -> None:
+def test_pending_changes_are_counted_regardless_of_the_filter(pane: Pane) -> None:
     run(pane.person, "echo 1 > apple", Mode.REVIEW)
     run(pane.person, "echo 2 > pear", Mode.REVIEW)
     pane.show()
@@ -457,7 +457,7 @@ def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
     shown = loaded(page)
     pane.view.refresh()
     wait_until(lambda: len(asyncio.all_tasks()) == 1)
-    # Nothing happened: it is where the person has scrolled to.
+    # Nothing happened: it is where the user has scrolled to.
     assert page.diff is shown
     review = Review(pane.person.paths)
     review.undo(pane.manager.runs()[0])
@@ -467,7 +467,7 @@ def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
     assert "Redo" in buttons(page)
 
 
-def test_work_on_one_file_is_seen_to_be_under_way(pane: Pane) -> None:
+def test_work_on_one_file_shows_progress(pane: Pane) -> None:
     run(pane.person, "echo 1 > new", Mode.REVIEW)
     pane.show()
     page = pane.open("new")
@@ -513,7 +513,7 @@ def _made(*numbers: int) -> list[str]:
 
 
 async def _run_while(person: Person, command: str, act: Callable[[], object]) -> None:
-    """The person does something while the command runs."""
+    """The user does something while the command runs."""
     playground = person.playground
     playground.mkdir(parents=True, exist_ok=True)
     keeper = Recorder(str(person.project), person.paths, command=command)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The list of runs and files, of which very many may come at once."""
+"""The list model of runs and files, with thousands of rows at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MANY = 5000
 
 @dataclass
 class Mirror:
-    """What somebody sees who only listens."""
+    """A copy of the list, made from its signals alone."""
 
     model: ChangeList
     names: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ def expected(runs: Collection[RunData], open_runs: Collection[str]) -> list[str]
 
 
 def grown(model: ChangeList) -> int:
-    """How many pieces it took."""
+    """Let the list grow to its end; return the number of pieces."""
     pieces = 0
     while model.grow():
         pieces += 1
@@ -98,21 +98,7 @@ def test_rows_come_and_go_a_few_at_a_time(screen: Screen) -> None:
     assert seen.names == ["a closed", "b open", "b/0"]
 
 
-def test_a_run_is_closed_before_all_of_it_was_there(screen: Screen) -> None:
-    runs = [run("a", _MANY), run("b", 2)]
-    model = ChangeList()
-    seen = Mirror(model)
-    model.show(runs, {"a", "b"})
-    model.grow()
-    model.fold(0)
-    grown(model)
-    assert seen.names == expected(runs, {"b"})
-    model.show(runs[1:], ())
-    assert seen.names == ["b closed"]
-    assert grown(model) == 0
-
-
-def test_of_many_files_only_those_with_rows_become_items(screen: Screen) -> None:
+def test_only_files_with_visible_rows_become_items(screen: Screen) -> None:
     bound: list[FileItem | RunItem] = []
     model = ChangeList()
     factory = Gtk.SignalListItemFactory()
@@ -130,7 +116,7 @@ def test_of_many_files_only_those_with_rows_become_items(screen: Screen) -> None
     grown(model)
     spin_until(lambda: bound)
     assert len(bound) < 1000
-    # One that somebody holds stays the same.
+    # An item that is referenced stays the same.
     assert model.get_item(1) is next(one for one in bound if isinstance(one, FileItem))
 
 

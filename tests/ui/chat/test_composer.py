@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a message is written."""
+"""The text field for messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from gi.repository import Gdk, Gio, Gtk
 from support.chat import press_key
-from support.freed import watch_freeing
 from support.screen import Screen, spin_until, texts
 
 from ollmsandbox.paths import Paths
@@ -91,7 +90,7 @@ def test_nothing_is_sent_of_nothing(desk: Desk) -> None:
     assert not desk.heard
 
 
-def test_a_command_of_ones_own_runs_also_without_a_model(desk: Desk) -> None:
+def test_a_command_of_the_user_runs_without_a_model(desk: Desk) -> None:
     desk.composer.set_can_send("Connect a model first.")
     desk.write("hello")
     desk.key(Gdk.KEY_Return)
@@ -116,7 +115,7 @@ def test_send_and_stop_are_in_one_place(desk: Desk) -> None:
     assert desk.composer.buttons.get_visible_child() is desk.composer.send_button
 
 
-def test_what_was_sent_can_be_fetched_back(desk: Desk) -> None:
+def test_sent_messages_can_be_recalled(desk: Desk) -> None:
     desk.composer.set_history(["first", "second"])
     desk.write("third")
     desk.key(Gdk.KEY_Return)
@@ -131,7 +130,7 @@ def test_what_was_sent_can_be_fetched_back(desk: Desk) -> None:
     assert not desk.key(Gdk.KEY_Down)
 
 
-def test_what_is_being_written_is_the_draft_also_while_one_looks_back(desk: Desk) -> None:
+def test_the_typed_text_stays_the_draft_while_browsing_sent_messages(desk: Desk) -> None:
     desk.composer.set_history(["first", "second"])
     desk.write("being written")
     assert desk.key(Gdk.KEY_Up)
@@ -140,7 +139,7 @@ def test_what_is_being_written_is_the_draft_also_while_one_looks_back(desk: Desk
     assert desk.composer.draft == "second, in other words"
 
 
-def test_with_alt_the_arrows_are_for_somebody_else(desk: Desk) -> None:
+def test_with_alt_the_arrows_are_not_handled(desk: Desk) -> None:
     desk.composer.set_history(["before"])
     for key in (Gdk.KEY_Up, Gdk.KEY_Down):
         assert not desk.key(key, Gdk.ModifierType.ALT_MASK)
@@ -176,7 +175,7 @@ def test_a_hint_is_there_while_nothing_is_written(desk: Desk) -> None:
     assert hint not in texts(desk.composer)
 
 
-def test_it_is_as_high_as_what_is_written_up_to_a_limit(desk: Desk) -> None:
+def test_its_height_follows_its_text_up_to_a_limit(desk: Desk) -> None:
     before = desk.composer.frame.get_height()
     desk.write("\n".join("abc"))
     spin_until(lambda: desk.composer.frame.get_height() > before)
@@ -184,14 +183,6 @@ def test_it_is_as_high_as_what_is_written_up_to_a_limit(desk: Desk) -> None:
     spin_until(lambda: desk.composer.frame.get_height() >= 150)
     assert desk.composer.frame.get_height() <= 200
     assert desk.composer.measure(Gtk.Orientation.HORIZONTAL, -1)[0] <= 336
-
-
-def test_a_composer_is_freed(screen: Screen, tmp_path: Path) -> None:
-    desk = Desk(screen, tmp_path)
-    is_freed = watch_freeing(desk.composer)
-    desk.window.destroy()
-    del desk
-    spin_until(is_freed)
 
 
 def test_a_dropped_file_whose_name_is_not_utf_8_is_named_for_a_shell(

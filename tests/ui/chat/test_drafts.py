@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written and not sent yet is kept, whatever happens meanwhile."""
+"""Unsent messages are kept."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def stored(window: Window, session: OpenSession) -> StoredSession:
     return window._factory.history.load(session.id)
 
 
-def test_who_leafs_through_what_was_sent_and_leaves_finds_the_draft_again(
-    screen: Screen, person: Person
-) -> None:
+def test_browsing_sent_messages_keeps_the_draft(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         composer = window.chat.composer
         composer.set_history(["an old message"])
@@ -45,7 +43,7 @@ def test_who_leafs_through_what_was_sent_and_leaves_finds_the_draft_again(
         assert stored(window, session).draft == "half a letter"
 
 
-def test_what_was_typed_is_stored_after_a_rest(
+def test_a_draft_is_stored_after_a_pause(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "REST", 10)
@@ -56,7 +54,7 @@ def test_what_was_typed_is_stored_after_a_rest(
             assert stored(window, session).draft == text
 
 
-def test_what_is_sent_while_a_turn_begins_is_not_lost(screen: Screen, person: Person) -> None:
+def test_a_message_sent_while_a_turn_begins_is_not_lost(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         composer = window.chat.composer
         session.conversation.use_model(SlowModel("Well, "))

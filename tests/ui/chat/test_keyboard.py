@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""By key from one command of the chat to the next, past all that was said between them."""
+"""Moving from one command of the chat to the next with the keyboard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anybody
 
 
 def step(view: ChatView, key: str) -> bool:
-    """As GTK does when the key is pressed in there."""
+    """Move the focus as GTK does when the key is pressed there."""
     for controller in view.observe_controllers():
         if not isinstance(controller, Gtk.ShortcutController):
             continue

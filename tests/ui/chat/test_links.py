@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What leads out of the window, and leads nowhere."""
+"""A link that no program can open is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ollmsandbox.ui.chat.links import show
 pytestmark = pytest.mark.anybody
 
 
-def test_what_no_program_opens_is_told(screen: Screen) -> None:
+def test_a_link_that_no_program_opens_is_reported(screen: Screen) -> None:
     address = "x-nobody-opens-this://there"
     window = screen.show(Gtk.Label(label="a chat"))
     with running_loop(), pytest.raises(OllmSandboxError) as caught:

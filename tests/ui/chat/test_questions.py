@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions in a conversation: which one has the keyboard, and is seen."""
+"""Questions in a conversation: which one has the focus, and scrolling to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_question_gets_the_focus_on_deny(place: Place) -> None:
     spin_until(lambda: place.focus is deny)
 
 
-def test_a_question_in_a_card_that_stands_there_already_gets_it_too(place: Place) -> None:
+def test_a_question_in_an_existing_card_gets_the_focus_on_deny(place: Place) -> None:
     place.view.focus_composer()
     entry = place.chat.call("make")
     place.card(entry)
@@ -63,7 +63,7 @@ def test_a_question_below_a_long_chat_comes_into_sight_whole(place: Place) -> No
         place.view.focus_composer()
 
 
-def test_a_question_takes_no_focus_from_somebody_who_writes(place: Place) -> None:
+def test_a_question_takes_no_focus_from_a_user_who_types(place: Place) -> None:
     place.view.focus_composer()
     place.view.composer.text = "I am wri"
     entry = place.ask()

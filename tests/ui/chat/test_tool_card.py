@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tool call in the chat, from its beginning to long after its end."""
+"""A tool call's card, from its start until long after its end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_command_that_runs_is_open_and_shows_what_it_prints(screen: Screen, ch
     assert card.spinner.get_spinning()
 
 
-def test_its_clock_runs(screen: Screen, chat: Chat) -> None:
+def test_the_duration_of_a_running_command_grows(screen: Screen, chat: Chat) -> None:
     entry = chat.call()
     card = shown(screen, entry)
     chat.start(entry)
@@ -77,7 +77,7 @@ def test_a_success_is_one_quiet_line_that_a_click_opens(screen: Screen, chat: Ch
     assert not card.is_open
 
 
-def test_a_failure_opens_by_itself(screen: Screen, chat: Chat) -> None:
+def test_a_failed_call_opens_its_card(screen: Screen, chat: Chat) -> None:
     entry = chat.call("make test")
     card = shown(screen, entry)
     chat.end(entry, done(2, "No rule to make target."))
@@ -87,7 +87,7 @@ def test_a_failure_opens_by_itself(screen: Screen, chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_card_is_as_open_as_it_was_left_when_one_comes_back_to_it(
+def test_a_card_stays_open_or_closed_when_its_session_is_shown_again(
     screen: Screen, chat: Chat, code: int
 ) -> None:
     entry = chat.call("make test")
@@ -127,13 +127,13 @@ def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> N
         (Outcome("", ok=False, result=result(137, stop=Stop.PERSON)), "Stopped"),
     ],
 )
-def test_how_it_ended_is_said_in_words(chat: Chat, outcome: Outcome, words: str) -> None:
+def test_the_end_of_a_call_is_described(chat: Chat, outcome: Outcome, words: str) -> None:
     entry = chat.call()
     chat.end(entry, outcome)
     assert tool_text.status(entry) == words
 
 
-def test_what_was_stopped_is_nothing_that_went_wrong(screen: Screen, chat: Chat) -> None:
+def test_a_stopped_call_is_not_shown_as_failed(screen: Screen, chat: Chat) -> None:
     entry = chat.call("sleep 100")
     card = shown(screen, entry)
     chat.start(entry)
@@ -190,7 +190,7 @@ def test_nothing_makes_it_wider_than_a_narrow_window(screen: Screen, chat: Chat)
 # --- questions -----------------------------------------------------------------------------------
 
 
-def test_a_question_stands_at_its_call_and_its_verdict_stays(screen: Screen, chat: Chat) -> None:
+def test_a_question_is_shown_at_its_call_and_its_verdict_stays(screen: Screen, chat: Chat) -> None:
     entry = chat.call("pip download requests")
     card = shown(screen, entry)
     answers: list[tuple[str, Answer]] = []
@@ -287,7 +287,7 @@ def test_changed_files_are_counted_while_it_runs(screen: Screen, chat: Chat) -> 
     spin_until(lambda: card.changes.get_label() == "3 files changed, last: src/a.c")
 
 
-def test_what_was_changed_can_be_undone_once(screen: Screen, chat: Chat) -> None:
+def test_changes_can_be_undone_once(screen: Screen, chat: Chat) -> None:
     entry = chat.call()
     card = shown(screen, entry)
     chat.end(entry, done(0, "", "a.c", "b.c", "c.c"))
@@ -301,7 +301,7 @@ def test_what_was_changed_can_be_undone_once(screen: Screen, chat: Chat) -> None
     assert card.undo_button.get_visible()
 
 
-def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat) -> None:
+def test_changes_of_a_stopped_call_are_shown_later(screen: Screen, chat: Chat) -> None:
     entry = chat.call()
     card = shown(screen, entry)
     chat.start(entry)
@@ -315,7 +315,7 @@ def test_what_a_stopped_call_had_changed_comes_later(screen: Screen, chat: Chat)
 # --- beside it -----------------------------------------------------------------------------------
 
 
-def test_what_a_running_command_takes_is_drawn(screen: Screen, chat: Chat) -> None:
+def test_usage_of_a_running_command_is_drawn(screen: Screen, chat: Chat) -> None:
     with running_loop():
         entry = chat.call()
         card = shown(screen, entry)
@@ -328,7 +328,7 @@ def test_what_a_running_command_takes_is_drawn(screen: Screen, chat: Chat) -> No
         wait_until(lambda: watch.is_over)
 
 
-def test_what_a_process_sends_to_a_disk_is_counted(tmp_path: Path) -> None:
+def test_bytes_written_to_disk_are_counted(tmp_path: Path) -> None:
     before = disk_bytes_below(os.getpid())
     file = tmp_path / "file"
     with file.open("wb") as written:
@@ -338,9 +338,7 @@ def test_what_a_process_sends_to_a_disk_is_counted(tmp_path: Path) -> None:
     assert disk_bytes_below(2**22 + 1) == 0
 
 
-def test_a_card_that_is_taken_down_is_freed_while_the_call_goes_on(
-    screen: Screen, chat: Chat
-) -> None:
+def test_a_removed_card_is_freed_while_the_call_runs(screen: Screen, chat: Chat) -> None:
     entry = chat.call()
     card = shown(screen, entry)
     window = card.get_root()

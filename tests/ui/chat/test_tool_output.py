@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is left of a call: its output on disk, and a card made from what was stored."""
+"""A call's output on disk, and the card of a stored call."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import threading
 import time
 from pathlib import Path
 
@@ -23,8 +21,7 @@ from ollmsandbox.project.changes.change import Kind, State
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.chat.entries import CallEntry, entries_of
-from ollmsandbox.ui.terminal import output
-from ollmsandbox.ui.terminal.output import OutputFile, OutputFiles, remove_old
+from ollmsandbox.ui.terminal.output import OutputFiles, remove_old
 
 pytestmark = pytest.mark.anybody
 
@@ -71,33 +68,6 @@ def test_the_end_of_very_much_output_is_kept_in_memory(chat: Chat) -> None:
     assert entry.printed == 17 + 120 * 70_000
 
 
-def test_what_is_in_a_file_is_not_kept_in_memory_once_it_is_over(
-    chat: Chat, tmp_path: Path
-) -> None:
-    entry = chat.call()
-    entry.keep_output(OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new)
-    chat.start(entry)
-    chat.output(entry, b"line\n" * 200_000)
-    chat.end(entry, done(1))
-    assert not entry._kept
-    assert entry.outcome is not None and entry.outcome.result is not None
-    assert not entry.outcome.result.stdout.total
-    assert entry.kept_output() == b"line\n" * 200_000
-    # Of a command that was given up, and went on for a moment.
-    chat.output(entry, b"last words\n")
-    assert entry.kept_output() == b"line\n" * 200_000 + b"last words\n"
-
-
-def test_the_end_of_what_no_file_holds_stays_in_memory(chat: Chat, tmp_path: Path) -> None:
-    entry = chat.call()
-    entry.keep_output(lambda: OutputFile(tmp_path / "output", ceiling=10_000))
-    chat.start(entry)
-    chat.output(entry, b"line\n" * 10_000)
-    chat.output(entry, b"the end\n")
-    chat.end(entry, done(1))
-    assert entry.kept_output().endswith(b"line\nthe end\n")
-
-
 def test_closing_a_session_removes_what_its_commands_printed(tmp_path: Path) -> None:
     paths = Paths.from_environ({"HOME": str(tmp_path)})
     provider = Provider(NobodyAsks(), RuleStore(paths), None)
@@ -132,24 +102,7 @@ def test_files_of_a_program_that_was_killed_go_after_a_day(tmp_path: Path) -> No
     assert new.path.exists()
 
 
-def test_nobody_waits_for_the_removal_of_old_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_end, ended = threading.Event(), threading.Event()
-    in_time: list[bool] = []
-
-    def slow(_base: Path) -> None:
-        in_time.append(may_end.wait(20))
-        ended.set()
-
-    monkeypatch.setattr(output, "remove_old", slow)
-    OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new().close()
-    may_end.set()
-    assert ended.wait(20)
-    assert in_time == [True]
-
-
-def test_files_of_a_session_that_is_open_stay_however_quiet_it_is(tmp_path: Path) -> None:
+def test_files_of_an_open_session_stay_however_old_they_are(tmp_path: Path) -> None:
     files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
     quiet = files.new()
     quiet.close()
@@ -160,21 +113,8 @@ def test_files_of_a_session_that_is_open_stay_however_quiet_it_is(tmp_path: Path
     assert not quiet.path.parent.exists()
 
 
-def test_where_somebody_removed_the_files_new_ones_are_made(tmp_path: Path) -> None:
-    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
-    gone = files.new()
-    gone.close()
-    shutil.rmtree(gone.path.parent.parent)
-    again = files.new()
-    again.write(b"there")
-    again.close()
-    assert again.path.read_bytes() == b"there"
-    files.remove()
-    assert not again.path.parent.exists()
-
-
 def _age(folder: Path) -> None:
-    """Nothing was written in it since yesterday."""
+    """Make the files look as if they were written yesterday."""
     long_ago = time.time() - 25 * 3600
     for path in (*folder.iterdir(), folder):
         os.utime(path, (long_ago, long_ago))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The conversation as a whole: rows, scrolling, and what is left when it is closed."""
+"""The chat view as a whole: rows, scrolling, and closing it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_empty_chat_says_what_it_is_for(place: Place) -> None:
     assert "What should we work on?" not in texts(place.view)
 
 
-def test_messages_say_who_wrote_them(place: Place) -> None:
+def test_messages_name_their_author(place: Place) -> None:
     place.chat.person("<b>Hello</b>")
     place.chat.agent("Good day.")
     place.chat.agent("From before models had names.", model="")
@@ -89,13 +89,13 @@ def test_an_answer_that_broke_off_says_so(place: Place) -> None:
     spin_until(lambda: "This answer was cut short." in texts(place.view))
 
 
-def test_an_answer_that_is_taken_back_is_gone(place: Place) -> None:
+def test_a_withdrawn_reply_is_removed(place: Place) -> None:
     place.chat.person("Hello")
     place.chat.talk.tell(TextGrew("Nonsense"), ReplyWithdrawn())
     spin_until(lambda: len(all_of(place.view, MessageRow)) == 1)
 
 
-def test_what_the_person_should_know_stands_between(place: Place) -> None:
+def test_notices_stand_between_the_messages(place: Place) -> None:
     failed = TurnEnded(TurnEnd.FAILED, "The server is <gone>.\ncaf\udce9")
     place.chat.talk.tell(Notice("Old output was left out."), failed)
     spin_until(lambda: len(all_of(place.view, NoticeRow)) == 2)
@@ -103,7 +103,7 @@ def test_what_the_person_should_know_stands_between(place: Place) -> None:
     assert told <= set(texts(place.view))
 
 
-def test_a_very_long_message_of_the_person_is_there_at_once(place: Place) -> None:
+def test_a_very_long_message_of_the_user_is_shown_at_once(place: Place) -> None:
     def is_shown(start: str) -> bool:
         return any(text.startswith(start) for text in texts(place.view))
 
@@ -116,7 +116,7 @@ def test_a_very_long_message_of_the_person_is_there_at_once(place: Place) -> Non
 # --- sending and stopping ------------------------------------------------------------------------
 
 
-def test_what_is_written_goes_out(place: Place) -> None:
+def test_typed_text_is_sent(place: Place) -> None:
     place.view.composer.text = "Hello"
     place.view.composer.send_button.emit("clicked")
     place.view.composer.text = "!ls"
@@ -131,7 +131,7 @@ def test_without_a_model_it_says_why_not(place: Place) -> None:
     assert "Connect a model first." not in texts(place.view)
 
 
-def test_stop_is_there_while_something_goes_on(place: Place) -> None:
+def test_stop_is_shown_while_a_turn_runs(place: Place) -> None:
     place.chat.talk.tell(StateChanged(ConversationState.WAITING))
     assert place.view.composer.is_busy
     place.view.composer.stop_button.emit("clicked")
@@ -148,7 +148,7 @@ def test_the_stop_of_a_card_is_for_its_own_command(place: Place) -> None:
     assert place.heard == [("stop-call", second)]
 
 
-def test_a_stop_is_said_once(place: Place) -> None:
+def test_a_stop_is_reported_once(place: Place) -> None:
     entry = place.ask()
     place.chat.end(entry, stopped_outcome())
     place.chat.talk.tell(TurnEnded(TurnEnd.STOPPED))
@@ -180,7 +180,7 @@ def test_drafts_and_history_belong_to_their_session(place: Place) -> None:
 # --- scrolling -----------------------------------------------------------------------------------
 
 
-def test_it_follows_the_end_until_the_person_scrolls_up(place: Place) -> None:
+def test_it_follows_the_end_until_the_user_scrolls_up(place: Place) -> None:
     place.fill()
     assert place.view.column.at_end
     button = next(b for b in all_of(place.view, Gtk.Button) if b.has_css_class("osd"))
@@ -195,7 +195,7 @@ def test_it_follows_the_end_until_the_person_scrolls_up(place: Place) -> None:
     spin_until(lambda: not button.get_visible())
 
 
-def test_ones_own_message_is_always_in_view(place: Place) -> None:
+def test_the_user_s_own_message_is_always_in_view(place: Place) -> None:
     place.fill()
     place.scroll_up()
     place.chat.person("Here I am")
@@ -205,7 +205,7 @@ def test_ones_own_message_is_always_in_view(place: Place) -> None:
 # --- all of it -----------------------------------------------------------------------------------
 
 
-def test_what_was_undone_elsewhere_is_undone_at_its_call(place: Place) -> None:
+def test_a_change_undone_elsewhere_is_shown_as_undone_at_its_call(place: Place) -> None:
     entry = place.chat.call()
     place.chat.end(entry, done(0, "", "a.c"))
     place.card(entry)
@@ -274,16 +274,6 @@ def test_a_session_that_is_left_is_freed_with_all_its_rows(place: Place) -> None
     assert "Still there?" not in texts(place.view)
     place.chat = Chat()
     spin_until(session_is_freed)
-
-
-def test_a_chat_is_freed(screen: Screen, tmp_path: Path) -> None:
-    place = Place(screen, tmp_path)
-    everything(place)
-    is_freed = watch_freeing(place.view)
-    place.view.show(None)
-    place.window.destroy()
-    del place
-    spin_until(is_freed)
 
 
 def test_a_stored_message_keeps_the_name_of_its_model() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked in the window, and answered from outside, by mouse and by keyboard."""
+"""Questions in the window, answered from outside by mouse and by keyboard."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
 
 
 def _model(rounds: list[list[str]]) -> dict[str, Reply | list[Reply]]:
-    """In each round it calls for one command after the other, then says that the round is over."""
+    """Return replies that call one command after the other in each round, then end the round."""
     replies: list[Reply] = []
     for number, commands in enumerate(rounds, 1):
         for command in commands:
@@ -88,6 +88,6 @@ def _connect(person: Person, server: Replay) -> None:
 
 
 def _is_asked(window: Outside, command: str) -> bool:
-    """Whether the question that waits is for this one."""
+    """Return whether the open question is for this command."""
     found = window.find("text box", "Request")
     return found is not None and window.reader.text(found[0]) == command

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes are reviewed without a mouse, from outside: the keyboard gets to both versions of a file,
-to each choice, and back to where it came from."""
+"""Reviewing changes from outside with the keyboard alone: both versions of a file, each action, and
+back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.screen_reader import Node
 
 pytestmark = pytest.mark.anybody
 
-# It waits for the person, who changes the same file meanwhile.
+# It waits for the user, who changes the same file meanwhile.
 _COMMAND = (
     "!touch ~/playground/began; until [ -e ~/playground/go ]; do sleep 0.1; done; "
     "echo theirs > notes"

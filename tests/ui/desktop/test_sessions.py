@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window from its opening to its end, with commands of the person's own, from outside."""
+"""The window from opening to closing, with the user's own commands, driven from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ollmsandbox.project.apply.journal import project_lock
 pytestmark = pytest.mark.anybody
 
 
-def test_a_command_of_ones_own_is_typed(person: Person) -> None:
+def test_the_user_types_a_command(person: Person) -> None:
     with program(person, f"{person.project}/") as window:
         window.say("!echo typed > here; echo it ran")
         window.wait_for("1 file changed")
@@ -53,7 +53,7 @@ def test_closing_while_a_command_runs_is_a_question(person: Person) -> None:
 
 
 def test_asked_by_the_system_it_ends_soon_and_loses_nothing(person: Person) -> None:
-    """Somebody else is at work in the project, so what the command made cannot be looked at."""
+    """Another program holds the project's lock, so the command's changes cannot be settled yet."""
     with program(person, f"{person.project}/") as window:
         window.say("!touch began; echo it has; sleep 98762")
         window.wait_for("Running")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program as a person meets it: a process of its own, with a mouse, a keyboard and what a
-screen reader tells. `build-aux/with-display --accessible` gives it all that."""
+"""The tour in a process of its own, with a mouse, a keyboard and a screen reader.
+`build-aux/with-display --accessible` provides these."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_the_tour_is_taken_with_the_mouse_a_deletion_undone_and_nothing_is_witho
 
 
 def _take_tour(window: Outside) -> None:
-    """As far as its question."""
+    """Take the tour up to its question."""
     window.click("button", "Take the Tour", then=lambda: window.find("text box", "Message"))
     window.wait_find("button", "Allow Once")
 
 
 def _has_names(window: Outside) -> None:
-    """All that can be used has one, once it is made."""
+    """Wait until everything usable has a name."""
     window.is_within(30, lambda: not _nameless(window))
     assert _nameless(window) == []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two versions of a text, as data."""
+"""The model of a diff between two versions of a text."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_changes_that_are_close_are_one() -> None:
     assert len(compare("".join(old), "".join(far)).sections) == 2
 
 
-def test_one_change_can_be_taken_back_alone() -> None:
+def test_one_change_can_be_undone_alone() -> None:
     old = numbered(30)
     new = ["first\n", *old[:14], *old[16:], "last"]
     diff = compare("".join(old), "".join(new))
@@ -85,7 +85,7 @@ def test_one_change_can_be_taken_back_alone() -> None:
     assert without(diff, last) == "".join(["first\n", *old[:14], *old[16:]])
 
 
-def test_a_missing_line_end_is_told() -> None:
+def test_a_missing_newline_at_the_end_is_shown() -> None:
     assert written(compare("a\nb", "a\nb\n")) == [
         " a",
         "-b",
@@ -97,7 +97,7 @@ def test_a_missing_line_end_is_told() -> None:
     assert same[-1].kind is LineKind.SAME
 
 
-def test_what_cannot_be_seen_is_marked() -> None:
+def test_invisible_characters_are_marked() -> None:
     diff = compare("a\r\nb\n", "a\nb\n")
     assert written(diff) == ["-a^M", "+a", " b"]
     assert written(compare("x\n", "x\u202e\u200b\n")) == ["-x", "+x<U+202E><U+200B>"]
@@ -132,7 +132,7 @@ def test_the_words_that_differ_are_known() -> None:
     assert word_changes("something else entirely", "nothing = at_all(1)") == ((), ())
 
 
-def test_of_a_long_line_the_part_that_differs_is_shown() -> None:
+def test_the_differing_part_of_a_long_line_is_shown() -> None:
     old = "word " * 40_000
     new = old[:100_000] + "HERE " + old[100_000:]
     (hunk,) = compare(f"{old}\n", f"{new}\n").sections

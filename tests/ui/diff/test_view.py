@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two versions of a file on a screen."""
+"""The view of a diff between two versions of a file."""
 
 from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable
 
 import cairo
 import pytest
 from gi.repository import Adw, Gtk
-from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.ui.diff.images import ImagePair, binary_text, read_picture
@@ -152,7 +150,7 @@ def test_a_large_file_comes_in_pieces(screen: Screen) -> None:
     assert view.summary.get_label() == "1 change · +5,000 \N{MINUS SIGN}0"
 
 
-def test_of_many_changes_the_first_are_shown_and_the_rest_on_demand(screen: Screen) -> None:
+def test_many_changes_show_the_first_and_the_rest_on_demand(screen: Screen) -> None:
     old = [f"line {number}\n" for number in range(250)]
     new = ["changed\n" if number % 10 == 5 else line for number, line in enumerate(old)]
     view = DiffView(most_sections=20)
@@ -185,18 +183,6 @@ def test_colours_follow_the_theme(screen: Screen) -> None:
         assert tag.props.paragraph_background_rgba.to_string() != light
     finally:
         manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
-
-
-def test_a_closed_view_is_freed(screen: Screen) -> None:
-    def used() -> Callable[[], bool]:
-        view = with_texts(screen, OLD, NEW)
-        window = view.get_root()
-        assert isinstance(window, Gtk.Window)
-        window.set_child(None)
-        window.destroy()
-        return watch_freeing(view)
-
-    spin_until(used())
 
 
 def png(width: int, height: int) -> bytes:

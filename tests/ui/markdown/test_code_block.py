@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Code in the chat."""
+"""Code blocks in the chat."""
 
 from __future__ import annotations
 
 import pytest
 from gi.repository import Adw, Gio, Gtk
-from support.freed import watch_freeing
 from support.screen import Screen, draw_frames, spin_until, texts
 
 from ollmsandbox.ui.markdown.code_block import LONGEST_LINE, MOST_LINES, CodeBlock, find_language
@@ -38,7 +37,7 @@ def test_a_language_is_known_by_what_people_call_it(written: str, found: str) ->
 @pytest.mark.parametrize(
     "written", ["", "text", "no-such-thing", "../../x", "%s", "\\", "a b", "é"]
 )
-def test_what_is_no_language_is_shown_without_colours(written: str) -> None:
+def test_an_unknown_language_is_shown_without_colours(written: str) -> None:
     assert find_language(written) is None
 
 
@@ -121,13 +120,3 @@ def test_the_colours_follow_dark_and_light(screen: Screen) -> None:
         spin_until(lambda: scheme() == "Adwaita")
     finally:
         manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
-
-
-def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
-    block = CodeBlock("py", "pass")
-    is_freed = watch_freeing(block)
-    window = screen.show(block)
-    block.copy_button.emit("clicked")
-    window.destroy()
-    del block, window
-    spin_until(is_freed)

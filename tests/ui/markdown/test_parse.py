@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Markdown as blocks: any text, whole or in pieces."""
+"""Parsing Markdown into blocks, at once or in pieces."""
 
 from __future__ import annotations
 
@@ -201,12 +201,12 @@ def test_the_tooltip_of_a_link_is_its_address() -> None:
     }
 
 
-def test_what_cannot_be_shown_is_replaced() -> None:
+def test_unprintable_characters_are_replaced() -> None:
     assert parse("a\x00b\x1b[31m\ud800") == (words("a\ufffdb\ufffd[31m\ufffd"),)
 
 
 @pytest.mark.parametrize("mark", ["> ", "- ", "1. ", ">- "])
-def test_deep_nesting_is_kept_as_it_was_written(mark: str) -> None:
+def test_deep_nesting_is_kept_as_plain_text(mark: str) -> None:
     (block,) = parse(mark * 500 + "the end")
     depth = 0
     while isinstance(block, (Quote, ListBlock)):
@@ -272,7 +272,7 @@ def test_code_that_is_still_being_written_is_known_as_such() -> None:
 
 
 @pytest.mark.parametrize("line", ["- an *item* of a list\n", "|a|b|\n", "word ", "x", "[", "> q\n"])
-def test_what_never_ends_is_cut(line: str) -> None:
+def test_an_endless_block_is_cut(line: str) -> None:
     splitter = Splitter()
     splitter.feed(line * (6 * LONG // len(line)))
     count = 0
@@ -283,7 +283,7 @@ def test_what_never_ends_is_cut(line: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["[", "*a ", "![[", "`a``", "> ", "<a", "[a](b", "\\", "&", "|\n"])
-def test_a_lot_of_anything_comes_to_its_end(part: str) -> None:
+def test_repeated_markup_of_any_kind_is_parsed(part: str) -> None:
     started = time.process_time()
     splitter = Splitter()
     splitter.feed(part * (60_000 // len(part)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Markdown on the screen, whole and while it is being written."""
+"""The Markdown view, with whole texts and while a text grows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shown(screen: Screen, text: str, width: int = 600) -> MarkdownView:
 
 
 def shape(widget: Gtk.Widget) -> list[tuple[str, str]]:
-    """What is there, as one reads: the kind of each widget and its text."""
+    """Return the kind and the text of each widget, in reading order."""
     return [
         (type(one).__name__, one.get_label() if isinstance(one, Gtk.Label) else "")
         for one in descendants(widget)
@@ -68,7 +68,7 @@ def test_every_block_is_there(screen: Screen) -> None:
     assert one_of(view, Gtk.CheckButton).get_active()
 
 
-def test_a_heading_is_one_for_everybody(screen: Screen) -> None:
+def test_a_heading_has_the_role_of_a_heading(screen: Screen) -> None:
     view = shown(screen, "## Second\n\ntext")
     (heading, text) = all_of(view, Gtk.Label)
     assert heading.get_accessible_role() is Gtk.AccessibleRole.HEADING
@@ -212,30 +212,7 @@ def test_a_text_can_be_replaced_while_it_is_being_built(screen: Screen) -> None:
     assert texts(view) == ["short"]
 
 
-def watch_drawing(view: MarkdownView) -> list[Gtk.Widget]:
-    """What of it is drawn from now on."""
-    drawn: list[Gtk.Widget] = []
-    column = view.get_child()
-    assert column is not None
-
-    def note(child: Gtk.Widget, snapshot: Gtk.Snapshot) -> None:
-        drawn.append(child)
-
-    column.snapshot_child = note  # type: ignore[method-assign]
-    return drawn
-
-
-def test_nothing_of_it_stays_when_it_is_gone(screen: Screen) -> None:
-    view = MarkdownView(TEXT)
-    view.append("more")
-    is_freed = watch_freeing(view)
-    window = screen.show(Gtk.ScrolledWindow(child=view))
-    window.destroy()
-    del view, window
-    spin_until(is_freed)
-
-
-def test_what_is_being_written_is_never_higher_than_its_text(screen: Screen) -> None:
+def test_a_growing_text_is_never_higher_than_its_lines(screen: Screen) -> None:
     view = MarkdownView("")
     scroller = Gtk.ScrolledWindow(child=view)
     screen.show(scroller, 400, 300)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The card that asks: what it shows, when it can be allowed, and what tries to fool the person."""
+"""The permission card: what it shows, when it can be allowed, and attempts to deceive the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import time
 import pytest
 from gi.repository import Gdk, Gtk
 from support.chat import allow, asked, press_key, scroll_to_end, with_network
-from support.freed import watch_freeing
 from support.screen import Screen, all_of, draw_frames, spin, spin_until, texts
 
 from ollmsandbox.permission.request import Answer, Fact, PermissionRequest, Source, Verdict
@@ -25,7 +24,7 @@ LONG = "\n".join(f"echo step {number}" for number in range(60))
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The person thinks quickly, except where a test says otherwise."""
+    """The user thinks quickly, except where a test says otherwise."""
     monkeypatch.setattr(permission_card, "_PAUSE", 0)
     monkeypatch.setattr(permission_card, "_LOOK", 5)
 
@@ -58,7 +57,7 @@ class Shown:
 
 
 def counted_looks(card: ChatPermission, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """One for each time that it looks whether it is in sight."""
+    """Record each check whether the card is in view."""
     looks: list[bool] = []
     look = card._look
 
@@ -77,14 +76,14 @@ def names(card: ChatPermission) -> list[str]:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_each_time_has_two_answers(screen: Screen) -> None:
+def test_a_one_time_request_has_two_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)
     assert names(shown.card) == ["Deny", "Allow Once"]
     assert "You are asked every time." in texts(shown.card)
 
 
-def test_what_can_be_remembered_has_five_answers(screen: Screen) -> None:
+def test_a_request_that_can_be_saved_has_five_answers(screen: Screen) -> None:
     shown = Shown(screen, asked("make install"))
     assert names(shown.card) == [
         "Deny Always",
@@ -120,7 +119,7 @@ def test_a_click_answers_once(screen: Screen, answer: Answer) -> None:
     assert shown.answers == [answer]
 
 
-def test_its_letter_answers(screen: Screen) -> None:
+def test_the_letter_of_a_button_answers(screen: Screen) -> None:
     shown = Shown(screen, with_network())
     spin_until(shown.can_allow)
     shown.card.button_for(Answer.ALLOW).mnemonic_activate(False)
@@ -143,7 +142,7 @@ def test_deny_has_the_focus(screen: Screen) -> None:
 # --- all of it was seen --------------------------------------------------------------------------
 
 
-def test_what_fits_can_be_allowed_without_scrolling(screen: Screen) -> None:
+def test_a_command_that_fits_can_be_allowed_without_scrolling(screen: Screen) -> None:
     shown = Shown(screen, with_network("pip download requests"))
     spin_until(shown.can_allow)
     assert shown.card.notes.get_visible_child_name() == "lasting"
@@ -181,7 +180,7 @@ def test_half_of_a_long_command_is_not_enough(screen: Screen) -> None:
     assert not shown.can_allow()
 
 
-def test_a_very_long_command_holds_up_nothing(
+def test_a_very_long_command_does_not_block_the_window(
     screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(permission_card, "_LINES", 100)
@@ -273,7 +272,7 @@ def test_a_card_out_of_sight_looks_seldom_and_can_be_allowed_when_it_is_in_sight
     spin_until(card.button_for(Answer.ALLOW).get_sensitive)
 
 
-def test_what_lies_over_a_card_hides_it(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_widget_over_a_card_hides_it(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     card = ChatPermission(with_network())
     looks = counted_looks(card, monkeypatch)
     scroller = Gtk.ScrolledWindow(child=card)
@@ -327,10 +326,10 @@ def test_a_card_whose_command_is_above_the_edge_cannot_be_allowed_yet(screen: Sc
     spin_until(card.button_for(Answer.ALLOW).get_sensitive)
 
 
-# --- what tries to fool the person ---------------------------------------------------------------
+# --- what tries to fool the user ---------------------------------------------------------------
 
 
-def test_markup_is_shown_as_it_is(screen: Screen) -> None:
+def test_markup_is_shown_as_plain_text(screen: Screen) -> None:
     trick = '<span size="1">rm -rf ~</span>&amp;<b>'
     shown = Shown(
         screen,
@@ -432,21 +431,13 @@ def test_the_verdict_is_one_line_that_stays(
     assert not shown.answers
 
 
-def test_a_question_that_is_taken_back_cannot_be_answered(screen: Screen) -> None:
+def test_a_withdrawn_question_cannot_be_answered(screen: Screen) -> None:
     shown = Shown(screen, asked("make install"))
     spin_until(shown.can_allow)
     shown.card.show_over()
     assert texts(shown.card) == ["No answer: did not run"]
     shown.click(Answer.ALLOW)
     assert not shown.answers
-
-
-def test_a_card_is_freed(screen: Screen) -> None:
-    shown = Shown(screen, asked("make install"))
-    is_freed = watch_freeing(shown.card)
-    shown.window.destroy()
-    del shown
-    spin_until(is_freed)
 
 
 def test_buttons_stand_in_one_line_in_two_or_below_each_other(screen: Screen) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions where the changes lie over the chat, and the way to each of several."""
+"""Questions while the pane of changes covers the chat, and moving between several questions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def announced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which questions; nobody here shows that to anybody."""
+    """Return the questions. No other class shows them here."""
     names: list[str] = []
 
     def note(_application: Application, name: str, _notification: Gio.Notification) -> None:
@@ -72,7 +72,7 @@ def cover(window: Window) -> None:
 
 
 def looks(card: ChatPermission, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it has looked several times whether it is in sight."""
+    """Wait until the card has checked several times whether it is in view."""
     seen: list[bool] = []
     look = card._look
 
@@ -97,7 +97,7 @@ def test_a_question_under_the_changes_is_not_seen_and_its_letter_allows_nothing(
             assert not window.chat.focused_call
             window.activate_action("win.toggle-changes", None)
             wait_until(allow.get_sensitive)
-            # It was seen; but it is not what the person looks at now.
+            # It was seen; but it is not what the user looks at now.
             window.activate_action("win.toggle-changes", None)
             wait_until(lambda: is_covered(window.chat))
             focus = window.get_focus()
@@ -156,7 +156,7 @@ def test_the_key_for_the_next_question_goes_round_all_of_them(
     screen: Screen, person: Person
 ) -> None:
     with in_project(person) as (window, session), asking(session, 3):
-        # The first to ask has it by itself, since nobody writes anything.
+        # The first question has it by itself, because the user is not typing.
         wait_until(lambda: window.chat.focused_call)
         seen = [window.chat.focused_call]
         for _press in range(3):

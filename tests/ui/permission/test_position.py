@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions that move: what is pressed then, what has the keyboard, and what is in sight."""
+"""Questions that move on the screen: clicks, focus and visibility."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Asking:
         return self.question(entry).button_for(Answer.DENY)
 
     def allow(self, entry: CallEntry) -> Gtk.Button:
-        """Once it can be pressed."""
+        """Click as soon as the button is sensitive."""
         button = self.question(entry).button_for(Answer.ALLOW)
         spin_until(button.get_sensitive)
         return button
@@ -162,7 +162,7 @@ def test_a_yes_that_has_the_keyboard_has_it_still_when_the_window_comes_back(
     assert keeper is not None
 
 
-def test_a_question_takes_no_focus_from_somebody_whose_word_is_still_being_put_together(
+def test_a_question_takes_no_focus_from_an_input_method_at_work(
     place: Asking,
 ) -> None:
     composer = place.view.composer
@@ -172,7 +172,7 @@ def test_a_question_takes_no_focus_from_somebody_whose_word_is_still_being_put_t
     assert place.window.get_focus() is composer.view
 
 
-def test_what_waits_behind_the_history_is_being_written() -> None:
+def test_a_draft_behind_the_history_counts_as_typing() -> None:
     composer = ChatView(Settings(Paths.from_environ({"HOME": "/nowhere"}))).composer
     found = [composer.is_untouched]
     composer.set_history(["make"])
@@ -206,7 +206,7 @@ def test_the_way_to_a_question_shows_what_has_the_keyboard_in_a_small_window(
     assert all(edges_in_sight(deny))
 
 
-def test_the_chat_goes_on_to_its_end_if_the_next_question_may_not_have_the_keyboard(
+def test_the_chat_scrolls_to_its_end_if_the_next_question_may_not_have_the_focus(
     place: Asking,
 ) -> None:
     place.screen.resize(place.window, 700, 600)

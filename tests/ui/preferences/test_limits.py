@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The limits of a command that the person sets: shown, kept within bounds, and held."""
+"""Limits that the user sets for commands: shown, kept within bounds, enforced."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_each_limit_is_the_profile_s_until_it_is_set(
     assert "8.0 GiB of memory, from the profile" in said(group)
 
 
-def test_what_would_let_no_command_run_cannot_be_set(
+def test_limits_that_prevent_every_command_cannot_be_set(
     group: LimitsGroup, settings: Settings
 ) -> None:
     memory = spin(group, "Memory (MiB)")
@@ -90,16 +90,14 @@ def test_what_would_let_no_command_run_cannot_be_set(
     assert settings.number("memory-limit") == 0
 
 
-def test_what_stands_in_the_file_is_brought_within_bounds_or_not_taken(
-    person: Person, settings: Settings
-) -> None:
+def test_values_in_the_file_are_clamped_or_ignored(person: Person, settings: Settings) -> None:
     file = person.paths.config / "preferences.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"memory-limit": 1, "process-limit": -5, "time-limit": 10**9}))
     assert own_limits(Settings(person.paths)) == Limits(memory=64 * MIB)
 
 
-def test_the_person_s_own_limits_count_instead_of_the_profile_s() -> None:
+def test_the_user_s_limits_replace_those_of_the_profile() -> None:
     profile = Profile("any", limits=OF_PROFILE)
     assert profile.with_limits(Limits()) is profile
     assert not profile.with_limits(Limits(disk=MIB)).own_memory_limit

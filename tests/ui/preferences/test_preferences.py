@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The preferences: each is shown as it is, and changed where it is kept."""
+"""The preferences show each setting's value and change it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_full_disk_leaves_the_old_preferences(person: Person) -> None:
 
 
 @pytest.mark.usefixtures("without_bus")
-def test_what_cannot_be_saved_counts_until_the_end_and_is_reported_once(person: Person) -> None:
+def test_an_unsaved_setting_counts_until_the_end_and_is_reported_once(person: Person) -> None:
     file = person.paths.config / "preferences.json"
     # Nobody can write there, not even root.
     file.mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_a_switch_changes_its_setting(room: Room) -> None:
     switch.set_active(before)
 
 
-def test_what_a_profile_hides_is_listed(room: Room) -> None:
+def test_masks_of_a_profile_are_listed(room: Room) -> None:
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     (masks,) = all_of(preferences.safety, Adw.ExpanderRow)
@@ -227,22 +227,6 @@ def test_the_playground_is_measured(room: Room) -> None:
     assert list(room.person.playground.iterdir()) == []
 
 
-def test_what_is_chosen_can_be_read_however_narrow_the_window_is(room: Room) -> None:
-    room.settings.set("apply-mode", "review")
-    preferences = room.preferences()
-    preferences.set_visible_page(preferences.safety)
-    row = next(
-        one
-        for one in all_of(preferences.safety, Adw.ComboRow)
-        if one.get_title() == "When a Command Changes Files"
-    )
-    labels = [one for one in all_of(row, Gtk.Label) if one.get_label() == "Ask me first"]
-    shown = [one for one in labels if one.get_mapped()]
-    assert shown
-    wait_until(lambda: not any(one.get_layout().is_ellipsized() for one in shown))
-    room.settings.set("apply-mode", "auto")
-
-
 def test_a_connection_is_tried_and_saved(room: Room) -> None:
     models = Reply([b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}'])
     with Replay({"/v1/models": models}) as server:
@@ -264,27 +248,7 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
             assert "sk-secret" not in file.read_text()
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
-def test_the_end_of_a_trial_takes_the_keyboard_from_nobody(room: Room, goes_on: bool) -> None:
-    with Replay({"/v1/models": Reply([b'{"object": "list", "data": []}'])}) as server:
-        connection = Connection("mine", ServerKind.OPENAI, server.address)
-        dialog = ConnectionDialog(room.window, room.desk.connections, connection)
-        dialog.present()
-        dialog.test_button.grab_focus()
-        wait_until(dialog.test_button.has_focus)
-        press(dialog, "Check")
-        wait_until(lambda: not dialog.test_button.get_sensitive())
-        if goes_on:
-            dialog.name.grab_focus()
-        wait_until(lambda: says(dialog, "Connected, but the server has no models"))
-        wait_until(dialog.test_button.get_sensitive)
-        focus = dialog.get_focus()
-        assert focus is not None
-        assert focus.is_ancestor(dialog.name) if goes_on else focus is dialog.test_button
-        dialog.close()
-
-
-def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
+def test_an_address_that_does_not_respond_is_reported(room: Room) -> None:
     dialog = ConnectionDialog(
         room.window, room.desk.connections, Connection("", ServerKind.OLLAMA, "")
     )
@@ -295,7 +259,7 @@ def test_an_address_that_does_not_answer_is_said_in_words(room: Room) -> None:
     dialog.close()
 
 
-def test_what_a_trial_said_counts_for_that_address_and_key_only(room: Room) -> None:
+def test_a_connection_test_counts_for_its_address_and_key_only(room: Room) -> None:
     with Replay({"/v1/models": Reply([b'{"object": "list", "data": [{"id": "a"}]}'])}) as server:
         connection = Connection("mine", ServerKind.OPENAI, server.address)
         dialog = ConnectionDialog(room.window, room.desk.connections, connection)
@@ -334,14 +298,14 @@ def spin(page: Adw.PreferencesPage, title: str) -> Gtk.SpinButton:
 
 
 def type_into(preferences: Preferences, button: Gtk.SpinButton, text: str) -> None:
-    """As a person does who looks at something else then, without Enter."""
+    """Type text and leave the field without Enter."""
     button.grab_focus()
     button.set_text(text)
     focus = preferences.get_focus()
     assert focus is not None and focus.is_ancestor(button)
 
 
-def test_what_was_typed_counts_when_the_window_is_closed(room: Room) -> None:
+def test_typed_values_are_saved_when_the_window_is_closed(room: Room) -> None:
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     wait_until(preferences.get_mapped)
@@ -361,7 +325,7 @@ def test_what_was_typed_counts_when_the_window_is_closed(room: Room) -> None:
     wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 41)
 
 
-def test_where_the_profile_cannot_be_read_its_limits_are_not_told(room: Room) -> None:
+def test_limits_of_an_unreadable_profile_are_not_shown(room: Room) -> None:
     folder = room.person.paths.profiles
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mine.yaml").write_text("limits: [broken\n")
@@ -380,35 +344,3 @@ def test_where_the_profile_cannot_be_read_its_limits_are_not_told(room: Room) ->
         assert not says(masks, ".ssh")
     finally:
         room.settings.set("profile", "standard")
-
-
-def test_projects_are_listed_one_by_one_when_somebody_looks(room: Room) -> None:
-    names = [f"project {number}" for number in range(5)]
-    for name in names:
-        (room.person.home / name).mkdir()
-        room.desk.manager.add_project(room.person.home / name)
-    preferences = room.preferences()
-    wait_until(lambda: preferences.is_idle)
-
-    def listed() -> list[str]:
-        titles = [row.get_title() for row in all_of(preferences.system, Adw.ComboRow)]
-        return sorted(title for title in titles if title in names)
-
-    assert not listed()
-    preferences.set_visible_page(preferences.system)
-    # What else is due comes in between.
-    counts: set[int] = set()
-
-    def is_whole() -> bool:
-        counts.add(len(listed()))
-        return listed() == names
-
-    wait_until(is_whole)
-    assert len(counts) > 2
-    # Two at once leave one list.
-    finish(asyncio.wait_for(_twice(preferences), 60))
-    assert listed() == names
-
-
-async def _twice(preferences: Preferences) -> None:
-    await asyncio.gather(preferences.system.refresh(), preferences.system.refresh())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of the preferences for Alpine: it is installed, chosen for a project, and removed."""
+"""The preferences page for Alpine: installing, choosing and removing it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_alpine_is_installed_used_and_removed(
         wait_until(lambda: says(page, "Not installed"))
 
 
-def test_a_download_is_cancelled_at_once_and_can_be_begun_again(
+def test_a_download_is_cancelled_at_once_and_can_be_restarted(
     screen: Screen, person: Person, served: Mirror
 ) -> None:
     asked, answers = threading.Event(), threading.Event()
@@ -123,13 +123,13 @@ def test_a_window_that_is_closed_meanwhile_asks_first(
         wait_until(lambda: not _questions())
         answers.set()
         wait_until(lambda: says(page, f"Alpine {VERSION}"))
-        # Nothing is under way any more, and nobody is asked.
+        # Nothing is under way any more, so it closes without a question.
         window.close()
         wait_until(lambda: not window.get_mapped())
     assert _questions() == []
 
 
-def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
+def test_an_error_stays_on_the_page_until_the_next_action(
     screen: Screen, person: Person, served: Mirror
 ) -> None:
     told: list[str] = []
@@ -151,7 +151,9 @@ def test_what_went_wrong_stays_on_the_page_until_something_else_is_done(
 
 
 @pytest.mark.parametrize("wrong", ["settings", "folder"])
-def test_a_page_that_cannot_tell_says_why(screen: Screen, person: Person, wrong: str) -> None:
+def test_a_page_that_cannot_read_the_state_says_why(
+    screen: Screen, person: Person, wrong: str
+) -> None:
     if wrong == "settings":
         person.paths.config.mkdir(parents=True)
         (person.paths.config / "rootfs.yaml").write_text("mirror: file:///etc\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A project on a mount that does not answer any more holds up neither the window nor other work."""
+"""A project on a mount that does not respond blocks neither the window nor other work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anybody
 
 
 class Mount:
-    """One folder on it gives no answer until the test ends."""
+    """A mount on which one folder does not respond until the test ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)
@@ -54,14 +54,6 @@ def test_a_folder_that_gives_no_answer_is_looked_at_once(mount: Mount, tmp_path:
     assert folders.is_missing(str(tmp_path / "gone"))
 
 
-def test_it_is_there_again_as_soon_as_it_answers(mount: Mount) -> None:
-    folders = FolderChecker(patience=0.01)
-    assert folders.is_missing(mount.folder)
-    mount.answers.set()
-    patient = FolderChecker(patience=120)
-    assert not patient.is_missing(mount.folder)
-
-
 def test_turns_go_on_and_the_window_closes_while_a_folder_gives_no_answer(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +75,7 @@ def test_turns_go_on_and_the_window_closes_while_a_folder_gives_no_answer(
             mount.answers.set()
 
 
-def test_readings_that_wait_for_their_turn_take_no_thread() -> None:
+def test_queued_readings_take_no_thread() -> None:
     may_end = threading.Event()
 
     def work() -> None:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sessions are open as long as somebody needs them, and what was typed in them is kept."""
+"""Opening, closing and deleting sessions, and their drafts."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,7 +22,6 @@ from ollmsandbox.permission.request import Answer, PermissionRequest
 from ollmsandbox.ui.chat.entries import CallEntry, entries_of
 from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.preferences.settings import Settings
-from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
 
 pytestmark = pytest.mark.anybody
@@ -70,7 +68,7 @@ def house(person: Person) -> Iterator[House]:
     desk.close()
 
 
-def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
+def test_a_session_whose_end_cannot_be_stored_can_be_deleted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_args: object) -> None:
@@ -88,7 +86,7 @@ def test_one_whose_end_cannot_be_written_is_deleted_all_the_same(
     loop.run(talk())
 
 
-def test_one_that_is_closed_and_opened_at_once_opens(house: House) -> None:
+def test_a_session_that_is_closed_and_reopened_at_once_opens(house: House) -> None:
     async def go() -> None:
         await house.sessions.open(id_)
         closing = asyncio.ensure_future(house.sessions.close(id_))
@@ -102,7 +100,7 @@ def test_one_that_is_closed_and_opened_at_once_opens(house: House) -> None:
     loop.run(go())
 
 
-def test_one_that_is_deleted_while_it_opens_is_not_open(house: House) -> None:
+def test_a_session_deleted_while_it_opens_is_not_open(house: House) -> None:
     async def delete() -> None:
         opening = asyncio.ensure_future(house.sessions.open(id_))
         await asyncio.sleep(0)
@@ -116,7 +114,7 @@ def test_one_that_is_deleted_while_it_opens_is_not_open(house: House) -> None:
     assert house.is_free(id_)
 
 
-def test_one_that_cannot_be_closed_keeps_no_other_open(
+def test_a_session_that_cannot_be_closed_keeps_no_other_open(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def close() -> None:
@@ -137,27 +135,7 @@ def test_one_that_cannot_be_closed_keeps_no_other_open(
     assert house.is_free(id_)
 
 
-def test_sessions_are_asked_in_the_main_loop_only(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[threading.Thread] = []
-
-    def asking(_session: OpenSession) -> list[object]:
-        asked.append(threading.current_thread())
-        return [1]
-
-    async def look() -> None:
-        await house.sessions.open(house.stored())
-        monkeypatch.setattr(OpenSession, "asking", asking)
-        (found,) = await house.sessions.listing()
-        assert [item.is_asking for item in found.sessions] == [True]
-        await house.sessions.close_all()
-
-    loop.run(look())
-    assert asked == [threading.current_thread()]
-
-
-def test_a_draft_is_kept_where_nothing_was_said_yet(house: House) -> None:
+def test_a_draft_is_kept_in_a_session_without_messages(house: House) -> None:
     async def type_() -> str:
         session = await house.sessions.new(str(house.person.project))
         await house.sessions.keep_draft(session, "Mend the\nparser")
@@ -179,7 +157,7 @@ def test_a_draft_is_kept_where_nothing_was_said_yet(house: House) -> None:
     loop.run(go_on(loop.run(type_())))
 
 
-def test_of_a_draft_that_was_emptied_nothing_is_left(house: House) -> None:
+def test_an_emptied_draft_is_removed(house: House) -> None:
     async def type_() -> None:
         session = await house.sessions.new(None)
         for text in ("Hm", "", " \n"):
@@ -190,7 +168,7 @@ def test_of_a_draft_that_was_emptied_nothing_is_left(house: House) -> None:
     loop.run(type_())
 
 
-def test_a_draft_on_its_way_does_not_bring_back_what_is_deleted(house: House) -> None:
+def test_a_draft_being_saved_does_not_restore_a_deleted_session(house: House) -> None:
     async def delete() -> None:
         session = await house.sessions.new(None)
         house.sessions.keep_draft(session, "Hm")
@@ -200,61 +178,6 @@ def test_a_draft_on_its_way_does_not_bring_back_what_is_deleted(house: House) ->
         assert await house.titles() == ["Hm"]
 
     loop.run(delete())
-
-
-def test_a_named_draft_keeps_its_name(house: House) -> None:
-    async def name() -> None:
-        session = await house.sessions.new(None)
-        await house.sessions.keep_draft(session, "Hm")
-        await house.sessions.rename(session.id, "Mine")
-        session.conversation.use_model(ScriptedModel())
-        await session.conversation.say("Hello")
-        await house.sessions.keep_draft(session, "")
-        await house.sessions.close(session.id)
-        assert await house.titles() == ["Mine"]
-
-    loop.run(name())
-
-
-def test_a_draft_is_found_and_is_not_gone_on_with(house: House) -> None:
-    async def run() -> None:
-        talked = house.stored()
-        session = await house.sessions.new(None)
-        await house.sessions.keep_draft(session, "About the cellar")
-        history = house.desk.history
-        assert [info.id for info in history.sessions(search="cellar")] == [session.id]
-        assert history.sessions()[0].id == session.id
-        assert [info.id for info in history.sessions(only_said=True)] == [talked]
-        await house.sessions.close(session.id)
-
-    loop.run(run())
-
-
-def test_what_is_said_after_a_draft_was_kept_is_said_to_the_model_chosen_last(house: House) -> None:
-    async def run() -> None:
-        session = await house.sessions.new(None)
-        await house.sessions.keep_draft(session, "Words")
-        session.conversation.use_model(ScriptedModel(["Yes."], name="chosen"), "server")
-        await session.conversation.say("Words")
-        found = house.desk.history.find(session.id)
-        assert (found.model, found.connection) == ("chosen", "server")
-        await house.sessions.close(session.id)
-
-    loop.run(run())
-
-
-def test_one_that_has_nothing_any_more_goes_from_the_list(house: House) -> None:
-    async def run() -> None:
-        session = await house.sessions.new(None)
-        await house.sessions.keep_draft(session, "Words")
-        told: list[list[str]] = []
-        house.sessions.connect("changed", lambda _: told.append([]))
-        await house.sessions.keep_draft(session, "")
-        assert told
-        assert await house.titles() == []
-        await house.sessions.close(session.id)
-
-    loop.run(run())
 
 
 @pytest.mark.parametrize(
@@ -276,7 +199,7 @@ def test_a_call_that_was_cut_off_is_shown_with_what_it_was_about(
     assert entry.description == shown
 
 
-def test_one_with_a_draft_is_not_taken_for_a_new_one(house: House) -> None:
+def test_a_session_with_a_draft_does_not_count_as_new(house: House) -> None:
     async def go() -> None:
         project = str(house.person.project)
         first = await house.sessions.new(project)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From one session to another: the last wish counts, and what is left is let go."""
+"""Switching between sessions: the last choice wins, and the session that was left is released."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from support.person import Person
 from support.screen import Screen, texts
 from support.window import program, wait_until, window_of
 
-from ollmsandbox.chat.conversation import Conversation
-from ollmsandbox.chat.events import TurnEnd, TurnEnded
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import new_session_id
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
-from ollmsandbox.ui.sidebar.controller import SidebarController
-from ollmsandbox.ui.window.window import Window, begin_tour
+from ollmsandbox.ui.window.window import Window
 
 pytestmark = pytest.mark.anybody
 
@@ -122,17 +119,6 @@ def test_a_draft_is_there_when_its_session_is_shown_again(
     assert window.chat.composer.text == "half a sentence"
 
 
-def test_a_double_click_opens_and_keeps_open(application: Application, window: Window) -> None:
-    first = stored(application, "first")
-    click(window, first)
-    click(window, first)
-    wait_until(lambda: shown(window) == first)
-    click(window, first)
-    wait_until(lambda: window._tasks.is_idle)
-    assert shown(window) == first
-    assert is_open(application, first)
-
-
 def test_a_draft_in_a_new_session_is_there_after_a_restart(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
@@ -146,9 +132,7 @@ def test_a_draft_in_a_new_session_is_there_after_a_restart(screen: Screen, perso
         wait_until(lambda: "never sent" in texts(window.sidebar))
 
 
-def test_who_has_typed_something_gets_a_new_session_the_first_time(
-    window: Window, person: Person
-) -> None:
+def test_typed_text_opens_a_new_session_the_first_time(window: Window, person: Person) -> None:
     window.open_project(str(person.project))
     wait_until(lambda: shown(window))
     first = shown(window)
@@ -165,87 +149,3 @@ def test_who_has_typed_something_gets_a_new_session_the_first_time(
     click(window, first)
     wait_until(lambda: shown(window) == first)
     assert window.chat.composer.text == "half a thought"
-
-
-def test_at_the_start_a_click_counts_more_than_the_last_session(
-    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        first, second = stored(application, "first"), stored(application, "second")
-        click(window, first)
-        wait_until(lambda: shown(window) == first)
-    gate = asyncio.Event()
-    looked: list[str] = []
-    really_look = Sessions.title
-
-    async def title(sessions: Sessions, session_id: str) -> str:
-        if not looked:
-            looked.append(session_id)
-            await gate.wait()
-        return await really_look(sessions, session_id)
-
-    monkeypatch.setattr(Sessions, "title", title)
-    with program(person) as application:
-        window = window_of(application)
-        wait_until(lambda: looked)
-        click(window, second)
-        gate.set()
-        wait_until(lambda: shown(window) == second)
-        wait_until(lambda: window._tasks.is_idle)
-        assert shown(window) == second
-        assert not is_open(application, first)
-
-
-def test_the_tour_speaks_in_its_own_session_only(
-    application: Application, window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another one may be shown before it begins to speak."""
-    other = stored(application, "other")
-    said: list[str] = []
-    gate = asyncio.Event()
-    waits: list[str] = []
-    really_refresh = SidebarController.refresh
-
-    async def say(conversation: Conversation, _text: str) -> TurnEnded:
-        said.append(conversation.session_id)
-        return TurnEnded(TurnEnd.DONE)
-
-    async def refresh(side: SidebarController) -> None:
-        if shown(window) not in ("", other):
-            waits.append(shown(window))
-            await gate.wait()
-        await really_refresh(side)
-
-    monkeypatch.setattr(Conversation, "say", say)
-    monkeypatch.setattr(SidebarController, "refresh", refresh)
-    window.welcome.emit("take-tour")
-    wait_until(lambda: waits)
-    click(window, other)
-    wait_until(lambda: shown(window) == other)
-    gate.set()
-    wait_until(lambda: said)
-    assert said == waits[:1]
-
-
-def test_the_tour_is_not_begun_twice_at_once(
-    application: Application, window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = asyncio.Event()
-    begun: list[object] = []
-
-    async def begin(*arguments: object) -> OpenSession:
-        begun.append(arguments)
-        await gate.wait()
-        return await begin_tour(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("ollmsandbox.ui.window.window.begin_tour", begin)
-    window.activate_action("win.take-tour", None)
-    wait_until(lambda: begun)
-    window.activate_action("win.take-tour", None)
-    action = window.lookup_action("take-tour")
-    assert action is not None
-    assert not action.get_enabled()
-    gate.set()
-    wait_until(action.get_enabled)
-    assert len(begun) == 1

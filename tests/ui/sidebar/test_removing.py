@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removing a project from the list, and deleting a session: nothing is lost or stopped unasked."""
+"""Removing a project and deleting a session lose nothing, and ask before they stop anything."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _ENDLESS = "touch ~/playground/runs; while :; do sleep 0.05; done"
 
 @pytest.fixture(autouse=True)
 def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as it takes."""
+    """Keep the toast for as long as the test takes."""
     monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
 
 
-def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
+def test_a_removed_project_that_is_opened_again_has_its_pending_changes(
     screen: Screen, person: Person
 ) -> None:
     with in_project(person) as (window, session):
@@ -65,7 +65,7 @@ def test_a_removed_project_is_back_with_what_waits_when_it_is_opened_again(
         wait_until((person.project / "made").exists)
 
 
-def test_a_removal_is_taken_back_and_a_search_finds_what_was_said(
+def test_a_removal_is_undone_and_a_search_finds_the_messages(
     screen: Screen, person: Person
 ) -> None:
     with program(person) as application:
@@ -89,7 +89,7 @@ def test_a_removal_is_taken_back_and_a_search_finds_what_was_said(
         assert len(finish(application.sessions.listing())) == 1
 
 
-def test_what_runs_is_not_stopped_without_asking(screen: Screen, person: Person) -> None:
+def test_running_commands_are_not_stopped_without_asking(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         running = asyncio.get_event_loop().create_task(session.conversation.run(_ENDLESS))
         wait_until((person.playground / "runs").exists)

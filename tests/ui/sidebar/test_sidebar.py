@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The side pane and the choice of a model: what they show, and what they ask for."""
+"""The sidebar and the model chooser."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a terminal would show: from bytes to lines."""
+"""The terminal emulation: from bytes to lines."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ _ANYTHING = st.lists(
 
 @settings(max_examples=80, deadline=None)
 @given(_ANYTHING, st.integers(1, 5))
-def test_nothing_raw_is_shown_whatever_comes(pieces: list[bytes], size: int) -> None:
+def test_no_control_character_is_shown(pieces: list[bytes], size: int) -> None:
     data = b"".join(pieces)
     text = shown(data)
     assert all(ord(c) >= 0x20 and not 0x7F <= ord(c) <= 0x9F for c in text if c != "\n")

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command's output on a screen."""
+"""The view of a command's output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from gi.repository import Adw, Gtk
-from support.freed import watch_freeing
 from support.screen import Screen, draw_frames, spin_until
 
 from ollmsandbox.ui.terminal.find import places
@@ -70,7 +67,7 @@ def test_colours_become_readable_in_both_themes(screen: Screen) -> None:
         manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
 
 
-def test_more_than_is_kept_is_said_and_can_be_asked_for(screen: Screen) -> None:
+def test_output_beyond_the_limit_is_announced_and_can_be_opened(screen: Screen) -> None:
     view = TerminalView(most_lines=500)
     asked: list[bool] = []
     view.connect("open-all", lambda _view: asked.append(True))
@@ -87,7 +84,7 @@ def test_more_than_is_kept_is_said_and_can_be_asked_for(screen: Screen) -> None:
 
 
 def turn_wheel(view: TerminalView, down: float) -> None:
-    """As far as the view hears of it: the scrolling itself is GTK's."""
+    """Send the wheel event that the view handles; GTK does the scrolling."""
     found = view.scroller.observe_controllers()
     for number in range(found.get_n_items()):
         controller = found.get_item(number)
@@ -99,7 +96,7 @@ def turn_wheel(view: TerminalView, down: float) -> None:
             controller.emit("scroll", 0.0, down)
 
 
-def test_it_stays_at_the_end_until_somebody_scrolls_up(screen: Screen) -> None:
+def test_it_stays_at_the_end_until_the_user_scrolls_up(screen: Screen) -> None:
     view = TerminalView()
     in_a_card(screen, view)
     adjustment = view.scroller.get_vadjustment()
@@ -128,7 +125,7 @@ def test_it_stays_at_the_end_until_somebody_scrolls_up(screen: Screen) -> None:
     spin_until(scroll_down)
 
 
-def test_it_is_as_high_as_its_lines_up_to_twelve_or_thirty(screen: Screen) -> None:
+def test_its_height_follows_its_lines_up_to_twelve_or_thirty(screen: Screen) -> None:
     view = TerminalView()
     in_a_card(screen, view)
     fed(view, b"one\n")
@@ -180,22 +177,9 @@ def test_finding_counts_characters_as_the_view_does() -> None:
     assert places("text", "") == []
 
 
-def test_what_nobody_sees_waits(screen: Screen) -> None:
+def test_a_hidden_view_is_not_filled(screen: Screen) -> None:
     view = TerminalView()
     view.feed(b"early\n")
     assert view.text == ""
     screen.show(view)
     spin_until(lambda: view.text == "early")
-
-
-def test_a_closed_view_is_freed(screen: Screen) -> None:
-    def used() -> Callable[[], bool]:
-        view = TerminalView()
-        window = screen.show(view)
-        fed(view, numbered(10))
-        view.find()
-        window.set_child(None)
-        window.destroy()
-        return watch_freeing(view)
-
-    spin_until(used())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is made in pieces lets each piece be drawn before the next."""
+"""Widgets made in pieces: each piece is drawn before the next is made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def waits(frames: FrameByFrame, shown: Shown) -> bool:
     return frames.waits(cast(Gtk.Widget, shown))
 
 
-def test_the_next_piece_waits_until_the_last_one_was_drawn() -> None:
+def test_the_next_piece_is_made_after_the_last_one_was_drawn() -> None:
     frames, shown = FrameByFrame(), Shown()
     assert not waits(frames, shown)
     assert waits(frames, shown)
@@ -44,13 +44,13 @@ def test_the_next_piece_waits_until_the_last_one_was_drawn() -> None:
     assert waits(frames, shown)
 
 
-def test_a_window_that_nobody_sees_is_not_waited_for_for_ever() -> None:
+def test_a_hidden_window_does_not_block_the_next_piece() -> None:
     frames, shown = FrameByFrame(), Shown()
     turns = [waits(frames, shown) for _turn in range(100)]
     assert not turns[0]
     assert 5 < turns.count(False) < 20
 
 
-def test_what_is_not_shown_waits_for_no_frame() -> None:
+def test_a_hidden_widget_waits_for_no_frame() -> None:
     frames, hidden = FrameByFrame(), Shown(mapped=False)
     assert not any(waits(frames, hidden) for _turn in range(10))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The wheel over something that scrolls, inside something that scrolls."""
+"""The mouse wheel over a scroller inside a scroller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anybody
 
 
 def scrollers(inner: NestedScroller) -> list[Gtk.EventControllerScroll]:
-    """Those that see the wheel, in the order in which they do; ours is the first."""
+    """Return the controllers that get the wheel, in order; ours is the first."""
     found = inner.observe_controllers()
     return [
         controller
@@ -23,7 +23,7 @@ def scrollers(inner: NestedScroller) -> list[Gtk.EventControllerScroll]:
 
 
 def keeps(inner: NestedScroller, down: float) -> bool:
-    """Whether GTK's own will take such a turn of the wheel for itself."""
+    """Return whether GTK's own controller will handle such a scroll event."""
     first, *rest = scrollers(inner)
     assert not first.emit("scroll", 0, down)
     vertical = Gtk.EventControllerScrollFlags.VERTICAL
@@ -42,13 +42,13 @@ def nested(screen: Screen, policy: Gtk.PolicyType) -> NestedScroller:
     return inner
 
 
-def test_what_cannot_scroll_passes_the_wheel_on(screen: Screen) -> None:
+def test_a_scroller_without_overflow_passes_the_wheel_on(screen: Screen) -> None:
     inner = nested(screen, Gtk.PolicyType.NEVER)
     assert not keeps(inner, 1)
     assert not keeps(inner, -1)
 
 
-def test_what_is_at_its_edge_passes_the_wheel_on(screen: Screen) -> None:
+def test_a_scroller_at_its_edge_passes_the_wheel_on(screen: Screen) -> None:
     inner = nested(screen, Gtk.PolicyType.AUTOMATIC)
     adjustment = inner.get_vadjustment()
     spin_until(lambda: adjustment.get_upper() > adjustment.get_page_size() > 0)

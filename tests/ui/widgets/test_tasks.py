@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Of several readings on threads only the newest counts, and no two run at once."""
+"""Of several readings in threads only the newest counts, and no two run at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ollmsandbox.ui.widgets.tasks import LatestOnly
 pytestmark = pytest.mark.anybody
 
 
-def test_what_was_overtaken_while_it_waited_is_never_done() -> None:
+def test_an_outdated_task_is_never_run() -> None:
     begun, may_end = threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -45,7 +45,7 @@ def test_what_was_overtaken_while_it_waited_is_never_done() -> None:
     assert isinstance(second_result, asyncio.CancelledError)
 
 
-def test_what_goes_wrong_is_told_and_the_next_one_has_its_turn() -> None:
+def test_an_exception_is_reported_and_the_next_task_runs() -> None:
     def fails() -> str:
         raise ValueError("no such thing")
 

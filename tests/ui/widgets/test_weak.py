@@ -83,7 +83,7 @@ def test_a_method_of_a_plain_object_is_called_while_that_is_there() -> None:
     assert calls == [1]
 
 
-def test_what_only_a_list_holds_is_found_again_as_it_was() -> None:
+def test_a_weak_reference_finds_an_item_that_only_a_list_holds() -> None:
     class Item(GObject.Object):
         __gtype_name__ = "OllmTestItem"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What takes its time is seen to be under way, on the page of a file as well."""
+"""The progress bar while changes are applied, undone or restored."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.project.apply.recorder import Recorder
 from ollmsandbox.project.changes.change import Mode, State
 from ollmsandbox.project.manager import ProjectManager
-from ollmsandbox.project.review.write_file import restore
 from ollmsandbox.ui.changes import actions, versions
 from ollmsandbox.ui.changes import page as change_page
 from ollmsandbox.ui.changes.actions import act_on_hunks, look
 from ollmsandbox.ui.changes.page import ChangePage
-from ollmsandbox.ui.changes.rows import RunRow
 from ollmsandbox.ui.changes.view import ChangesView
 from ollmsandbox.ui.preferences.settings import Settings
 from ollmsandbox.ui.widgets.work_bar import WorkBar
@@ -61,7 +59,7 @@ def changed(view: ChangesView, person: Person) -> ChangePage:
 
 
 class Slow:
-    """What is done waits until it may go on."""
+    """Work that blocks until it may go on."""
 
     def __init__(self, work: Callable[..., object]) -> None:
         self._work = work
@@ -74,7 +72,7 @@ class Slow:
         return self._work(*given, **named)
 
 
-def test_work_on_one_part_is_seen_and_not_begun_twice(
+def test_work_on_one_hunk_shows_progress_and_is_not_started_twice(
     view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = changed(view, person)
@@ -93,7 +91,7 @@ def test_work_on_one_part_is_seen_and_not_begun_twice(
     assert "line 3\n" in text and "changed 33\n" in text
 
 
-def test_who_leaves_the_page_meanwhile_cuts_nothing_off(
+def test_leaving_the_page_does_not_interrupt_the_work(
     view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -122,27 +120,6 @@ def test_who_leaves_the_page_meanwhile_cuts_nothing_off(
     assert all(one.is_sensitive() for one in buttons(page))
 
 
-def test_a_second_click_on_a_run_begins_nothing(
-    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(view, "_tell", told.append)
-    changed(view, person)
-    view.leave_file()
-    slow = Slow(actions.act)
-    monkeypatch.setattr(actions, "act", slow)
-    wait_until(lambda: [one for one in all_of(view, RunRow) if one.get_mapped()])
-    undo = [one for one in all_of(view.list_view, Gtk.Button) if texts(one) == ["Undo"]]
-    assert len(undo) == 1
-    for _click in range(2):
-        undo[0].emit("clicked")
-    wait_until(lambda: slow.calls)
-    slow.may_go_on.set()
-    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
-    assert slow.calls == 1
-    assert told == ["1 change undone."]
-
-
 def test_an_older_look_that_comes_back_later_is_not_shown(
     view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,51 +145,20 @@ def test_an_older_look_that_comes_back_later_is_not_shown(
     assert texts(page.verbs) == ["Redo"]
 
 
-def test_the_way_back_to_an_earlier_version_is_seen(
-    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = changed(view, person)
-    slow = Slow(restore)
-    monkeypatch.setattr(versions, "restore", slow)
-    wait_until(page.versions_button.get_visible)
-    popover = page.versions_button.get_popover()
-    assert popover is not None
-    popover.popup()
-    wait_until(lambda: "Restore" in texts(popover))
-    press(popover, "Restore")
-    wait_until(lambda: slow.calls and view.progress.get_mapped())
-    slow.may_go_on.set()
-    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
-    assert (person.project / "text").read_text() == _LONG
-
-
-def test_a_large_file_is_seen_to_be_read(
-    view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changed(view, person)
-    view.show_list()
-    slow = Slow(look)
-    monkeypatch.setattr(change_page, "look", slow)
-    view.list_view.emit("activate", 1)
-    wait_until(view.progress.get_mapped)
-    slow.may_go_on.set()
-    wait_until(lambda: not view.progress.get_visible() and view._tasks.is_idle)
-
-
-def test_of_several_at_once_the_last_to_end_hides_it(screen: Screen) -> None:
+def test_the_bar_is_hidden_when_the_last_task_ends(screen: Screen) -> None:
     bar = WorkBar()
     with bar.during():
         with bar.during():
             pass
         assert bar.get_visible()
     assert not bar.get_visible()
-    # Nor does what was over before anybody could wait for it.
+    # Work that ends before the bar's delay never shows it.
     with bar.during(patience=60_000):
         assert not bar.get_visible()
 
 
 def buttons(page: ChangePage) -> list[Gtk.Button]:
-    """All that change something: of the file, of its parts, and of its earlier versions."""
+    """Return all buttons that change the file, its hunks or its versions."""
     popover = page.versions_button.get_popover()
     assert popover is not None and page.diff is not None
     found = [*all_of(page.verbs, Gtk.Button), *all_of(page.diff, Gtk.Button)]
@@ -220,8 +166,9 @@ def buttons(page: ChangePage) -> list[Gtk.Button]:
     return [one for one in found if texts(one) in (["Undo"], ["Redo"], ["Restore"])]
 
 
-@pytest.mark.parametrize("by", ["part", "file", "version"])
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("by", "fails"), [("part", False), ("file", False), ("version", False), ("file", True)]
+)
 def test_nothing_else_can_be_pressed_while_something_is_changed(
     view: ChangesView, person: Person, monkeypatch: pytest.MonkeyPatch, by: str, fails: bool
 ) -> None:

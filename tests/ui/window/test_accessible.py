@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whoever cannot see the window hears a name for all that can be used in it. GTK 4.8 takes it from
-the text in a widget or from a label that was given; a tooltip is not enough."""
+"""Every usable widget has a name for screen readers. GTK 4.8 takes it from the text in a widget or
+from a label; a tooltip is not enough."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _rows(window: Window) -> list[Gtk.Widget]:
 
 
 def _has_name_around(row: Gtk.Widget) -> bool:
-    """What the keyboard goes through is what GTK puts around a row."""
+    """Return whether the row around it has a name: that is what gets the focus."""
     around = row.get_parent()
     return around is not None and Gtk.test_accessible_has_property(
         around, Gtk.AccessibleProperty.LABEL

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window closes whatever goes wrong meanwhile, and says what that was."""
+"""The window closes whatever goes wrong meanwhile, and reports what went wrong."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from gi.repository import Adw, Gio, Gtk
 from support.person import Person
-from support.screen import Screen, all_of, spin, texts
+from support.screen import Screen, texts
 from support.scripted import ScriptedModel
 from support.window import finish, open_session, program, wait_until, window_of
 
@@ -119,20 +116,6 @@ def test_settings_and_sessions_that_fail_keep_no_window_open(
     screen.expect_trouble("No space left on device")
 
 
-def test_closing_twice_is_closing_once(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        open_session(window_of(application), person.project)
-        window = window_of(application)
-        closed: list[object] = []
-        window.connect("closed", closed.append)
-        window.close()
-        window.close_at_once()
-        window.close()
-        wait_until(lambda: application.window is None)
-        asyncio.get_event_loop().run_until_complete(asyncio.sleep(0.05))
-        assert len(closed) == 1
-
-
 def test_work_on_changes_is_a_question(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
@@ -151,7 +134,7 @@ def test_work_on_changes_is_a_question(screen: Screen, person: Person) -> None:
 
 
 @pytest.mark.parametrize("how", ["open", "activate"])
-def test_what_is_opened_while_it_closes_is_opened_in_the_next_one(
+def test_a_project_opened_while_the_window_closes_opens_in_the_next_one(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     may_end = asyncio.Event()
@@ -183,7 +166,7 @@ def test_what_is_opened_while_it_closes_is_opened_in_the_next_one(
         wait_until(lambda: second.is_ready)
 
 
-def test_what_is_asked_for_after_a_signal_opens_no_window(
+def test_a_request_after_a_signal_opens_no_window(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = asyncio.Event()
@@ -232,34 +215,3 @@ def test_a_disk_that_does_not_answer_is_a_question(
 
 def _questions() -> list[Adw.MessageDialog]:
     return [one for one in Gtk.Window.list_toplevels() if isinstance(one, Adw.MessageDialog)]
-
-
-def test_a_menu_that_is_open_goes_with_the_window(screen: Screen, person: Person) -> None:
-    """Half a second later GTK would look for a hint in it, and complain."""
-    with program(person) as application:
-        window = window_of(application)
-        open_session(window, person.project)
-        menu = next(
-            one
-            for one in all_of(window, Gtk.MenuButton)
-            if one.get_mapped() and one.get_tooltip_text() == "Main Menu"
-        )
-        popover = menu.get_popover()
-        assert popover is not None
-        with _pointer_aside():
-            menu.popup()
-            wait_until(popover.get_mapped)
-            window.close_at_once()
-            wait_until(lambda: application.window is None)
-            assert not popover.get_mapped()
-            spin(0.8)
-
-
-@contextmanager
-def _pointer_aside() -> Iterator[None]:
-    """Beside all windows: whatever it does there, the menu hears of it."""
-    subprocess.run(["xdotool", "mousemove", "1599", "1199"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["xdotool", "mousemove", "800", "600"], check=True)

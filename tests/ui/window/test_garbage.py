@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nothing halts the window that could be done when nobody looks."""
+"""Long work, such as garbage collection, does not block the window."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from support.screen import Screen, all_of, spin_until
 
 from ollmsandbox.ui.markdown.view import MarkdownView
 from ollmsandbox.ui.widgets.scheduling import is_late
-from ollmsandbox.ui.window import garbage
-from ollmsandbox.ui.window.garbage import Sweeper, keep_smooth
+from ollmsandbox.ui.window.garbage import keep_smooth
 
 pytestmark = pytest.mark.anybody
 
 
 class Knot:
-    """Holds itself."""
+    """An object that references itself."""
 
     def __init__(self) -> None:
         self.me = self
@@ -29,30 +28,18 @@ class Knot:
 
 @pytest.fixture
 def collector() -> Iterator[None]:
-    """As it was before, in the end."""
+    """Restore the collector's state at the end."""
     gc.collect()
     yield
     gc.enable()
     gc.unfreeze()
 
 
-def knot_of_age(generation: int) -> weakref.ref[Knot]:
-    """Python has looked at it so often already."""
-    knot = Knot()
-    for younger in range(generation):
-        gc.collect(younger)
-    return weakref.ref(knot)
-
-
-def much() -> list[list[int]]:
-    return [[number] for number in range(2 * gc.get_threshold()[0])]
-
-
-def test_what_only_holds_itself_is_freed_by_the_main_thread_alone(
+def test_reference_cycles_are_freed_by_the_main_thread_only(
     screen: Screen, collector: None
 ) -> None:
     keep_smooth(lambda: 0)
-    knot = knot_of_age(0)
+    knot = weakref.ref(Knot())
     threads: set[int] = set()
 
     def watch(phase: str, _info: dict[str, int]) -> None:
@@ -74,43 +61,7 @@ def test_what_only_holds_itself_is_freed_by_the_main_thread_alone(
         gc.callbacks.remove(watch)
 
 
-def test_everything_is_looked_through_when_nothing_was_drawn_for_long(collector: None) -> None:
-    gc.disable()
-    drawn = 1
-    sweeper = Sweeper(lambda: drawn)
-    knot = knot_of_age(2)
-    for _ in range(20):
-        gc.collect(1)
-    sweeper.sweep(1000)
-    drawn = 2
-    sweeper.sweep(1031)
-    assert knot() is not None
-    sweeper.sweep(1032)
-    assert knot() is not None
-    sweeper.sweep(1062)
-    assert knot() is None
-
-
-def test_everything_is_looked_through_at_last_though_there_is_no_quiet(
-    collector: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(garbage, "_AT_LAST", 50)
-    gc.disable()
-    frames = iter(range(10_000_000))
-    sweeper = Sweeper(lambda: next(frames))
-    knot = knot_of_age(2)
-    looks = 0
-    while knot() is not None:
-        kept = much()
-        assert kept and sweeper.sweep(float(looks))
-        del kept
-        looks += 1
-        assert looks < 10_000
-    # Not often, either.
-    assert looks > 150
-
-
-def test_what_comes_after_something_long_in_one_turn_is_late(screen: Screen) -> None:
+def test_a_callback_after_long_work_in_one_turn_is_late(screen: Screen) -> None:
     found: list[bool] = []
 
     def first() -> bool:

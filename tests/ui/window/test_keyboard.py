@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Without a mouse: the keyboard gets everywhere, out again, and never to nowhere."""
+"""Everything can be reached, used and left with the keyboard alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LONG = "echo 'It is so long that the card shows it once more, below its head.';
 
 @pytest.fixture(autouse=True)
 def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as it takes."""
+    """Keep the toast for as long as the test takes."""
     monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
 
 
@@ -60,7 +60,7 @@ def test_the_tab_key_goes_through_the_window_and_back_again(screen: Screen, pers
         assert set(_round(window, BACKWARD)) >= {"Thinking", "Message", "New Session"}
 
 
-def test_what_is_switched_off_passes_the_keyboard_on(screen: Screen) -> None:
+def test_an_insensitive_widget_passes_the_focus_on(screen: Screen) -> None:
     box = Gtk.Box()
     before, pressed, beside = (Gtk.Button(label=name) for name in ("before", "pressed", "beside"))
     for button in (before, pressed, beside):
@@ -115,7 +115,7 @@ def test_the_keyboard_stays_at_its_row_when_a_command_ends(screen: Screen, perso
         wait_until(lambda: _focused_texts(window)[:1] == ["a"])
 
 
-def test_one_step_back_at_a_time(screen: Screen, person: Person) -> None:
+def test_back_goes_one_step_at_a_time(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         finish(session.conversation.run("echo 1 > a"))
         press(card_that(window, lambda card: card.entry.stage is Stage.DONE), "Show")
@@ -268,7 +268,7 @@ def _listed(window: Window) -> list[str]:
 
 
 def _press_undo(window: Window) -> bool:
-    """Whether the window has a use for it, where a text that has the focus has none."""
+    """Return whether the window handles the key when a focused text does not."""
     for keys in window.observe_controllers():
         for one in keys if isinstance(keys, Gtk.ShortcutController) else ():
             assert isinstance(one, Gtk.Shortcut)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where there is little room: what is cut off is told, and what matters is said first."""
+"""A narrow window: cut-off text is available as a tooltip, and the important part comes first."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from gi.repository import Gtk
 from support.chat import Chat, report, shown
 from support.screen import Screen, all_of, draw_frames, spin_until
 
-from ollmsandbox.chat.providers.connections_file import TOUR
 from ollmsandbox.project.changes.change import Change, Flag, Kind, Recorded, State, Type
 from ollmsandbox.ui.changes.model import FileItem, RunData
 from ollmsandbox.ui.changes.rows import FileRow
 from ollmsandbox.ui.chat import tool_text
-from ollmsandbox.ui.models.chooser import ConnectionItem, ConnectionState, ModelChooser
 from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip
 
 pytestmark = pytest.mark.anybody
@@ -26,7 +24,7 @@ def _item(path: str, *flags: Flag, state: State = State.PENDING) -> Recorded:
     return Recorded(1, change, state)
 
 
-def test_the_status_of_a_call_that_is_cut_off_is_told_at_the_pointer(
+def test_a_cut_off_status_has_a_tooltip(
     screen: Screen,
 ) -> None:
     entry = Chat().call("make " + "very " * 60)
@@ -40,7 +38,7 @@ def test_the_status_of_a_call_that_is_cut_off_is_told_at_the_pointer(
     assert short.get_has_tooltip() and not is_cut_off(short)
 
 
-def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
+def test_a_warning_stands_before_a_long_path_and_is_complete(
     screen: Screen,
 ) -> None:
     item = _item(f"{_FOLDER}/tool", Flag.LATER, Flag.EXECUTABLE)
@@ -57,27 +55,9 @@ def test_what_one_should_look_at_twice_stands_before_a_long_path_and_is_whole(
     assert last.start_index > len(text.encode().split(b" \xc2\xb7 folder-0")[0])
 
 
-def test_changes_that_wait_no_more_are_not_said_to_wait() -> None:
+def test_settled_changes_are_no_longer_shown_as_pending() -> None:
     waits = report("a.c", "b.c", state=State.PENDING)
     assert tool_text.changed(waits) == "2 files changed; pending your review"
     some = frozenset({State.PENDING, State.APPLIED})
     assert tool_text.changed(waits, some) == "2 files changed; some are still pending"
     assert tool_text.changed(waits, frozenset({State.APPLIED})) == "2 files changed"
-
-
-def test_the_tour_needs_no_server_and_is_shown_as_ready(screen: Screen) -> None:
-    chooser = ModelChooser()
-    chooser.show([], (TOUR.name, TOUR.model))
-    assert "network-idle-symbolic" not in [i.get_icon_name() for i in all_of(chooser, Gtk.Image)]
-    chooser.show([], ("", ""))
-    assert "network-idle-symbolic" in [i.get_icon_name() for i in all_of(chooser, Gtk.Image)]
-
-
-def test_a_server_that_does_not_answer_is_named_though_none_of_its_models_is_known(
-    screen: Screen,
-) -> None:
-    chooser = ModelChooser()
-    chooser.show([ConnectionItem("mine", ConnectionState.FAILED)], ("mine", ""))
-    assert chooser.get_tooltip_text() == "Model: mine, not reachable"
-    chooser.show([ConnectionItem("mine", ConnectionState.READY)], ("mine", ""))
-    assert chooser.get_tooltip_text() == "Model: No model chosen"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the person has to know is said in the window, whoever found it out."""
+"""Notices about the machine appear in the window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ollmsandbox.ui.preferences.settings import SCHEMA
 pytestmark = pytest.mark.anybody
 
 
-def test_a_damaged_database_that_was_set_aside_is_told(screen: Screen, person: Person) -> None:
+def test_a_damaged_database_that_was_set_aside_is_reported(screen: Screen, person: Person) -> None:
     person.paths.data.mkdir(parents=True)
     person.paths.database.write_bytes(b"no database at all" * 500)
     with program(person) as application:
@@ -23,7 +23,7 @@ def test_a_damaged_database_that_was_set_aside_is_told(screen: Screen, person: P
         assert not application.factory.manager.notices
 
 
-def test_a_home_that_is_no_place_for_files_is_told_and_nothing_is_begun(
+def test_an_unwritable_home_folder_is_reported_and_nothing_is_started(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the window says in passing."""
+"""Toasts."""
 
 from __future__ import annotations
 
@@ -39,24 +39,13 @@ def test_a_long_sentence_can_be_read_to_its_end(screen: Screen, width: int, text
     assert label.get_layout().get_pixel_size()[1] <= label.get_height()
 
 
-def test_a_text_without_end_does_not_make_the_window_grow(screen: Screen) -> None:
-    toasts, overlay = shown(screen, 360)
-    toasts.tell("A sentence of an error that is long. " * 100)
-    spin_until(lambda: any("of an error" in text for text in texts(overlay)))
-    draw_frames(overlay, 3)
-    assert overlay.measure(Gtk.Orientation.VERTICAL, -1)[0] <= 294
-    (label,) = (one for one in all_of(overlay, Gtk.Label) if "of an error" in one.get_text())
-    assert label.get_layout().is_ellipsized()
-    assert label.get_has_tooltip()
-
-
 def test_a_short_one_is_text_and_no_markup(screen: Screen) -> None:
     toasts, overlay = shown(screen, 600)
     toasts.tell("<b>done</b> & well")
     spin_until(lambda: "<b>done</b> & well" in texts(overlay))
 
 
-def test_the_same_is_not_said_again_while_it_is_to_be_seen(screen: Screen) -> None:
+def test_the_same_toast_is_not_shown_twice_at_once(screen: Screen) -> None:
     _toasts, overlay = shown(screen, 600)
     added: list[Adw.Toast] = []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window as a whole: the tour from the first page to the undoing of a change."""
+"""The window as a whole: the tour from the first page until a change is undone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_first_start_says_that_it_is_safe_and_what_to_do(
         wait_until(lambda: "Sandboxed, no network" in texts(window.badge))
 
 
-def test_what_is_missing_is_said_as_it_is_with_what_to_do(screen: Screen, person: Person) -> None:
+def test_a_missing_part_is_shown_with_its_remedy(screen: Screen, person: Person) -> None:
     person.environ["PATH"] = str(person.playground)
     page = Welcome()
     page.show_capabilities(look(person))
@@ -70,7 +70,7 @@ def test_a_tour_is_taken_and_its_change_undone(screen: Screen, person: Person) -
         card_that(window, lambda card: card.entry is edited.entry and says(card, "Undone"))
 
 
-def test_a_command_of_ones_own_needs_no_model(screen: Screen, person: Person) -> None:
+def test_a_command_of_the_user_needs_no_model(screen: Screen, person: Person) -> None:
     (person.project / "here").write_text("old")
     with in_project(person) as (window, _session):
         wait_until(lambda: says(window.chat, "commands work without one."))
@@ -82,7 +82,7 @@ def test_a_command_of_ones_own_needs_no_model(screen: Screen, person: Person) ->
         assert says(done, "1 file changed")
 
 
-def test_a_session_goes_on_after_a_restart(screen: Screen, person: Person) -> None:
+def test_a_session_continues_after_a_restart(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, empty):
         window.open_project(str(person.project))
         wait_until(lambda: window._tasks.is_idle)
@@ -100,7 +100,7 @@ def test_a_session_goes_on_after_a_restart(screen: Screen, person: Person) -> No
         card_that(window, lambda card: says(card, "Undone"))
 
 
-def test_the_badge_tells_what_a_command_sees(screen: Screen, person: Person) -> None:
+def test_the_badge_lists_what_a_command_sees(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
         window.open_project(str(person.project))

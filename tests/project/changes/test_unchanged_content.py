@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a file was changed or only touched is told without reading what was never written."""
+"""A file that was touched but not changed is recognized without reading its holes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make(file: Path, size: int, *data: tuple[int, bytes]) -> None:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes were read, each time."""
+    """Record the number of bytes of each read."""
     found: list[int] = []
 
     def counted(read: Callable[..., bytes]) -> Callable[..., bytes]:

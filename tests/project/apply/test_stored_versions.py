@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was in the project is kept as it was, and comes back as it was."""
+"""Stored versions and backups bring files back with their attributes and folders."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_one_file_of_a_deleted_folder_comes_back_with_the_folders_around_it(
     assert not (person.project / "d").exists()
 
 
-def test_one_file_that_was_undone_is_done_again_with_the_folders_around_it(
+def test_one_undone_file_is_redone_with_the_folders_around_it(
     person: Person,
 ) -> None:
     run = _run(person, "mkdir -p x/y/z; echo 1 >x/y/f; echo 2 >x/y/z/g")
@@ -108,7 +108,7 @@ def test_one_file_that_was_undone_is_done_again_with_the_folders_around_it(
     assert not (person.project / "x").exists()
 
 
-def test_one_file_that_was_discarded_is_applied_with_the_folders_around_it(
+def test_one_discarded_file_is_applied_with_the_folders_around_it(
     person: Person,
 ) -> None:
     run = _run(person, "mkdir x; echo 1 >x/f; echo 2 >x/g", "--apply", "review")
@@ -135,7 +135,7 @@ def test_a_run_is_kept_for_as_long_after_it_was_applied_as_after_it_ran(person: 
     manager.close()
 
 
-def test_what_was_agreed_to_goes_with_a_damaged_database(person: Person) -> None:
+def test_approved_roots_are_lost_with_a_damaged_database(person: Person) -> None:
     outside = person.home / "outside"
     outside.mkdir()
     (person.project / "link").symlink_to(outside)
@@ -148,7 +148,7 @@ def test_what_was_agreed_to_goes_with_a_damaged_database(person: Person) -> None
     assert not (outside / "second").exists()
 
 
-def test_what_went_to_the_versions_another_way_is_not_missed(tmp_path: Path) -> None:
+def test_versions_that_are_already_stored_do_not_count_as_missing(tmp_path: Path) -> None:
     layer, versions = tmp_path / "layer", tmp_path / "versions"
     layer.mkdir()
     versions.mkdir()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders that are closed to their owner have to be open while they are worked in. They are closed
-again, whatever happens."""
+"""Folders without permissions are opened while they are changed, and closed again in every case."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def left_behind(folder: Path, mode: Mode) -> Bench:
 
 
 def modes(project: Path) -> tuple[int, int]:
-    """Of the two folders."""
+    """Return the modes of the two folders."""
     shut = project / "shut"
     outer = mode_of(shut)
     shut.chmod(0o700)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What waits, and what a later run made of it: without the later run all is as the earlier one had
-left it, whatever it did to files and folders, and wherever a program was killed."""
+"""A later run covers pending changes: after it is discarded, all is as the earlier run left it,
+even after a kill."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def fill(person: Person) -> Seen:
     return look_at(other)
 
 
-def check(bench: Bench, wanted: Seen) -> None:
-    """Once the later run is discarded."""
+def assert_first_run_is_pending(bench: Bench, wanted: Seen) -> None:
+    """Assert it after the later run was discarded."""
     with bench.review() as (review, second):
         first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
         assert first.id != second.id
@@ -68,7 +68,7 @@ def test_without_the_later_run_all_is_as_the_earlier_one_left_it(person: Person)
     person.run(SECOND, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
     bench = Bench(person)
     bench.discard()
-    check(bench, wanted)
+    assert_first_run_is_pending(bench, wanted)
 
 
 @pytest.mark.parametrize("moment", ["when the later one is kept", "when it is discarded"])
@@ -90,11 +90,11 @@ def test_a_kill_at_any_step(person: Person, moment: str) -> None:
         # If it had not begun.
         bench.discard()
         check_finished(person)
-        check(bench, wanted)
+        assert_first_run_is_pending(bench, wanted)
         number += EVERY or 17
 
 
-def test_what_a_later_run_deleted_can_still_be_had(person: Person) -> None:
+def test_a_file_that_a_later_run_deleted_can_still_be_applied(person: Person) -> None:
     fill(person)
     person.run("rm -r new", keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
     bench = Bench(person)

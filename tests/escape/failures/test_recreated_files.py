@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs at once, of which one deletes or replaces what the other one makes again as it was: each
-record says what is on disk, and what waits is what the next command sees."""
+"""Of two concurrent runs, one deletes or replaces what the other creates again: the records match
+the disk, and the next command sees what is pending."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def settle_left(person: Person, run_id: str, mode: Mode, step: Step = nothing) -
 
 
 def in_layers(layers: Iterable[str]) -> dict[str, str]:
-    """By path: what a file says, "/" for a folder."""
+    """Return the content of each file by its path, "/" for a folder."""
     seen, waiting, below = {}, [""], tuple(layers)
     while waiting:
         folder = waiting.pop()
@@ -115,14 +115,14 @@ def on_disk(person: Person) -> dict[str, str]:
 
 
 def left_by(person: Person, run_id: str) -> dict[str, str]:
-    """All that the command saw in the end."""
+    """Return all that the command saw at its end."""
     folder = person.paths.cache / f"overlay-{run_id}/upper/overlay1"
     root = str(person.project)
     return in_layers([str(folder), *layers_of(person.paths, root, root)])
 
 
 def rows(person: Person) -> dict[str, dict[str, Recorded]]:
-    """By run, those that ended first before the others, and path."""
+    """Return the changes by run, in the order of their ends, and by path."""
     with closing(Review(person.paths)) as work:
         project = work.manager.find_project(person.project)
         runs = work.manager.runs(project) if project else []
@@ -140,7 +140,7 @@ def version(person: Person, run_id: str, item: Recorded) -> str:
 
 
 def check_records(person: Person, told: object) -> None:
-    """What is applied is on disk, and what waits is what the layer has."""
+    """Assert that applied changes are on disk and pending ones in the layer."""
     disk, applied, waits = on_disk(person), {}, set()
     for items in rows(person).values():
         for path, item in items.items():
@@ -203,7 +203,7 @@ def deleted_and_made(person: Person) -> tuple[Person, str, str]:
     return person, first, second
 
 
-def test_what_was_made_again_is_in_conflict_with_a_deletion(
+def test_a_recreated_file_is_in_conflict_with_a_deletion(
     deleted_and_made: tuple[Person, str, str],
 ) -> None:
     person, first, second = deleted_and_made
@@ -235,7 +235,7 @@ def test_the_next_command_sees_what_was_chosen_of_a_folder_that_the_other_delete
     assert on_disk(person) == by_next(person)
 
 
-def test_a_folder_goes_after_what_waits_in_it_for_another_run(
+def test_a_folder_is_deleted_after_the_pending_changes_of_another_run_in_it(
     deleted_and_made: tuple[Person, str, str],
 ) -> None:
     person, _, second = deleted_and_made
@@ -248,7 +248,7 @@ def test_a_folder_goes_after_what_waits_in_it_for_another_run(
     assert on_disk(person) == {"l": "@"}
 
 
-def test_a_deletion_that_gave_way_with_its_folder_does_not_wait(person: Person) -> None:
+def test_a_deletion_that_went_with_its_folder_is_not_pending(person: Person) -> None:
     fill(person.project)
     second = leave(person, "chmod 700 d")
     first = settle(person, "rm -r d; echo first >d", Mode.REVIEW).run_id

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Somebody saves a file while it is being exchanged, or after a kill in the midst of that: theirs
-stays where it is, or is kept."""
+"""The user saves a file while it is being replaced, or after a kill in the middle of that: their
+version stays or is kept."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def saved_while_copied(
     save: Callable[[Path], None],
     command: str,
 ) -> tuple[Path, Report]:
-    """A file that the person saves while what a command did to it is put in place."""
+    """A file that the user saves while what a command did to it is put in place."""
     file = person.project / "file"
     file.write_text("old\n")
     acted = once_copied(monkeypatch, is_copied, lambda: save(file))
@@ -98,8 +98,8 @@ def saved_while_copied(
     return file, report
 
 
-def back_and_forth(person: Person, file: Path, report: Report, taken: str | None) -> None:
-    """The person takes the command's version after all, and then their own again."""
+def assert_apply_and_undo(person: Person, file: Path, report: Report, taken: str | None) -> None:
+    """The user takes the command's version after all, and then their own again."""
     took = review(person, "apply", report.run_id, "file")
     assert states(took) == {"file": State.APPLIED}
     assert (file.read_text() if file.exists() else None) == taken
@@ -119,7 +119,7 @@ def test_a_save_while_a_file_is_copied(
     file, report = saved_while_copied(elsewhere, monkeypatch, is_copied, save, command)
     assert states(report)["other-file"] is State.APPLIED
     assert sorted(os.listdir(elsewhere.project)) == ["file", "other-file"]
-    back_and_forth(elsewhere, file, report, "theirs\n")
+    assert_apply_and_undo(elsewhere, file, report, "theirs\n")
 
 
 def test_a_file_that_appears_while_one_is_copied_to_its_name(
@@ -139,7 +139,7 @@ def test_a_save_while_a_file_is_copied_to_be_deleted(
     elsewhere: Person, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
 ) -> None:
     file, report = saved_while_copied(elsewhere, monkeypatch, is_kept, save, "rm file")
-    back_and_forth(elsewhere, file, report, None)
+    assert_apply_and_undo(elsewhere, file, report, None)
 
 
 @pytest.mark.parametrize("save", WAYS)
@@ -296,7 +296,7 @@ CASES: dict[str, tuple[str, Callable[[Bench], None], str]] = {
 
 
 def wait_for_the_clock(folder: Path) -> None:
-    """Until the file system gives a later time to what is changed now."""
+    """Wait until the file system's clock has moved on."""
     probe = folder / "now"
     probe.touch()
     before = probe.stat().st_ctime_ns
@@ -318,7 +318,7 @@ def killed_at(number: int, act: Callable[[Step], object]) -> bool:
     ("case", "named"),
     [*((case, True) for case in CASES), ("take", False), ("take-a-deletion", False)],
 )
-def test_what_is_saved_after_a_kill_stays(bench: Bench, case: str, named: bool) -> None:
+def test_an_edit_after_a_kill_stays(bench: Bench, case: str, named: bool) -> None:
     command, before, action = CASES[case]
     person = bench.person
     file = person.project / "file"
@@ -337,7 +337,7 @@ def test_what_is_saved_after_a_kill_stays(bench: Bench, case: str, named: bool) 
         assert not [error for report in recover(person.paths) for error in report.errors]
         assert file.read_text() == "mine\n", told
         check_finished(person)
-        # Neither is anything lost when the person insists.
+        # Neither is anything lost when the user insists.
         act_on(bench, action, nothing, named=True)
         kept = [one for one in person.paths.versions.glob("*/*") if one.is_file()]
         assert b"mine\n" in [one.read_bytes() for one in (file, *kept) if one.exists()], told

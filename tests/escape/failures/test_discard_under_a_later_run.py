@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A discard was cut off, and a run that knew nothing of it came upon what was left: its version is
-the last one, and whoever finishes the discard leaves it alone. So are those of before."""
+"""An interrupted discard, and a run that starts before it is finished: the run's version stays the
+last one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happens between a kill and the next start: a run that was at work ends, and somebody goes on
-editing. What is finished then takes nothing of theirs for its own."""
+"""Changes between a kill and the next start: recovery takes neither a later run's files nor the
+user's edits for its own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bench(person: Person) -> Bench:
 
 
 def rows(person: Person, run_id: str) -> dict[str, tuple[State, bytes]]:
-    """What became of each file, and the version that the run made of it."""
+    """Return the state of each file, and the run's version of it."""
     with closing(Review(person.paths)) as found:
         run = found.manager.run(run_id)
         versions = Versions(found.manager)
@@ -47,7 +47,7 @@ def doing(person: Person, verb: str, run_id: str, step: Step) -> None:
 
 
 def write(person: Person, name: str, text: bytes) -> str:
-    """As a command does that was at work all the time."""
+    """Write as a command does that has been running all the time."""
     file = f"{person.project}/{name}"
     report = write_file.write_file(person.paths, str(person.project), file, text, how=Mode.REVIEW)
     return report.run_id
@@ -65,7 +65,7 @@ def kills() -> Iterator[int]:
         number += EVERY or 8
 
 
-def test_a_later_run_that_waits_is_not_swallowed_by_what_is_taken(bench: Bench) -> None:
+def test_a_later_pending_run_survives_an_interrupted_apply(bench: Bench) -> None:
     person = bench.person
     first = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
     bench.save()
@@ -85,13 +85,13 @@ def test_a_later_run_that_waits_is_not_swallowed_by_what_is_taken(bench: Bench) 
 
 
 def slow_clock(patch: pytest.MonkeyPatch) -> None:
-    """As on a machine a thousand times as fast: all that happens is but a moment apart."""
+    """Simulate a machine a thousand times as fast: all times are almost equal."""
     real, begin = time.time, time.time()
     patch.setattr(time, "time", lambda: begin + 1 + (real() - begin) / 1000)
 
 
 @pytest.mark.parametrize("is_fast", [False, True], ids=["as it is", "fast"])
-def test_a_later_run_that_waits_is_not_swallowed_by_what_is_applied(
+def test_a_later_pending_run_survives_an_interrupted_settle(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, is_fast: bool
 ) -> None:
     person = bench.person
@@ -126,7 +126,7 @@ def test_a_later_run_that_waits_is_not_swallowed_by_what_is_applied(
 
 
 @pytest.mark.parametrize("action", ["apply", "undo", "redo"])
-def test_what_somebody_wrote_since_is_not_taken_for_ours(bench: Bench, action: str) -> None:
+def test_edits_since_the_kill_are_not_taken_for_ours(bench: Bench, action: str) -> None:
     person = bench.person
     run = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
     verbs = {"apply": ["apply"], "undo": ["apply", "undo"], "redo": ["apply", "undo", "apply"]}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moments of a kill that are hard to meet by counting: a file is just being written, the last of
-what waited is gone, something is open that was closed, a backup is not on record yet."""
+"""SIGKILL at moments that counting steps rarely hits: in the middle of a write, after the last
+pending change, while a closed folder is open, before a backup is recorded."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_journal_that_is_written_again_leaves_no_half(bench: Bench) -> None:
     assert (person.project / "a").read_text() == "second\n"
 
 
-def test_a_kill_after_the_last_of_what_waited_is_gone(bench: Bench) -> None:
+def test_a_kill_after_the_last_pending_change_is_gone(bench: Bench) -> None:
     person = bench.person
     settle(person, "echo waits >a; rm b", Mode.REVIEW)
     bench.leave("echo new >a; echo back >b; echo more >c")
@@ -144,7 +144,7 @@ def may(file: Path, bit: int) -> bool:
 
 
 def test_a_file_that_even_its_owner_may_not_write_to_is_so_after_a_kill(bench: Bench) -> None:
-    """To take off what the overlay left on it, it has to be writable for a moment."""
+    """Removing the overlay's attributes makes it writable for a moment."""
     person = bench.person
     bench.leave("echo new >a; chmod 444 a")
     (upper,) = person.paths.cache.glob("overlay-*/upper/overlay1")
@@ -164,7 +164,7 @@ def test_a_file_that_even_its_owner_may_not_write_to_is_so_after_a_kill(bench: B
 
 
 def test_a_file_that_even_its_owner_may_not_read_is_so_after_a_kill(bench: Bench) -> None:
-    """To be restored it is copied: what is kept is its backup, too."""
+    """Restoring copies it, because the stored version is its backup, too."""
     person = bench.person
     file = person.project / "a"
     file.chmod(0o200)
@@ -181,7 +181,7 @@ def test_a_file_that_even_its_owner_may_not_read_is_so_after_a_kill(bench: Bench
     assert stat.S_IMODE(copied.stat().st_mode) == 0o200
 
 
-def test_a_backup_that_is_on_no_record_is_not_taken_for_another_files(bench: Bench) -> None:
+def test_an_unrecorded_backup_is_not_used_for_another_file(bench: Bench) -> None:
     """A kill took its number, which another file got."""
     person = bench.person
     bench.leave("echo new >a")
@@ -227,8 +227,8 @@ def test_backups_whose_numbers_a_kill_has_taken_are_not_left(bench: Bench) -> No
     assert not [*person.paths.backups.glob("7*")]
 
 
-def test_half_a_backup_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a file cannot have two names, it is copied."""
+def test_half_a_backup_is_not_used(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are copied where a file cannot have two names."""
     person = bench.person
     backups = person.paths.backups
     real = os.link
@@ -255,8 +255,8 @@ def test_half_a_backup_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("name", ["closed/sub/f", "made/anew/f"])
-def test_an_edit_that_was_cut_off_waits_as_a_whole(bench: Bench, name: str) -> None:
-    """Or not at all; but no folder that was made for it, or opened."""
+def test_an_interrupted_edit_is_pending_as_a_whole(bench: Bench, name: str) -> None:
+    """It may also not be pending at all; but no folder that was made or opened for it is left."""
     person = bench.person
     (person.project / "closed" / "sub").mkdir(parents=True)
     (person.project / "closed" / "sub" / "f").write_text("old\n")
@@ -310,7 +310,7 @@ def test_a_backup_that_is_removed_is_on_no_record_any_more(bench: Bench) -> None
         assert not manager.has_backup(number)
 
 
-def test_half_of_what_a_later_run_covers_is_not_taken_for_it(person: Person) -> None:
+def test_a_half_copied_covered_version_is_not_used(person: Person) -> None:
     """What waits on one disk is kept on the other, before the later version is in its place."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         person.environ["XDG_CACHE_HOME"] = elsewhere
@@ -326,7 +326,7 @@ def test_half_of_what_a_later_run_covers_is_not_taken_for_it(person: Person) -> 
         assert [file.read_text() for file in kept.glob("new-*")] == ["first\n"]
 
 
-def test_half_of_what_is_brought_back_is_not_taken_for_it(person: Person) -> None:
+def test_a_half_restored_version_is_not_used(person: Person) -> None:
     """It waited before a later run, which is discarded; and another file has the name of a half."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         person.environ["XDG_CACHE_HOME"] = elsewhere

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""13. A command that has ended, and whose work cannot be recorded: it is kept, and that is said."""
+"""A run's changes that cannot be recorded are kept, and the user is told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.person import Person
 
 
 @pytest.mark.parametrize("mode", ["auto", "review", "never"])
-def test_what_cannot_be_recorded_is_kept_until_it_can(person: Person, mode: str) -> None:
+def test_changes_that_cannot_be_recorded_are_kept(person: Person, mode: str) -> None:
     database = person.paths.database
     done = run_while(person, "echo >file", lambda: database.mkdir(parents=True), "--apply", mode)
     [error] = done["errors"] if mode != "never" else [""]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SIGTERM when the command is over, and what it changed is not looked at yet: the program leaves,
-nothing is lost, and the next start goes on with it."""
+"""SIGTERM after the command has ended and before its changes are settled: nothing is lost, and the
+next start settles them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ollmsandbox.project.apply.journal import project_lock
 from ollmsandbox.project.recovery.recover import take_care
 
 
-def test_who_waits_to_look_can_be_ended(person: Person) -> None:
+def test_a_program_waiting_for_the_lock_can_be_ended(person: Person) -> None:
     (person.project / "file").write_text("old\n")
     mark = person.playground / "over"
     with project_lock(person.paths, str(person.project)):
-        # Somebody else is at work on the project, and may be for long.
+        # Another program holds the project's lock.
         process = person.start("run", "-c", "echo new >file; touch ~/playground/over")
         try:
             until(mark.exists)
@@ -66,7 +66,7 @@ def nobody_reads(*, has_gone: bool) -> Iterator[int]:
             os.close(ours)
 
 
-def test_nobody_has_to_hear_what_it_says_then_and_it_is_true(person: Person) -> None:
+def test_its_last_message_is_true_and_need_not_be_read(person: Person) -> None:
     processes: list[Started] = []
     with contextlib.ExitStack() as ends:
         heard, said = os.pipe()
@@ -94,7 +94,7 @@ def test_nobody_has_to_hear_what_it_says_then_and_it_is_true(person: Person) -> 
     assert len(json.loads(cli_here(person, "history", "--json").stdout)) == 2
 
 
-def test_it_says_nothing_once_all_is_done_and_only_something_is_left_to_remove(
+def test_a_signal_while_only_cleaning_up_is_left_prints_nothing(
     person: Person,
 ) -> None:
     mark = person.playground / "over"
@@ -132,8 +132,8 @@ Overlay.cleanup = cleanup
     assert not take_care(person.paths).finished
 
 
-def test_a_window_that_is_ended_waits_for_nobody_and_loses_nothing(person: Person) -> None:
-    """As when it is closed at once: its tasks are cancelled, and its main loop ends."""
+def test_a_terminated_window_closes_at_once_and_loses_nothing(person: Person) -> None:
+    """Its tasks are cancelled, and its main loop ends."""
     (person.project / "file").write_text("old\n")
     bubble = person.bubble()
     own = loop.new_loop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kill -9 at any moment: no file is lost or half written, and the next start finishes it."""
+"""SIGKILL at any step: no file is lost or half written, and the next start finishes the work."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ CASES = [(place, name) for place in PLACES for name in OPERATIONS]
 def bench_for(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str, bool], Bench]]:
-    """One for all that begin alike: a kill leaves nothing that is not put back."""
+    """Return one bench for all cases that begin alike: it is restored after each kill."""
     with ExitStack() as stack:
 
         @cache

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of things that wait while a command runs on top of them: it must not see a project
-with nothing in it."""
+"""Pending changes are applied or discarded while a command runs on top of them: it still sees the
+project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.person import Person
 
 
 @pytest.mark.parametrize("act", ["apply", "discard"])
-def test_a_command_goes_on_to_see_the_project_when_what_waited_is_settled(
+def test_a_running_command_still_sees_the_project_after_pending_changes_are_settled(
     person: Person, act: str
 ) -> None:
     folder = person.project / "folder"
