@@ -42,7 +42,7 @@ def test_a_command_runs_is_recorded_and_belongs_to_its_call(person: Person) -> N
             [ended] = listening.of(CallEnded)
             assert ended.outcome.ok
             assert "new.txt" in model.seen[1][-1].text
-            history = scene.desk.history
+            history = scene.factory.history
             assert history.run_of(scene.conversation.session_id, "c1") == ended.outcome.run_id
 
     loop.run(main())
@@ -95,9 +95,9 @@ def test_each_answer_to_a_question_about_a_command(person: Person, answer: Answe
             later = Source.SESSION if answer is Answer.ALLOW_SESSION else Source.SAVED
             assert sources == [Source.PERSON, later if lasts else Source.PERSON]
             await scene.conversation.close()
-            questions = scene.desk.history.questions(scene.conversation.session_id)
+            questions = scene.factory.history.questions(scene.conversation.session_id)
             assert [q.answer for q in questions] == [answer.value] * 2
-            entries = scene.desk.history.load(scene.conversation.session_id).entries
+            entries = scene.factory.history.load(scene.conversation.session_id).entries
             records = [e.record for e in entries if e.message.role is Role.TOOL]
             assert [r.answer if r else None for r in records] == [answer] * 2
 
@@ -153,7 +153,7 @@ def test_a_denied_network_runs_nothing_and_is_an_error_to_the_model(person: Pers
             assert model.seen[1][-1].text.startswith("ERROR: ")
             assert model.seen[1][-1].was_denied
             await scene.conversation.close()
-            stored = scene.desk.history.load(scene.conversation.session_id)
+            stored = scene.factory.history.load(scene.conversation.session_id)
             assert [m.was_denied for m in stored.messages] == [False, False, True, False]
 
     loop.run(main())
@@ -196,16 +196,16 @@ def test_two_questions_at_once_each_get_their_answer(person: Person) -> None:
 
 def test_without_a_user_to_ask_it_is_denied(person: Person) -> None:
     async def main() -> None:
-        desk = SessionFactory(person.paths, person.environ, NobodyAsks())
-        conversation = await desk.open(str(person.project), with_model=False)
+        factory = SessionFactory(person.paths, person.environ, NobodyAsks())
+        conversation = await factory.open(str(person.project), with_model=False)
         model = ScriptedModel([call(command="touch ran.txt", network=True)])
         conversation.use_model(model)
         assert (await conversation.say("go")).end is TurnEnd.DONE
         assert "nobody could be asked" in model.seen[1][-1].text
         await conversation.close()
-        [question] = desk.history.questions(conversation.session_id)
+        [question] = factory.history.questions(conversation.session_id)
         assert (question.answer, question.source) == ("deny", "nobody")
-        desk.close()
+        factory.close()
 
     loop.run(main())
     assert not (person.project / "ran.txt").exists()
@@ -213,56 +213,56 @@ def test_without_a_user_to_ask_it_is_denied(person: Person) -> None:
 
 def test_without_a_connection_there_is_no_model_and_commands_still_run(person: Person) -> None:
     async def main() -> None:
-        desk = SessionFactory(person.paths, person.environ, NobodyAsks())
-        conversation = await desk.open(str(person.project))
+        factory = SessionFactory(person.paths, person.environ, NobodyAsks())
+        conversation = await factory.open(str(person.project))
         assert conversation.model is None
         assert (await conversation.run("echo said; touch made")).ok
         await conversation.close()
-        [entry] = desk.history.load(conversation.session_id).entries
+        [entry] = factory.history.load(conversation.session_id).entries
         assert entry.record is not None
         assert entry.record.own
         assert entry.record.changes == {Kind.ADDED: 1}
         assert entry.message.text[entry.record.output_start :].startswith("said\n")
-        desk.close()
+        factory.close()
 
     loop.run(main())
 
 
 def test_the_chosen_connection_and_its_model_are_used(person: Person) -> None:
     async def main() -> None:
-        desk = SessionFactory(person.paths, person.environ, NobodyAsks())
-        store = desk.connections
+        factory = SessionFactory(person.paths, person.environ, NobodyAsks())
+        store = factory.connections
         await store.put(Connection("one", ServerKind.OLLAMA, "http://127.0.0.1:9", model="small"))
-        chosen = await desk.choose()
+        chosen = await factory.choose()
         assert chosen is not None
         assert (chosen.connection.name, chosen.model.name) == ("one", "small")
-        other = await desk.choose("one", "large")
+        other = await factory.choose("one", "large")
         assert other is not None
         assert other.model.name == "large"
-        tour = await desk.choose("tour")
+        tour = await factory.choose("tour")
         assert tour is not None
         assert "scripted" in tour.model.name
         with pytest.raises(ProviderError, match="no connection"):
-            await desk.choose("nothing")
-        desk.close()
+            await factory.choose("nothing")
+        factory.close()
 
     loop.run(main())
 
 
 def test_a_stored_session_has_its_connection_again(person: Person) -> None:
     async def main() -> None:
-        desk = SessionFactory(person.paths, person.environ, NobodyAsks())
-        conversation = await desk.open(str(person.project), connection="tour")
+        factory = SessionFactory(person.paths, person.environ, NobodyAsks())
+        conversation = await factory.open(str(person.project), connection="tour")
         # Not its own project, so it only says that.
         assert (await conversation.say("Hello")).end is TurnEnd.DONE
         await conversation.close()
-        again = await desk.open(None, session_id=conversation.session_id)
+        again = await factory.open(None, session_id=conversation.session_id)
         assert again.model is not None
         assert "scripted" in again.model.name
         assert again.tool_context is not None
         assert again.tool_context.project == str(person.project)
         await again.close()
-        desk.close()
+        factory.close()
 
     loop.run(main())
 

@@ -110,10 +110,10 @@ def test_while_it_asks(person: Person) -> None:
             assert not list(person.project.iterdir())
             await assert_goes_on(scene)
             await scene.conversation.close()
-            questions = scene.desk.history.questions(scene.conversation.session_id)
+            questions = scene.factory.history.questions(scene.conversation.session_id)
             assert [(q.answer, q.source) for q in questions] == [("deny", "nobody")]
             assert questions[0].subject == mark
-            stored = scene.desk.history.load(scene.conversation.session_id)
+            stored = scene.factory.history.load(scene.conversation.session_id)
             assert [m.text for m in stored.messages if m.role is Role.TOOL] == [STOPPED]
 
     loop.run(main())
@@ -144,12 +144,12 @@ def test_while_a_command_runs(person: Person) -> None:
             await scene.conversation.close()
             # What it had written stays in the project, and can be undone.
             assert (person.project / "kept.txt").read_text() == "kept\n"
-            stored = scene.desk.history.load(scene.conversation.session_id)
+            stored = scene.factory.history.load(scene.conversation.session_id)
             [record] = [e.record for e in stored.entries if e.message.role is Role.TOOL]
             assert record is not None
             assert record.stop is Stop.PERSON
             assert record.changes == {Kind.ADDED: 1}
-            changes = scene.desk.history.changes(record.run_id)
+            changes = scene.factory.history.changes(record.run_id)
             assert [item.change.path for item in changes] == ["kept.txt"]
 
     loop.run(main())
@@ -271,13 +271,13 @@ def test_a_locked_database_delays_no_stop_and_nothing_is_lost(
     async def main() -> list[str]:
         async with opened(person, ScriptedModel(["One."])) as scene:
             await scene.conversation.say("first")
-            await asyncio.to_thread(scene.desk.history.sessions)
+            await asyncio.to_thread(scene.factory.history.sessions)
             with locked(person):
                 scene.conversation.use_model(SlowModel("Well, "))
                 await stop_when(scene, lambda: len(scene.listening.of(TextGrew)) == 2, "second")
                 await assert_goes_on(scene)
             await scene.conversation.close()
-            stored = scene.desk.history.load(scene.conversation.session_id)
+            stored = scene.factory.history.load(scene.conversation.session_id)
             return [message.text for message in stored.messages]
 
     assert loop.run(main()) == [
@@ -292,7 +292,7 @@ def test_a_locked_database_delays_no_stop_of_a_command(
     async def main() -> None:
         model = ScriptedModel([call(command="echo a > a.txt; echo ready; sleep 1000")])
         async with opened(person, model) as scene:
-            await asyncio.to_thread(scene.desk.history.sessions)
+            await asyncio.to_thread(scene.factory.history.sessions)
             with locked(person):
                 await stop_when(
                     scene,

@@ -45,9 +45,9 @@ class _Nobody:
 
 @pytest.fixture
 def sessions(person: Person) -> Iterator[Sessions]:
-    desk = SessionFactory(person.paths, person.environ, _Nobody())
-    yield Sessions(desk, ModelChoice(desk.connections), Settings(person.paths))
-    desk.manager.close()
+    factory = SessionFactory(person.paths, person.environ, _Nobody())
+    yield Sessions(factory, ModelChoice(factory.connections), Settings(person.paths))
+    factory.manager.close()
 
 
 def _run(

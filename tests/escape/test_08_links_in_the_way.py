@@ -28,7 +28,7 @@ from support.escape.copy_back import (
     swap_back,
     untouched_home,
 )
-from support.escape.kill import Bench
+from support.escape.kill import Snapshot
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
@@ -116,11 +116,11 @@ def test_replaced_by_a_link_at_every_step_of_the_copy_back(inside: Person, what:
 
 @pytest.mark.parametrize("what", SWAPS)
 def test_replaced_by_a_link_before_changes_are_looked_at(inside: Person, what: str) -> None:
-    bench = Bench(inside, inside.home / "area", inside.paths.cache, inside.paths.data)
+    snapshot = Snapshot(inside, inside.home / "area", inside.paths.cache, inside.paths.data)
     run = settle(inside, ATTACK, Mode.REVIEW).run_id
-    bench.save()
+    snapshot.save()
     for action, paths in [(a, p) for a in ("apply", "discard") for p in ((), SOME)]:
-        bench.restore()
+        snapshot.restore()
         swap(inside, what)()
         try:
             report = review(inside, action, run, *paths)

@@ -8,7 +8,7 @@ import dataclasses
 
 import pytest
 from support.person import Person
-from support.questions import Book, ScriptedUser, command, until
+from support.questions import ScriptedUser, VerdictRecorder, command, until
 
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import MAX_OPEN_QUESTIONS, Provider
@@ -26,7 +26,7 @@ def user() -> ScriptedUser:
 
 @pytest.fixture
 def provider(person: Person, user: ScriptedUser) -> Provider:
-    return Provider(user, RuleStore(person.paths), Book())
+    return Provider(user, RuleStore(person.paths), VerdictRecorder())
 
 
 def test_a_second_command_hidden_behind_a_newline(person: Person) -> None:

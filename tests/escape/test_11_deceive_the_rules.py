@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.person import Person
-from support.questions import Book, ScriptedUser, command, other
+from support.questions import ScriptedUser, VerdictRecorder, command, other
 
 from ollmsandbox import loop
 from ollmsandbox.permission.provider import Provider
@@ -99,7 +99,7 @@ class Rules:
         self.project = str(person.project)
         self.user = ScriptedUser([ALWAYS])
         self.store = RuleStore(person.paths, at_rest=0)
-        self.provider = Provider(self.user, self.store, Book())
+        self.provider = Provider(self.user, self.store, VerdictRecorder())
         self.decide(command(ALLOWED, self.project))
         assert [rule.answer for rule in self.store.rules()] == [ALWAYS]
 

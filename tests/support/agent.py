@@ -39,7 +39,7 @@ class PlayedUser:
 
 @dataclass
 class Scene:
-    desk: SessionFactory
+    factory: SessionFactory
     conversation: Conversation
     listening: Listening
     asker: PlayedUser
@@ -54,19 +54,19 @@ async def opened(
 ) -> AsyncIterator[Scene]:
     asker = PlayedUser(says)
     person._copy_probe()
-    desk = SessionFactory(person.paths, person.environ, asker)
+    factory = SessionFactory(person.paths, person.environ, asker)
     try:
-        conversation = await desk.open(str(person.project), with_model=False, **options)
+        conversation = await factory.open(str(person.project), with_model=False, **options)
         listening = Listening()
         conversation.listen(listening)
         if model is not None:
             conversation.use_model(model)
         try:
-            yield Scene(desk, conversation, listening, asker)
+            yield Scene(factory, conversation, listening, asker)
         finally:
             await conversation.close()
     finally:
-        desk.close()
+        factory.close()
 
 
 def with_words(*words: str) -> list[int]:

@@ -75,7 +75,7 @@ class ScriptedUser:
 
 
 @dataclass
-class Book:
+class VerdictRecorder:
     """The audit trail."""
 
     asked_of: list[PermissionRequest] = field(default_factory=list)

@@ -154,9 +154,9 @@ def test_a_session_that_is_open_cannot_be_opened_again(person: Person) -> None:
             await scene.conversation.say("Hello")
             session_id = scene.conversation.session_id
             with pytest.raises(OllmSandboxError, match="another program"):
-                await scene.desk.open(None, session_id=session_id, with_model=False)
+                await scene.factory.open(None, session_id=session_id, with_model=False)
             await scene.conversation.close()
-            again = await scene.desk.open(None, session_id=session_id, with_model=False)
+            again = await scene.factory.open(None, session_id=session_id, with_model=False)
             assert [message.text for message in again.messages] == ["Hello", "Done."]
             await again.close()
 
@@ -168,7 +168,7 @@ def test_an_unwritable_database_is_reported_once_and_the_turn_continues(
 ) -> None:
     async def main() -> list[Notice]:
         async with opened(person, ScriptedModel(["One."], ["Two."])) as scene:
-            history = scene.desk.history
+            history = scene.factory.history
 
             def refuse(*_: object) -> None:
                 raise OllmSandboxError("The disk is full.")
@@ -223,13 +223,13 @@ def test_a_growing_answer_is_written_now_and_then_and_not_for_every_word(
     async def main() -> None:
         model = SlowModel(*["word "] * 500)
         async with opened(person, model) as scene:
-            write = scene.desk.history.write
+            write = scene.factory.history.write
 
             def noting(session_id: str, entry: StoredMessage) -> None:
                 written.append(entry.message.text)
                 write(session_id, entry)
 
-            monkeypatch.setattr(scene.desk.history, "write", noting)
+            monkeypatch.setattr(scene.factory.history, "write", noting)
             turn = asyncio.ensure_future(scene.conversation.say("Hello"))
             await scene.listening.until(lambda: len(scene.listening.of(TextGrew)) == 500)
             await scene.listening.until(lambda: "word " * 500 in written)

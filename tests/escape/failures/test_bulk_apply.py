@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.escape.kill import EVERY, Bench, check_kill, killed_after, look_at
+from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
 from support.person import Person, make_person
 
 from ollmsandbox.project.apply import fast_swap
@@ -50,77 +50,79 @@ echo 'this is new' >"$(printf '\377bytes')"
 HELD = CHANGE + "mkdir -p .git/hooks; echo evil >.git/hooks/pre-commit\n"
 
 
-def settle(bench: Bench, step: Step = nothing) -> None:
-    bench.settle(Mode.AUTO, step, many=1)
+def settle(snapshot: Snapshot, step: Step = nothing) -> None:
+    snapshot.settle(Mode.AUTO, step, many=1)
 
 
-def nothing_before(_bench: Bench) -> None:
+def nothing_before(_snapshot: Snapshot) -> None:
     pass
 
 
-def settle_and_undo(bench: Bench) -> None:
-    settle(bench)
-    bench.undo()
+def settle_and_undo(snapshot: Snapshot) -> None:
+    settle(snapshot)
+    snapshot.undo()
 
 
-CASES: dict[str, tuple[str, Callable[[Bench], None], Callable[[Bench, Step], None]]] = {
+CASES: dict[str, tuple[str, Callable[[Snapshot], None], Callable[[Snapshot, Step], None]]] = {
     "apply": (CHANGE, nothing_before, settle),
     "apply-with-held": (HELD, nothing_before, settle),
-    "undo": (CHANGE, settle, Bench.undo),
-    "redo": (CHANGE, settle_and_undo, Bench.apply),
+    "undo": (CHANGE, settle, Snapshot.undo),
+    "redo": (CHANGE, settle_and_undo, Snapshot.apply),
 }
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
-    def made(command: str) -> Bench:
+def make(tmp_path: Path) -> Iterator[Callable[[str], Snapshot]]:
+    def made(command: str) -> Snapshot:
         person = make_person(tmp_path)
         subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
-        bench = Bench(person)
-        bench.leave(command)
-        bench.save()
-        bench.restore()
-        return bench
+        snapshot = Snapshot(person)
+        snapshot.leave(command)
+        snapshot.save()
+        snapshot.restore()
+        return snapshot
 
     yield made
     subprocess.run(["chmod", "-R", "u+rwx", tmp_path], check=True)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_kill_at_any_step(make: Callable[[str], Bench], case: str) -> None:
+def test_a_kill_at_any_step(make: Callable[[str], Snapshot], case: str) -> None:
     command, before, act = CASES[case]
-    bench = make(command)
-    untouched = look_at(bench.person.project)
-    before(bench)
-    old = look_at(bench.person.project)
-    act(bench, nothing)
-    wanted = bench.look()
+    snapshot = make(command)
+    untouched = look_at(snapshot.person.project)
+    before(snapshot)
+    old = look_at(snapshot.person.project)
+    act(snapshot, nothing)
+    wanted = snapshot.look()
     every = EVERY or 29
     number = 1 + list(CASES).index(case) + (0 if os.getuid() == 0 else 8)
     is_killed = True
     while is_killed:
-        bench.restore()
-        before(bench)
-        is_killed = killed_after(number, lambda step: act(bench, step))
+        snapshot.restore()
+        before(snapshot)
+        is_killed = killed_after(number, lambda step: act(snapshot, step))
         told = f"killed after step {number}"
-        seen = look_at(bench.person.project)
+        seen = look_at(snapshot.person.project)
         # They change places: nothing of ours is ever among them.
         assert not [path for path in seen if ".ollmsandbox-" in path], told
         kill = 1 + number * 7 % 29
-        check_kill(bench, number, kill, is_killed=is_killed, old=old, wanted=wanted)
-        bench.undo()
-        assert look_at(bench.person.project) == untouched, told
+        check_kill(snapshot, number, kill, is_killed=is_killed, old=old, wanted=wanted)
+        snapshot.undo()
+        assert look_at(snapshot.person.project) == untouched, told
         number += every
 
 
-def test_each_version_is_found_and_chosen_ones_can_be_undone(make: Callable[[str], Bench]) -> None:
-    bench = make(CHANGE)
-    project = bench.person.project
+def test_each_version_is_found_and_chosen_ones_can_be_undone(
+    make: Callable[[str], Snapshot],
+) -> None:
+    snapshot = make(CHANGE)
+    project = snapshot.person.project
     untouched = look_at(project)
-    settle(bench)
+    settle(snapshot)
     applied = look_at(project)
-    with bench.review() as (review, run):
-        items = {item.change.path: item for item in read(bench)}
+    with snapshot.review() as (review, run):
+        items = {item.change.path: item for item in read(snapshot)}
         versions = Versions(review.manager)
         assert versions.before(run, items["one/a"]).read() == b"old one/a\n"
         assert versions.after(run, items["one/a"]).read() == b"this is new: one/a\n"
@@ -164,11 +166,11 @@ def take_it_away(file: Path) -> None:
     [write_to_it, put_another_there, put_a_link_there, put_a_folder_there, take_it_away],
 )
 def test_an_edit_just_before_a_file_is_replaced_stays(
-    make: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]
+    make: Callable[[str], Snapshot], monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]
 ) -> None:
     """Between the look at a file and the step that puts another in its place."""
-    bench = make(CHANGE)
-    file = bench.person.project / "one" / "a"
+    snapshot = make(CHANGE)
+    file = snapshot.person.project / "one" / "a"
     real = fast_swap.Bulk._cleanse
 
     def meanwhile(self: fast_swap.Bulk, name: str) -> None:
@@ -177,9 +179,9 @@ def test_an_edit_just_before_a_file_is_replaced_stays(
             act(file)
 
     monkeypatch.setattr(fast_swap.Bulk, "_cleanse", meanwhile)
-    settle(bench)
-    there = look_at(bench.person.project).get("one/a")
-    (item,) = [item for item in read(bench) if item.change.path == "one/a"]
+    settle(snapshot)
+    there = look_at(snapshot.person.project).get("one/a")
+    (item,) = [item for item in read(snapshot) if item.change.path == "one/a"]
     assert item.state is State.CONFLICT
     if act is take_it_away:
         assert there is None
@@ -189,7 +191,7 @@ def test_an_edit_just_before_a_file_is_replaced_stays(
         assert there is not None
         assert there[1] in ("", b"mine\n", "/etc/passwd")
     # The command's version waits, and can be taken.
-    with bench.review() as (review, run):
+    with snapshot.review() as (review, run):
         if act is put_a_folder_there:
             file.rmdir()
         review.apply(run, [str(file)])
@@ -197,10 +199,10 @@ def test_an_edit_just_before_a_file_is_replaced_stays(
 
 
 def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
-    make: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[str], Snapshot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = make(CHANGE)
-    file = bench.person.project / "one" / "added"
+    snapshot = make(CHANGE)
+    file = snapshot.person.project / "one" / "added"
     real = fast_swap.Bulk._cleanse
 
     def meanwhile(self: fast_swap.Bulk, name: str) -> None:
@@ -209,23 +211,23 @@ def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
             file.write_text("mine\n")
 
     monkeypatch.setattr(fast_swap.Bulk, "_cleanse", meanwhile)
-    settle(bench)
+    settle(snapshot)
     assert file.read_text() == "mine\n"
-    (item,) = [item for item in read(bench) if item.change.path == "one/added"]
+    (item,) = [item for item in read(snapshot) if item.change.path == "one/added"]
     assert item.state is State.CONFLICT
 
 
 @pytest.mark.parametrize("act", [write_to_it, put_another_there, put_a_folder_there])
 @pytest.mark.parametrize("path", ["gone/a", "one/left"])
 def test_an_edit_just_before_a_file_is_deleted_stays(
-    make: Callable[[str], Bench],
+    make: Callable[[str], Snapshot],
     monkeypatch: pytest.MonkeyPatch,
     path: str,
     act: Callable[[Path], None],
 ) -> None:
     """The file is deleted with its folder, and alone."""
-    bench = make(CHANGE)
-    file = bench.person.project / path
+    snapshot = make(CHANGE)
+    file = snapshot.person.project / path
     # The first step after the look.
     first = "rename" if path == "gone/a" else "unlink"
     real = getattr(os, first)
@@ -239,13 +241,13 @@ def test_an_edit_just_before_a_file_is_deleted_stays(
         real(name, *to, **folders)
 
     monkeypatch.setattr(os, first, meanwhile)
-    settle(bench)
+    settle(snapshot)
     assert file.is_dir() if act is put_a_folder_there else file.read_text() == "mine\n"
-    states = {item.change.path: item.state for item in read(bench)}
+    states = {item.change.path: item.state for item in read(snapshot)}
     assert states.pop(path) is State.CONFLICT
     assert states["gone/b"] is State.APPLIED
     # That it is to go waits, and can be done.
-    with bench.review() as (review, run):
+    with snapshot.review() as (review, run):
         if act is put_a_folder_there:
             file.rmdir()
         review.apply(run, [str(file)])
@@ -265,10 +267,10 @@ def test_a_folder_that_the_command_closed(person: Person) -> None:
     assert stat.S_IMODE(shut.stat().st_mode) == 0
     assert sorted(file.read_text() for file in person.paths.backups.iterdir()) == ["old\n"] * 2
     assert look_at(person.project)["shut/a"][1] == b"this is new\n"
-    Bench(person).undo()
+    Snapshot(person).undo()
     assert [(shut / name).read_text() for name in "ab"] == ["old\n"] * 2
 
 
-def read(bench: Bench) -> list[Recorded]:
-    with bench.review() as (review, run):
+def read(snapshot: Snapshot) -> list[Recorded]:
+    with snapshot.review() as (review, run):
         return read_changes(review.manager, run)

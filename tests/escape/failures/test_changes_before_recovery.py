@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 from support.escape.copy_back import FIRST_STEP, review, settle
-from support.escape.kill import EVERY, Bench, check_finished, finish, killed_after
+from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_after
 from support.person import Person
 
 from ollmsandbox.project.apply.swap import Step
@@ -25,10 +25,10 @@ BOTH = {"a": b"first\n", "f": b"first\n"}
 
 
 @pytest.fixture
-def bench(person: Person) -> Bench:
+def snapshot(person: Person) -> Snapshot:
     for name in BOTH:
         (person.project / name).write_text("old\n")
-    return Bench(person)
+    return Snapshot(person)
 
 
 def rows(person: Person, run_id: str) -> dict[str, tuple[State, bytes]]:
@@ -65,16 +65,16 @@ def kills() -> Iterator[int]:
         number += EVERY or 8
 
 
-def test_a_later_pending_run_survives_an_interrupted_apply(bench: Bench) -> None:
-    person = bench.person
+def test_a_later_pending_run_survives_an_interrupted_apply(snapshot: Snapshot) -> None:
+    person = snapshot.person
     first = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
-    bench.save()
+    snapshot.save()
     for number in kills():
-        bench.restore()
+        snapshot.restore()
         if not killed_after(number, lambda step: doing(person, "apply", first, step)):
             break
         second = write(person, "f", b"first\nsecond\n")
-        finish(bench)
+        finish(snapshot)
         check_finished(person)
         found = rows(person, second)
         assert found == {"f": (State.PENDING, b"first\nsecond\n")}, number
@@ -92,22 +92,22 @@ def slow_clock(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("is_fast", [False, True], ids=["as it is", "fast"])
 def test_a_later_pending_run_survives_an_interrupted_settle(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_fast: bool
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, is_fast: bool
 ) -> None:
-    person = bench.person
+    person = snapshot.person
     settle(person, "echo waits >waiting", Mode.REVIEW)
-    bench.leave("echo first >a; echo first >f")
+    snapshot.leave("echo first >a; echo first >f")
     if is_fast:
         slow_clock(monkeypatch)
     [left] = person.paths.cache.glob("overlay-*")
     first = left.name.removeprefix("overlay-")
-    bench.save()
+    snapshot.save()
 
     def apply(step: Step) -> None:
-        bench.settle(Mode.AUTO, step)
+        snapshot.settle(Mode.AUTO, step)
 
     for number in kills():
-        bench.restore()
+        snapshot.restore()
         if not killed_after(number, apply):
             break
         seen = find_in_layers(
@@ -115,7 +115,7 @@ def test_a_later_pending_run_survives_an_interrupted_settle(
         )
         was_seen = seen is not None and read_seen(seen) == b"first\n"
         second = write(person, "f", b"second\n")
-        finish(bench)
+        finish(snapshot)
         check_finished(person)
         made = rows(person, second)["f"]
         assert made == (State.PENDING, b"second\n"), number
@@ -126,14 +126,14 @@ def test_a_later_pending_run_survives_an_interrupted_settle(
 
 
 @pytest.mark.parametrize("action", ["apply", "undo", "redo"])
-def test_edits_since_the_kill_are_not_taken_for_ours(bench: Bench, action: str) -> None:
-    person = bench.person
+def test_edits_since_the_kill_are_not_taken_for_ours(snapshot: Snapshot, action: str) -> None:
+    person = snapshot.person
     run = settle(person, "echo first >a; echo first >f", Mode.REVIEW).run_id
     verbs = {"apply": ["apply"], "undo": ["apply", "undo"], "redo": ["apply", "undo", "apply"]}
     *before, last = verbs[action]
-    bench.save()
+    snapshot.save()
     for number in kills():
-        bench.restore()
+        snapshot.restore()
         for verb in before:
             review(person, verb, run)
         if not killed_after(number, lambda step: doing(person, last, run, step)):
@@ -141,7 +141,7 @@ def test_edits_since_the_kill_are_not_taken_for_ours(bench: Bench, action: str) 
         with open(person.project / "f", "ab") as file:
             file.write(b"mine\n")
         mine = on_disk(person, "f")
-        finish(bench)
+        finish(snapshot)
         assert on_disk(person, "f") == mine, number
         # Neither one way nor the other is it replaced without a question.
         for verb in ("undo", "apply", "undo"):

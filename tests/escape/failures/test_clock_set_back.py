@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.escape.copy_back import during, review, settle, states
-from support.escape.kill import Bench, has_journal, killed_after
+from support.escape.kill import Snapshot, has_journal, killed_after
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import Job, Task
@@ -95,14 +95,14 @@ def test_an_edit_during_the_run_is_a_conflict_all_the_same(person: Person, first
 
 
 def test_a_later_command_that_is_killed_is_still_the_later_one(person: Person, first: str) -> None:
-    bench = Bench(person)
-    bench.leave("echo second >>f; echo second >d/x")
-    bench.save()
+    snapshot = Snapshot(person)
+    snapshot.leave("echo second >>f; echo second >d/x")
+    snapshot.save()
     done = []
     # Before it is written down what is to be done, after that, and in the midst of it.
     for number in (1, *range(3, 40, 4)):
-        bench.restore()
-        if not killed_after(number, lambda step: bench.settle(Mode.REVIEW, step)):
+        snapshot.restore()
+        if not killed_after(number, lambda step: snapshot.settle(Mode.REVIEW, step)):
             break
         done += [states(report) for report in recover(person.paths)]
         with closing(Review(person.paths)) as found:
@@ -116,12 +116,12 @@ def test_a_later_command_that_is_killed_is_still_the_later_one(person: Person, f
 
 
 def test_a_run_before_the_recovery_counts_as_later(person: Person, first: str) -> None:
-    bench = Bench(person)
-    bench.leave("echo second >>f")
-    bench.save()
+    snapshot = Snapshot(person)
+    snapshot.leave("echo second >>f")
+    snapshot.save()
     for number in range(1, 40):
-        bench.restore()
-        assert killed_after(number, lambda step: bench.settle(Mode.REVIEW, step))
+        snapshot.restore()
+        assert killed_after(number, lambda step: snapshot.settle(Mode.REVIEW, step))
         if has_journal(person):
             break
     project = str(person.project)

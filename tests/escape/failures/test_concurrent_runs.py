@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.cli_inline import cli_here
 from support.escape.copy_back import FIRST_STEP
-from support.escape.kill import EVERY, Bench, check_finished, finish, killed_after, look_at
+from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_after, look_at
 from support.escape.paused import run_while, states, until
 from support.person import Person
 
@@ -325,19 +325,19 @@ def test_nothing_of_either_is_lost(person: Person, waits: str, taken: str) -> No
     assert look_for(person, files) == in_each(files)
 
 
-def cut_off(person: Person, second: str, first: str) -> tuple[Bench, str]:
+def cut_off(person: Person, second: str, first: str) -> tuple[Snapshot, str]:
     """A run that is not settled yet, and its id; the first began after it and waits."""
     fill(person.project)
-    bench = Bench(person)
-    bench.leave(second)
+    snapshot = Snapshot(person)
+    snapshot.leave(second)
     [left] = person.paths.cache.glob("overlay-*")
     person.run(first, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
-    bench.save()
-    return bench, left.name.removeprefix("overlay-")
+    snapshot.save()
+    return snapshot, left.name.removeprefix("overlay-")
 
 
 def test_a_kill_at_any_step(person: Person) -> None:
-    bench, run_id = cut_off(
+    snapshot, run_id = cut_off(
         person,
         "rm -r folder; mkdir folder; echo second >folder/leaf; echo second >file",
         "echo first >folder/leaf; echo first >folder/new; echo first >file",
@@ -354,7 +354,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
         return rows, look_at(person.project), look_at(person.paths.data / "pending")
 
     def settle(step: Step) -> None:
-        bench.settle(Mode.REVIEW, step)
+        snapshot.settle(Mode.REVIEW, step)
 
     settle(nothing)
     expected = look()
@@ -365,10 +365,10 @@ def test_a_kill_at_any_step(person: Person) -> None:
     ]
     number = 1 + 6 * FIRST_STEP
     while True:
-        bench.restore()
+        snapshot.restore()
         if not killed_after(number, settle):
             break
-        finish(bench)
+        finish(snapshot)
         assert look() == expected, number
         check_finished(person)
         number += EVERY or 12
@@ -376,7 +376,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
 
 def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
     """In a folder that was made anew, only the folder itself shows that its content was deleted."""
-    bench, run_id = cut_off(
+    snapshot, run_id = cut_off(
         person,
         "rm -r folder; mkdir folder; echo second >folder/other; touch file",
         "echo first >folder/leaf; echo first >folder/new; rm file",
@@ -388,21 +388,21 @@ def test_a_deletion_in_conflict_outlives_a_kill(person: Person) -> None:
         rows = sorted((item.change.path, item.change.kind, item.state) for item in changes)
         return rows, look_at(person.paths.data / "pending")
 
-    bench.restore()
-    bench.settle(Mode.REVIEW)
+    snapshot.restore()
+    snapshot.settle(Mode.REVIEW)
     expected = look()
     assert expected[0] == [
         ("folder/leaf", Kind.DELETED, State.CONFLICT),
         ("folder/other", Kind.MODIFIED, State.PENDING),
     ]
     number = 1 + (0 if EVERY else 2 * FIRST_STEP)
-    bench.restore()
-    while killed_after(number, lambda step: bench.settle(Mode.REVIEW, step)):
+    snapshot.restore()
+    while killed_after(number, lambda step: snapshot.settle(Mode.REVIEW, step)):
         # Who finishes it is killed, too.
-        finish(bench, 1 + number * 7 % 13, 1 + number * 5 % 31)
+        finish(snapshot, 1 + number * 7 % 13, 1 + number * 5 % 31)
         check_finished(person)
         assert look() == expected, number
-        bench.restore()
+        snapshot.restore()
         number += EVERY or 4
 
 
@@ -417,11 +417,11 @@ def test_modes_of_folders_that_the_other_writes_in(person: Person) -> None:
     for name in ("folder", "anew", "closed", "both"):
         (person.project / name).mkdir(mode=0o755)
     person.project.chmod(0o755)
-    bench = Bench(person)
-    bench.leave(SECOND_MODES)
+    snapshot = Snapshot(person)
+    snapshot.leave(SECOND_MODES)
     first = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
     person.run(f"{FIRST_MODES}; chmod 700 both", keeper=first)
-    bench.save()
+    snapshot.save()
 
     def modes() -> dict[str, int]:
         places = {name: person.project / name for name in ("", "folder", "anew", "closed", "both")}
@@ -430,9 +430,9 @@ def test_modes_of_folders_that_the_other_writes_in(person: Person) -> None:
     number = 1 + 2 * FIRST_STEP
     is_killed = True
     while is_killed:
-        bench.restore()
-        is_killed = killed_after(number, lambda step: bench.settle(Mode.REVIEW, step))
-        finish(bench)
+        snapshot.restore()
+        is_killed = killed_after(number, lambda step: snapshot.settle(Mode.REVIEW, step))
+        finish(snapshot)
         with closing(Review(person.paths)) as work:
             project = work.manager.find_project(person.project)
             assert project is not None

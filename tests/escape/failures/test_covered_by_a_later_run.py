@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from support.escape.kill import EVERY, Bench, Seen, check_finished, finish, killed_after, look_at
+from support.escape.kill import EVERY, Seen, Snapshot, check_finished, finish, killed_after, look_at
 from support.person import Person
 
 from ollmsandbox.project.apply.recorder import Recorder
@@ -45,9 +45,9 @@ def fill(person: Person) -> Seen:
     return look_at(other)
 
 
-def assert_first_run_is_pending(bench: Bench, wanted: Seen) -> None:
+def assert_first_run_is_pending(snapshot: Snapshot, wanted: Seen) -> None:
     """Assert it after the later run was discarded."""
-    with bench.review() as (review, second):
+    with snapshot.review() as (review, second):
         first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
         assert first.id != second.id
         for item in read_changes(review.manager, first):
@@ -60,45 +60,45 @@ def assert_first_run_is_pending(bench: Bench, wanted: Seen) -> None:
         assert kept["file"] == kept["folder"] == kept["gone"] == b"second\n"
         for report in review.apply_all(first.project):
             assert {item.state for item in report.changes} == {State.APPLIED}, report
-    assert look_at(bench.person.project) == wanted
+    assert look_at(snapshot.person.project) == wanted
 
 
 def test_without_the_later_run_all_is_as_the_earlier_one_left_it(person: Person) -> None:
     wanted = fill(person)
     person.run(SECOND, keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
-    bench = Bench(person)
-    bench.discard()
-    assert_first_run_is_pending(bench, wanted)
+    snapshot = Snapshot(person)
+    snapshot.discard()
+    assert_first_run_is_pending(snapshot, wanted)
 
 
 @pytest.mark.parametrize("moment", ["when the later one is kept", "when it is discarded"])
 def test_a_kill_at_any_step(person: Person, moment: str) -> None:
     wanted = fill(person)
-    bench = Bench(person)
-    bench.leave(SECOND)
-    act: Callable[[Step], object] = bench.discard
+    snapshot = Snapshot(person)
+    snapshot.leave(SECOND)
+    act: Callable[[Step], object] = snapshot.discard
     if moment == "when it is discarded":
-        bench.settle(Mode.REVIEW)
+        snapshot.settle(Mode.REVIEW)
     else:
-        act = lambda step: bench.settle(Mode.REVIEW, step)  # noqa: E731
-    bench.save()
+        act = lambda step: snapshot.settle(Mode.REVIEW, step)  # noqa: E731
+    snapshot.save()
     number, is_killed = 1, True
     while is_killed:
-        bench.restore()
+        snapshot.restore()
         is_killed = killed_after(number, act)
-        finish(bench)
+        finish(snapshot)
         # If it had not begun.
-        bench.discard()
+        snapshot.discard()
         check_finished(person)
-        assert_first_run_is_pending(bench, wanted)
+        assert_first_run_is_pending(snapshot, wanted)
         number += EVERY or 17
 
 
 def test_a_file_that_a_later_run_deleted_can_still_be_applied(person: Person) -> None:
     fill(person)
     person.run("rm -r new", keeper=Recorder(str(person.project), person.paths, mode=Mode.REVIEW))
-    bench = Bench(person)
-    with bench.review() as (review, second):
+    snapshot = Snapshot(person)
+    with snapshot.review() as (review, second):
         first = min(review.manager.runs(second.project, limit=-1), key=lambda run: run.started_at)
         note = Note(Reason.LATER_RUN, {"run": second.id})
         for item in read_changes(review.manager, first):
@@ -116,7 +116,7 @@ def test_a_folder_that_was_left_may_be_discarded_meanwhile(
     recorder = Recorder(str(person.project), person.paths, mode=Mode.REVIEW)
     person.run("rmdir folder", keeper=recorder)
     (person.project / "folder/mine").write_text("mine\n")
-    bench = Bench(person)
+    snapshot = Snapshot(person)
     found: list[bool] = []
 
     def and_discard(item: Recorded) -> bool:
@@ -126,7 +126,7 @@ def test_a_folder_that_was_left_may_be_discarded_meanwhile(
         return found[-1]
 
     monkeypatch.setattr(reviewing, "is_folder_left", and_discard)
-    with bench.review() as (review, run):
+    with snapshot.review() as (review, run):
         review.apply_all(run.project)
         assert [item.state for item in read_changes(review.manager, run)] == [State.DISCARDED]
     assert found == [True]

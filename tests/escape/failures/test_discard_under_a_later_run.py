@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from support.escape.attack import IS_ROOT
 from support.escape.copy_back import settle
-from support.escape.kill import EVERY, Bench, check_finished, finish, killed_after
+from support.escape.kill import EVERY, Snapshot, check_finished, finish, killed_after
 from support.person import Person
 
 from ollmsandbox.project.changes.change import Mode, State
@@ -20,16 +20,16 @@ def test_a_later_run_stays_on_top_of_a_discard(person: Person, mode: Mode) -> No
     file.write_text("old\n")
     first = settle(person, "echo first >file; echo first >other", Mode.REVIEW).run_id
     second = settle(person, "echo second >file", Mode.REVIEW).run_id
-    bench = Bench(person)
-    bench.save()
+    snapshot = Snapshot(person)
+    snapshot.save()
     number, is_killed = 2 if IS_ROOT else 3, True
     while is_killed:
-        bench.restore()
-        is_killed = killed_after(number, bench.discard)
+        snapshot.restore()
+        is_killed = killed_after(number, snapshot.discard)
         third = settle(person, "echo third >file", mode).run_id
-        finish(bench)
+        finish(snapshot)
         check_finished(person)
-        with bench.review() as (review, run):
+        with snapshot.review() as (review, run):
             assert run.id == third
             states, kept = {}, {}
             for run_id in (first, second, third):

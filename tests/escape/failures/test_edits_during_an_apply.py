@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from support.cli_inline import cli_here
 from support.escape.copy_back import Counter, review, settle, states
-from support.escape.kill import Bench, check_finished, killed_after, look_at
+from support.escape.kill import Snapshot, check_finished, killed_after, look_at
 from support.person import Person, make_person
 
 from ollmsandbox.files.dirfd import DirEntryAt
@@ -258,36 +258,36 @@ def test_a_save_after_there_was_no_room(elsewhere: Person, save: Callable[[Path]
 
 
 @pytest.fixture(params=["here", "elsewhere"])
-def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+def snapshot(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Snapshot]:
     person = make_person(tmp_path)
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
     if request.param == "elsewhere":
         person.project = folder
     (person.project / "file").write_text("old\n")
-    yield Bench(person, person.home, folder)
+    yield Snapshot(person, person.home, folder)
     shutil.rmtree(folder)
 
 
-def act_on(bench: Bench, action: str, step: Step, *, named: bool) -> None:
-    with bench.review(step) as (found, run):
-        chosen = [str(bench.person.project / "file")] if named else []
+def act_on(snapshot: Snapshot, action: str, step: Step, *, named: bool) -> None:
+    with snapshot.review(step) as (found, run):
+        chosen = [str(snapshot.person.project / "file")] if named else []
         {"apply": found.apply, "undo": found.undo}[action](run, chosen)
 
 
-def _take_a_change(bench: Bench) -> None:
-    bench.settle(Mode.REVIEW)
+def _take_a_change(snapshot: Snapshot) -> None:
+    snapshot.settle(Mode.REVIEW)
 
 
-def _undo_one(bench: Bench) -> None:
-    bench.settle(Mode.AUTO)
+def _undo_one(snapshot: Snapshot) -> None:
+    snapshot.settle(Mode.AUTO)
 
 
-def _redo_one(bench: Bench) -> None:
-    bench.settle(Mode.AUTO)
-    bench.undo()
+def _redo_one(snapshot: Snapshot) -> None:
+    snapshot.settle(Mode.AUTO)
+    snapshot.undo()
 
 
-CASES: dict[str, tuple[str, Callable[[Bench], None], str]] = {
+CASES: dict[str, tuple[str, Callable[[Snapshot], None], str]] = {
     "take": ("echo theirs >file", _take_a_change, "apply"),
     "take-a-deletion": ("rm file", _take_a_change, "apply"),
     "undo": ("echo theirs >file", _undo_one, "undo"),
@@ -318,19 +318,19 @@ def killed_at(number: int, act: Callable[[Step], object]) -> bool:
     ("case", "named"),
     [*((case, True) for case in CASES), ("take", False), ("take-a-deletion", False)],
 )
-def test_an_edit_after_a_kill_stays(bench: Bench, case: str, named: bool) -> None:
+def test_an_edit_after_a_kill_stays(snapshot: Snapshot, case: str, named: bool) -> None:
     command, before, action = CASES[case]
-    person = bench.person
+    person = snapshot.person
     file = person.project / "file"
-    bench.leave(command)
-    bench.save()
+    snapshot.leave(command)
+    snapshot.save()
     number = -1
     is_killed = True
     while is_killed:
         number += 1
-        bench.restore()
-        before(bench)
-        is_killed = killed_at(number, lambda step: act_on(bench, action, step, named=named))
+        snapshot.restore()
+        before(snapshot)
+        is_killed = killed_at(number, lambda step: act_on(snapshot, action, step, named=named))
         told = f"killed at step {number}"
         wait_for_the_clock(person.home)
         WAYS[(number + named) % 2](file)
@@ -338,6 +338,6 @@ def test_an_edit_after_a_kill_stays(bench: Bench, case: str, named: bool) -> Non
         assert file.read_text() == "mine\n", told
         check_finished(person)
         # Neither is anything lost when the user insists.
-        act_on(bench, action, nothing, named=True)
+        act_on(snapshot, action, nothing, named=True)
         kept = [one for one in person.paths.versions.glob("*/*") if one.is_file()]
         assert b"mine\n" in [one.read_bytes() for one in (file, *kept) if one.exists()], told

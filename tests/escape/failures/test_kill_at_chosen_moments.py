@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from support.escape.copy_back import review, settle
 from support.escape.kill import (
-    Bench,
+    Snapshot,
     check_finished,
     check_kill,
     finish,
@@ -38,10 +38,10 @@ from ollmsandbox.project.review.versions import backups_of
 
 
 @pytest.fixture
-def bench(person: Person) -> Iterator[Bench]:
+def snapshot(person: Person) -> Iterator[Snapshot]:
     for name in "ab":
         (person.project / name).write_text("old\n")
-    yield Bench(person)
+    yield Snapshot(person)
     # So that who removes the folder can.
     subprocess.run(["chmod", "-R", "u+rwx", person.home], check=True)
 
@@ -52,73 +52,75 @@ def halves(person: Person) -> list[Path]:
     return [*person.paths.cache.glob(".*"), *pending.glob("*/.map*")]
 
 
-def taking(bench: Bench) -> Callable[[Step], object]:
-    bench.settle(Mode.REVIEW)
-    return bench.apply
+def taking(snapshot: Snapshot) -> Callable[[Step], object]:
+    snapshot.settle(Mode.REVIEW)
+    return snapshot.apply
 
 
-def undoing(bench: Bench) -> Callable[[Step], object]:
-    bench.settle(Mode.AUTO)
-    return bench.undo
+def undoing(snapshot: Snapshot) -> Callable[[Step], object]:
+    snapshot.settle(Mode.AUTO)
+    return snapshot.undo
 
 
-def holding(bench: Bench) -> Callable[[Step], object]:
-    return lambda step: bench.settle(Mode.REVIEW, step)
+def holding(snapshot: Snapshot) -> Callable[[Step], object]:
+    return lambda step: snapshot.settle(Mode.REVIEW, step)
 
 
 @pytest.mark.parametrize("begin", [taking, undoing, holding])
 def test_no_half_of_what_was_being_written_is_left(
-    bench: Bench, begin: Callable[[Bench], Callable[[Step], object]]
+    snapshot: Snapshot, begin: Callable[[Snapshot], Callable[[Step], object]]
 ) -> None:
-    person = bench.person
-    bench.leave("echo new >a; rm b; echo c >c")
-    act = begin(bench)
+    person = snapshot.person
+    snapshot.leave("echo new >a; rm b; echo c >c")
+    act = begin(snapshot)
     killed_when(lambda: bool(halves(person)), act)
-    finish(bench)
+    finish(snapshot)
     assert not halves(person)
     check_finished(person)
 
 
-def test_a_journal_that_is_written_again_leaves_no_half(bench: Bench) -> None:
+def test_a_journal_that_is_written_again_leaves_no_half(snapshot: Snapshot) -> None:
     """A choice between two versions is two jobs: the journal of both becomes that of the second."""
-    person = bench.person
-    bench.leave("echo second >a")
+    person = snapshot.person
+    snapshot.leave("echo second >a")
     settle(person, "echo first >a", Mode.REVIEW)
-    crossing = bench.settle(Mode.REVIEW).run_id
+    crossing = snapshot.settle(Mode.REVIEW).run_id
 
     def choose(step: Step) -> None:
         review(person, "apply", crossing, "a", step=step)
 
     assert killed_when(lambda: has_journal(person) and bool(halves(person)), choose)
-    finish(bench)
+    finish(snapshot)
     assert not halves(person)
     check_finished(person)
     assert (person.project / "a").read_text() == "second\n"
 
 
-def test_a_kill_after_the_last_pending_change_is_gone(bench: Bench) -> None:
-    person = bench.person
+def test_a_kill_after_the_last_pending_change_is_gone(snapshot: Snapshot) -> None:
+    person = snapshot.person
     settle(person, "echo waits >a; rm b", Mode.REVIEW)
-    bench.leave("echo new >a; echo back >b; echo more >c")
-    bench.save()
+    snapshot.leave("echo new >a; echo back >b; echo more >c")
+    snapshot.save()
     old = look_at(person.project)
 
     def waits() -> bool:
         return any((person.paths.data / "pending").glob("*/overlay*"))
 
-    bench.restore()
-    bench.settle(Mode.AUTO)
+    snapshot.restore()
+    snapshot.settle(Mode.AUTO)
     assert not waits()
-    wanted = bench.look()
-    bench.restore()
-    assert killed_when(lambda: not waits(), lambda step: bench.settle(Mode.AUTO, step))
-    check_kill(bench, 0, is_killed=True, old=old, wanted=wanted)
-    bench.undo()
+    wanted = snapshot.look()
+    snapshot.restore()
+    assert killed_when(lambda: not waits(), lambda step: snapshot.settle(Mode.AUTO, step))
+    check_kill(snapshot, 0, is_killed=True, old=old, wanted=wanted)
+    snapshot.undo()
     assert look_at(person.project) == old
 
 
-def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(bench: Bench) -> None:
-    person = bench.person
+def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(
+    snapshot: Snapshot,
+) -> None:
+    person = snapshot.person
     closed = person.project / "closed"
     closed.mkdir()
     (closed / "in").write_text("old\n")
@@ -134,7 +136,7 @@ def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(benc
     write_file.write_file(
         person.paths, str(person.project), str(closed / "in"), b"second\n", how=Mode.REVIEW
     )
-    finish(bench)
+    finish(snapshot)
     check_finished(person)
     assert not is_open()
 
@@ -143,10 +145,10 @@ def may(file: Path, bit: int) -> bool:
     return bool(file.stat().st_mode & bit)
 
 
-def test_a_file_that_even_its_owner_may_not_write_to_is_so_after_a_kill(bench: Bench) -> None:
+def test_a_file_that_even_its_owner_may_not_write_to_is_so_after_a_kill(snapshot: Snapshot) -> None:
     """Removing the overlay's attributes makes it writable for a moment."""
-    person = bench.person
-    bench.leave("echo new >a; chmod 444 a")
+    person = snapshot.person
+    snapshot.leave("echo new >a; chmod 444 a")
     (upper,) = person.paths.cache.glob("overlay-*/upper/overlay1")
     (upper / "a").chmod(0o644)
     os.setxattr(upper / "a", "user.overlay.test", b"")
@@ -154,18 +156,18 @@ def test_a_file_that_even_its_owner_may_not_write_to_is_so_after_a_kill(bench: B
     # Root may do it as it is.
     killed_when(
         lambda: (upper / "a").exists() and not os.listxattr(upper / "a"),
-        lambda step: bench.settle(Mode.AUTO, step),
+        lambda step: snapshot.settle(Mode.AUTO, step),
     )
-    finish(bench)
+    finish(snapshot)
     check_finished(person)
-    bench.apply()
+    snapshot.apply()
     file = person.project / "a"
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("new\n", 0o444)
 
 
-def test_a_file_that_even_its_owner_may_not_read_is_so_after_a_kill(bench: Bench) -> None:
+def test_a_file_that_even_its_owner_may_not_read_is_so_after_a_kill(snapshot: Snapshot) -> None:
     """Restoring copies it, because the stored version is its backup, too."""
-    person = bench.person
+    person = snapshot.person
     file = person.project / "a"
     file.chmod(0o200)
     run = settle(person, "rm a", Mode.AUTO).run_id
@@ -174,20 +176,20 @@ def test_a_file_that_even_its_owner_may_not_read_is_so_after_a_kill(bench: Bench
         lambda: kept.exists() and may(kept, stat.S_IRUSR),
         lambda step: review(person, "undo", run, step=step),
     )
-    finish(bench)
+    finish(snapshot)
     check_finished(person)
     assert stat.S_IMODE(file.stat().st_mode) == 0o200
     (copied,) = person.paths.backups.iterdir()
     assert stat.S_IMODE(copied.stat().st_mode) == 0o200
 
 
-def test_an_unrecorded_backup_is_not_used_for_another_file(bench: Bench) -> None:
+def test_an_unrecorded_backup_is_not_used_for_another_file(snapshot: Snapshot) -> None:
     """A kill took its number, which another file got."""
-    person = bench.person
-    bench.leave("echo new >a")
+    person = snapshot.person
+    snapshot.leave("echo new >a")
     assert killed_when(
         lambda: any(person.paths.backups.glob("*-a")),
-        lambda step: bench.settle(Mode.AUTO, step),
+        lambda step: snapshot.settle(Mode.AUTO, step),
     )
     other = person.home / "other"
     other.mkdir()
@@ -205,31 +207,31 @@ def test_an_unrecorded_backup_is_not_used_for_another_file(bench: Bench) -> None
     assert earlier() == []
     write(b"second\n")
     assert earlier() == [b"first\n"]
-    finish(bench)
+    finish(snapshot)
     assert sorted(one.read_bytes() for one in person.paths.backups.iterdir()) == [
         b"first\n",
         b"old\n",
     ]
 
 
-def test_backups_whose_numbers_a_kill_has_taken_are_not_left(bench: Bench) -> None:
+def test_backups_whose_numbers_a_kill_has_taken_are_not_left(snapshot: Snapshot) -> None:
     """If more is to be recorded then, they get other ones."""
-    person = bench.person
-    bench.leave("echo new >b; rm a; echo c >c")
+    person = snapshot.person
+    snapshot.leave("echo new >b; rm a; echo c >c")
     assert killed_when(
         lambda: any(person.paths.backups.glob("*-b")),
-        lambda step: bench.settle(Mode.AUTO, step),
+        lambda step: snapshot.settle(Mode.AUTO, step),
     )
     for stray in [*person.paths.backups.iterdir()]:
         stray.rename(stray.with_name(f"7{stray.name}"))
-    finish(bench)
+    finish(snapshot)
     assert sorted(one.read_text() for one in person.paths.backups.iterdir()) == ["old\n"] * 2
     assert not [*person.paths.backups.glob("7*")]
 
 
-def test_half_a_backup_is_not_used(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_backup_is_not_used(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are copied where a file cannot have two names."""
-    person = bench.person
+    person = snapshot.person
     backups = person.paths.backups
     real = os.link
 
@@ -245,19 +247,19 @@ def test_half_a_backup_is_not_used(bench: Bench, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "link", refused)
     # So that it is on record, and has no backup.
     settle(person, "echo made >c", Mode.AUTO)
-    bench.leave("echo new >c")
+    snapshot.leave("echo new >c")
     assert killed_when(
         lambda: backups.is_dir() and bool(os.listdir(backups)),
-        lambda step: bench.settle(Mode.AUTO, step),
+        lambda step: snapshot.settle(Mode.AUTO, step),
     )
-    finish(bench)
+    finish(snapshot)
     assert [one.read_text() for one in backups.iterdir()] == ["made\n"]
 
 
 @pytest.mark.parametrize("name", ["closed/sub/f", "made/anew/f"])
-def test_an_interrupted_edit_is_pending_as_a_whole(bench: Bench, name: str) -> None:
+def test_an_interrupted_edit_is_pending_as_a_whole(snapshot: Snapshot, name: str) -> None:
     """It may also not be pending at all; but no folder that was made or opened for it is left."""
-    person = bench.person
+    person = snapshot.person
     (person.project / "closed" / "sub").mkdir(parents=True)
     (person.project / "closed" / "sub" / "f").write_text("old\n")
     (person.project / "closed").chmod(0o555)
@@ -268,9 +270,9 @@ def test_an_interrupted_edit_is_pending_as_a_whole(bench: Bench, name: str) -> N
 
     assert killed_when(lambda: any(person.paths.cache.glob("overlay-*/upper/overlay1/*")), edit)
     assert not has_journal(person)
-    finish(bench)
+    finish(snapshot)
     check_finished(person)
-    paths = [path for path, *_ in bench.look().rows]
+    paths = [path for path, *_ in snapshot.look().rows]
     assert paths[-1] == name
     assert paths[:-1] in ([], ["made", "made/anew"])
 
@@ -283,20 +285,20 @@ def test_a_folder_that_comes_from_another_disk_has_its_mode_at_once(person: Pers
         folder.chmod(0o755)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         person.environ["XDG_CACHE_HOME"] = elsewhere
-        bench = Bench(person)
-        bench.leave("echo x >there/inner/f")
+        snapshot = Snapshot(person)
+        snapshot.leave("echo x >there/inner/f")
         layer = person.paths.pending(str(person.project)) / "overlay1"
         for name in ("there", "there/inner"):
             made = layer / name
             assert killed_when(made.exists, lambda step: recover(person.paths, step))
-        finish(bench)
+        finish(snapshot)
         check_finished(person)
         modes = {path: entry[0] for path, entry in look_at(layer).items()}
         assert modes["there"] == modes["there/inner"] == "drwxr-xr-x"
 
 
-def test_a_backup_that_is_removed_is_on_no_record_any_more(bench: Bench) -> None:
-    person = bench.person
+def test_a_backup_that_is_removed_is_on_no_record_any_more(snapshot: Snapshot) -> None:
+    person = snapshot.person
     settle(person, "echo new >a", Mode.AUTO)
     (kept,) = person.paths.backups.iterdir()
     number = int(kept.name.partition("-")[0])
@@ -314,14 +316,14 @@ def test_a_half_copied_covered_version_is_not_used(person: Person) -> None:
     """What waits on one disk is kept on the other, before the later version is in its place."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         person.environ["XDG_CACHE_HOME"] = elsewhere
-        bench = Bench(person)
+        snapshot = Snapshot(person)
         first = settle(person, "echo first >f", Mode.REVIEW).run_id
-        bench.leave("echo second >f")
+        snapshot.leave("echo second >f")
         kept = person.paths.versions / first
         assert killed_when(
-            lambda: any(kept.glob("new-*")), lambda step: bench.settle(Mode.REVIEW, step)
+            lambda: any(kept.glob("new-*")), lambda step: snapshot.settle(Mode.REVIEW, step)
         )
-        finish(bench)
+        finish(snapshot)
         check_finished(person)
         assert [file.read_text() for file in kept.glob("new-*")] == ["first\n"]
 
@@ -330,7 +332,7 @@ def test_a_half_restored_version_is_not_used(person: Person) -> None:
     """It waited before a later run, which is discarded; and another file has the name of a half."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         person.environ["XDG_CACHE_HOME"] = elsewhere
-        bench = Bench(person)
+        snapshot = Snapshot(person)
         settle(person, "echo first >f; echo mine >f.half", Mode.REVIEW)
         later = settle(person, "echo second >f", Mode.REVIEW).run_id
         layer = person.paths.pending(str(person.project)) / "overlay1"
@@ -343,7 +345,7 @@ def test_a_half_restored_version_is_not_used(person: Person) -> None:
             review(person, "discard", later, step=step)
 
         assert killed_when(is_being_made, discard)
-        finish(bench)
+        finish(snapshot)
         check_finished(person)
         assert (layer / "f").read_text() == "first\n"
         assert (layer / "f.half").read_text() == "mine\n"

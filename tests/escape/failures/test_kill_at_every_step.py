@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from support.escape.kill import EVERY, Bench, check_kill, killed_after, look_at
+from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
 from support.person import make_person
 
 from ollmsandbox.project.apply.swap import Step
@@ -82,30 +82,30 @@ rm "$(printf 'new\nline')"
 
 @dataclass(frozen=True)
 class Operation:
-    act: Callable[[Bench, Step], object]
-    before: Callable[[Bench], object] = lambda bench: None
+    act: Callable[[Snapshot, Step], object]
+    before: Callable[[Snapshot], object] = lambda snapshot: None
     on_pending: bool = False
 
 
-def _settle_and_undo(bench: Bench) -> None:
-    bench.settle(Mode.REVIEW)
-    bench.apply()
-    bench.undo()
+def _settle_and_undo(snapshot: Snapshot) -> None:
+    snapshot.settle(Mode.REVIEW)
+    snapshot.apply()
+    snapshot.undo()
 
 
 OPERATIONS = {
-    "apply": Operation(lambda bench, step: bench.settle(Mode.AUTO, step)),
+    "apply": Operation(lambda snapshot, step: snapshot.settle(Mode.AUTO, step)),
     "apply-on-pending": Operation(
-        lambda bench, step: bench.settle(Mode.AUTO, step), on_pending=True
+        lambda snapshot, step: snapshot.settle(Mode.AUTO, step), on_pending=True
     ),
-    "hold": Operation(lambda bench, step: bench.settle(Mode.REVIEW, step)),
+    "hold": Operation(lambda snapshot, step: snapshot.settle(Mode.REVIEW, step)),
     "hold-on-pending": Operation(
-        lambda bench, step: bench.settle(Mode.REVIEW, step), on_pending=True
+        lambda snapshot, step: snapshot.settle(Mode.REVIEW, step), on_pending=True
     ),
-    "take": Operation(Bench.apply, lambda bench: bench.settle(Mode.REVIEW)),
-    "discard": Operation(Bench.discard, lambda bench: bench.settle(Mode.REVIEW)),
-    "undo": Operation(Bench.undo, lambda bench: bench.settle(Mode.AUTO)),
-    "redo": Operation(Bench.apply, _settle_and_undo),
+    "take": Operation(Snapshot.apply, lambda snapshot: snapshot.settle(Mode.REVIEW)),
+    "discard": Operation(Snapshot.discard, lambda snapshot: snapshot.settle(Mode.REVIEW)),
+    "undo": Operation(Snapshot.undo, lambda snapshot: snapshot.settle(Mode.AUTO)),
+    "redo": Operation(Snapshot.apply, _settle_and_undo),
 }
 
 # Which of the folders lies on another file system.
@@ -114,16 +114,18 @@ CASES = [(place, name) for place in PLACES for name in OPERATIONS]
 
 
 @pytest.fixture(scope="module")
-def bench_for(
+def snapshot_for(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[str, bool], Bench]]:
-    """Return one bench for all cases that begin alike: it is restored after each kill."""
+) -> Iterator[Callable[[str, bool], Snapshot]]:
+    """Return one snapshot for all cases that begin alike: it is restored after each kill."""
     with ExitStack() as stack:
 
         @cache
-        def make(place: str, on_pending: bool) -> Bench:
+        def make(place: str, on_pending: bool) -> Snapshot:
             elsewhere = stack.enter_context(_elsewhere())
-            return make_bench(tmp_path_factory.mktemp("p"), elsewhere, place, on_pending=on_pending)
+            return make_snapshot(
+                tmp_path_factory.mktemp("p"), elsewhere, place, on_pending=on_pending
+            )
 
         yield make
 
@@ -137,7 +139,7 @@ def _elsewhere() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def make_bench(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bool) -> Bench:
+def make_snapshot(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bool) -> Snapshot:
     person = make_person(tmp_path)
     other = elsewhere / "other"
     other.mkdir()
@@ -148,25 +150,27 @@ def make_bench(tmp_path: Path, elsewhere: Path, place: str, *, on_pending: bool)
     elif place in ("cache", "data"):
         person.environ[f"XDG_{place.upper()}_HOME"] = str(other)
     subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
-    bench = Bench(person, person.home, *([other] if place != "none" else []))
-    bench.leave(CHANGE)
+    snapshot = Snapshot(person, person.home, *([other] if place != "none" else []))
+    snapshot.leave(CHANGE)
     if on_pending:
-        bench.settle(Mode.REVIEW)
-        bench.leave(CHANGE_MORE)
-    bench.save()
-    return bench
+        snapshot.settle(Mode.REVIEW)
+        snapshot.leave(CHANGE_MORE)
+    snapshot.save()
+    return snapshot
 
 
 @pytest.mark.parametrize(("place", "name"), CASES)
-def test_a_kill_at_any_step(bench_for: Callable[[str, bool], Bench], place: str, name: str) -> None:
+def test_a_kill_at_any_step(
+    snapshot_for: Callable[[str, bool], Snapshot], place: str, name: str
+) -> None:
     operation = OPERATIONS[name]
-    bench = bench_for(place, operation.on_pending)
-    bench.restore()
-    untouched = look_at(bench.person.project)
-    operation.before(bench)
-    before = look_at(bench.person.project)
-    operation.act(bench, nothing)
-    wanted = bench.look()
+    snapshot = snapshot_for(place, operation.on_pending)
+    snapshot.restore()
+    untouched = look_at(snapshot.person.project)
+    operation.before(snapshot)
+    before = look_at(snapshot.person.project)
+    operation.act(snapshot, nothing)
+    wanted = snapshot.look()
     # Not all of them each time: that takes minutes. Of the commonest case more, and in no two cases
     # the same ones, nor as root those that others look at.
     apart = 5 if (place, name) == ("none", "apply") else 13 if place == "none" else 41
@@ -176,12 +180,12 @@ def test_a_kill_at_any_step(bench_for: Callable[[str, bool], Bench], place: str,
     every = EVERY or 6 * apart
     is_killed = True
     while is_killed:
-        bench.restore()
-        operation.before(bench)
-        is_killed = killed_after(number, lambda step: operation.act(bench, step))
+        snapshot.restore()
+        operation.before(snapshot)
+        is_killed = killed_after(number, lambda step: operation.act(snapshot, step))
         kills = (1 + number * 7 % 13, 1 + number * 5 % 31)
-        check_kill(bench, number, *kills, is_killed=is_killed, old=before, wanted=wanted)
+        check_kill(snapshot, number, *kills, is_killed=is_killed, old=before, wanted=wanted)
         if not operation.on_pending:
-            bench.undo()
-            assert look_at(bench.person.project) == untouched, f"killed after step {number}"
+            snapshot.undo()
+            assert look_at(snapshot.person.project) == untouched, f"killed after step {number}"
         number += every

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.escape.copy_back import FIRST_STEP, review, settle
-from support.escape.kill import EVERY, Bench, check_finished, has_journal, killed_after
+from support.escape.kill import EVERY, Snapshot, check_finished, has_journal, killed_after
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
@@ -26,28 +26,28 @@ from ollmsandbox.project.review.review import Review
 
 
 @pytest.fixture
-def bench(person: Person) -> Bench:
+def snapshot(person: Person) -> Snapshot:
     (person.project / "f").write_text("old\n")
-    return Bench(person)
+    return Snapshot(person)
 
 
-def cut_off(bench: Bench, *, begun: bool) -> Path:
+def cut_off(snapshot: Snapshot, *, begun: bool) -> Path:
     """The run's folder. If it had `begun`, it was killed while it was applied."""
-    person = bench.person
-    bench.leave("echo new >f")
-    bench.save()
+    person = snapshot.person
+    snapshot.leave("echo new >f")
+    snapshot.save()
     for number in range(1, 40) if begun else ():
-        bench.restore()
-        assert killed_after(number, lambda step: bench.settle(Mode.AUTO, step))
+        snapshot.restore()
+        assert killed_after(number, lambda step: snapshot.settle(Mode.AUTO, step))
         if any(person.paths.cache.glob("overlay-*/journal.json")):
             break
     [folder] = person.paths.cache.glob("overlay-*")
     return folder
 
 
-def linked(bench: Bench) -> Path:
+def linked(snapshot: Snapshot) -> Path:
     """A second folder that its commands may write to."""
-    person = bench.person
+    person = snapshot.person
     folder = person.home / "linked"
     folder.mkdir()
     for name in ("old", "other"):
@@ -58,22 +58,22 @@ def linked(bench: Bench) -> Path:
     return folder
 
 
-def killed_when(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> int:
+def killed_when(snapshot: Snapshot, mode: Mode, is_there: Callable[[], bool]) -> int:
     """A run was killed soon after that was so. After which step."""
-    bench.save()
+    snapshot.save()
     number = 1
     while True:
-        bench.restore()
-        assert killed_after(number, lambda step: bench.settle(mode, step))
+        snapshot.restore()
+        assert killed_after(number, lambda step: snapshot.settle(mode, step))
         if is_there():
             return number
         number += 3
 
 
-def cut_off_at(bench: Bench, mode: Mode, is_there: Callable[[], bool]) -> Path:
+def cut_off_at(snapshot: Snapshot, mode: Mode, is_there: Callable[[], bool]) -> Path:
     """The run's folder."""
-    killed_when(bench, mode, is_there)
-    [folder] = bench.person.paths.cache.glob("overlay-*")
+    killed_when(snapshot, mode, is_there)
+    [folder] = snapshot.person.paths.cache.glob("overlay-*")
     return folder
 
 
@@ -86,10 +86,10 @@ def another(person: Person) -> Person:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_it_is_reported_once_and_finished_when_the_folder_is_back(
-    bench: Bench, begun: bool
+    snapshot: Snapshot, begun: bool
 ) -> None:
-    person = bench.person
-    folder = cut_off(bench, begun=begun)
+    person = snapshot.person
+    folder = cut_off(snapshot, begun=begun)
     away = person.home / "away"
     person.project.rename(away)
     [said] = take_care(person.paths).errors
@@ -106,9 +106,9 @@ def test_it_is_reported_once_and_finished_when_the_folder_is_back(
     assert not (person.paths.cache / "told").exists()
 
 
-def test_it_can_be_discarded(bench: Bench) -> None:
-    person = bench.person
-    folder = cut_off(bench, begun=False)
+def test_it_can_be_discarded(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    folder = cut_off(snapshot, begun=False)
     shutil.rmtree(person.project)
     run_id = folder.name.removeprefix("overlay-")
     other = another(person)
@@ -124,20 +124,20 @@ def test_it_can_be_discarded(bench: Bench) -> None:
     assert not (person.paths.cache / "told").exists()
 
 
-def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(bench: Bench) -> None:
-    person = bench.person
-    folder = cut_off(bench, begun=False)
+def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    folder = cut_off(snapshot, begun=False)
     run_id = folder.name.removeprefix("overlay-")
     done = person.cli("discard", run_id, "--json")
     assert [change["state"] for change in json.loads(done.stdout)["changes"]] == ["discarded"]
 
 
-def test_a_request_of_the_user_is_reported_once(bench: Bench) -> None:
-    person = bench.person
+def test_a_request_of_the_user_is_reported_once(snapshot: Snapshot) -> None:
+    person = snapshot.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
-    bench.save()
+    snapshot.save()
     for number in range(1, 40):
-        bench.restore()
+        snapshot.restore()
         assert killed_after(number, lambda step: review(person, "apply", run, step=step))
         if any(person.paths.cache.glob("journal-*.json")):
             break
@@ -153,9 +153,9 @@ def test_a_request_of_the_user_is_reported_once(bench: Bench) -> None:
     assert (person.project / "f").read_text() == "new\n"
 
 
-def test_pending_changes_of_other_projects_survive_a_damaged_database(bench: Bench) -> None:
-    person = bench.person
-    cut_off(bench, begun=False)
+def test_pending_changes_of_other_projects_survive_a_damaged_database(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    cut_off(snapshot, begun=False)
     shutil.rmtree(person.project)
     other = another(person)
     settle(other, "echo new >f", Mode.REVIEW)
@@ -165,14 +165,14 @@ def test_pending_changes_of_other_projects_survive_a_damaged_database(bench: Ben
     assert [change["path"] for run in found for change in run["changes"]] == ["f"]
 
 
-def test_a_layer_with_old_files_is_not_discarded(bench: Bench) -> None:
-    person, names = bench.person, [f"f{number}" for number in range(4)]
+def test_a_layer_with_old_files_is_not_discarded(snapshot: Snapshot) -> None:
+    person, names = snapshot.person, [f"f{number}" for number in range(4)]
     for name in names:
         (person.project / name).write_text("old\n")
-    other = linked(bench)
-    bench.leave(f"for n in {' '.join(names)}; do echo new >$n; done; echo new >{other}/other")
+    other = linked(snapshot)
+    snapshot.leave(f"for n in {' '.join(names)}; do echo new >$n; done; echo new >{other}/other")
     folder = cut_off_at(
-        bench, Mode.AUTO, lambda: (person.project / names[2]).read_text() == "new\n"
+        snapshot, Mode.AUTO, lambda: (person.project / names[2]).read_text() == "new\n"
     )
     away = person.home / "away"
     other.rename(away)
@@ -188,9 +188,9 @@ def test_a_layer_with_old_files_is_not_discarded(bench: Bench) -> None:
     assert {(person.project / name).read_text() for name in names} == {"old\n"}
 
 
-def test_a_project_that_was_only_moved_keeps_its_old_files(bench: Bench) -> None:
-    person = bench.person
-    folder = cut_off(bench, begun=True)
+def test_a_project_that_was_only_moved_keeps_its_old_files(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    folder = cut_off(snapshot, begun=True)
     person.project.rename(person.home / "away")
     other = another(person)
     run_id = folder.name.removeprefix("overlay-")
@@ -205,13 +205,13 @@ def test_a_project_that_was_only_moved_keeps_its_old_files(bench: Bench) -> None
         assert (folder / "journal.json").exists()
 
 
-def test_a_half_merged_layer_does_not_count_as_a_run(bench: Bench) -> None:
-    person = bench.person
+def test_a_half_merged_layer_does_not_count_as_a_run(snapshot: Snapshot) -> None:
+    person = snapshot.person
     take_care(person.paths)
-    other = linked(bench)
-    bench.leave(f"echo new >f; echo new >{other}/other")
+    other = linked(snapshot)
+    snapshot.leave(f"echo new >f; echo new >{other}/other")
     layers = person.paths.pending(str(person.project))
-    cut_off_at(bench, Mode.REVIEW, lambda: (layers / "overlay1" / "f").exists())
+    cut_off_at(snapshot, Mode.REVIEW, lambda: (layers / "overlay1" / "f").exists())
     away = person.home / "away"
     other.rename(away)
     care = take_care(person.paths)
@@ -239,22 +239,22 @@ def states(items: Iterable[Recorded]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_changes_of_other_folders_are_settled_meanwhile(bench: Bench, begun: bool) -> None:
+def test_changes_of_other_folders_are_settled_meanwhile(snapshot: Snapshot, begun: bool) -> None:
     """The recovery is killed, too, at any step."""
-    person = bench.person
-    other = linked(bench)
-    bench.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
+    person = snapshot.person
+    other = linked(snapshot)
+    snapshot.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
     begin = 0
     if begun:
-        begin = killed_when(bench, Mode.AUTO, lambda: has_journal(person))
+        begin = killed_when(snapshot, Mode.AUTO, lambda: has_journal(person))
     else:
-        bench.save()
+        snapshot.save()
     away = person.home / "away"
     number = 1 + FIRST_STEP
     while True:
-        bench.restore()
+        snapshot.restore()
         if begun:
-            assert killed_after(begin, lambda step: bench.settle(Mode.AUTO, step))
+            assert killed_after(begin, lambda step: snapshot.settle(Mode.AUTO, step))
         other.rename(away)
         is_killed = killed_after(number, lambda step: recover(person.paths, step))
         said = take_care(person.paths)
@@ -276,10 +276,10 @@ def test_changes_of_other_folders_are_settled_meanwhile(bench: Bench, begun: boo
         number += EVERY or 11
 
 
-def test_the_rest_of_a_run_can_be_discarded(bench: Bench) -> None:
-    person = bench.person
-    other = linked(bench)
-    bench.leave(f"echo new >f; echo new >{other}/other")
+def test_the_rest_of_a_run_can_be_discarded(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    other = linked(snapshot)
+    snapshot.leave(f"echo new >f; echo new >{other}/other")
     shutil.rmtree(other)
     said = person.cli("run", "-c", "true").stderr
     run_id = said.rpartition("ollmsandbox discard ")[2].partition("`")[0]
@@ -289,14 +289,14 @@ def test_the_rest_of_a_run_can_be_discarded(bench: Bench) -> None:
     assert [change["path"] for run in found for change in run["changes"]] == ["f"]
 
 
-def test_a_request_of_the_user_is_done_where_possible(bench: Bench) -> None:
-    person = bench.person
+def test_a_request_of_the_user_is_done_where_possible(snapshot: Snapshot) -> None:
+    person = snapshot.person
     take_care(person.paths)
-    other = linked(bench)
+    other = linked(snapshot)
     run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
-    bench.save()
+    snapshot.save()
     for number in range(1, 40):
-        bench.restore()
+        snapshot.restore()
         assert killed_after(number, lambda step: review(person, "apply", run, step=step))
         if any(person.paths.cache.glob("journal-*.json")):
             break
@@ -313,9 +313,9 @@ def test_a_request_of_the_user_is_done_where_possible(bench: Bench) -> None:
     check_finished(person)
 
 
-def test_pending_changes_of_other_folders_can_be_applied_and_undone(bench: Bench) -> None:
-    person = bench.person
-    other = linked(bench)
+def test_pending_changes_of_other_folders_can_be_applied_and_undone(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    other = linked(snapshot)
     run = settle(
         person, f"echo new >f; echo new >{other}/other; rm {other}/old", Mode.REVIEW
     ).run_id
@@ -337,9 +337,9 @@ def test_pending_changes_of_other_folders_can_be_applied_and_undone(bench: Bench
     assert (other / "other").read_text() == (other / "old").read_text() == "old\n"
 
 
-def test_pending_changes_of_a_missing_folder_can_be_discarded(bench: Bench) -> None:
-    person = bench.person
-    other = linked(bench)
+def test_pending_changes_of_a_missing_folder_can_be_discarded(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    other = linked(snapshot)
     settle(person, f"chmod 700 {other}; echo new >{other}/other; rm {other}/old", Mode.REVIEW)
     away = person.home / "away"
     other.rename(away)
@@ -374,9 +374,9 @@ def test_a_job_that_another_program_is_finishing_is_not_reported(person: Person)
     assert found == [[]]
 
 
-def test_it_is_reported_even_if_nothing_can_be_recorded(bench: Bench) -> None:
-    person = bench.person
-    cut_off(bench, begun=False)
+def test_it_is_reported_even_if_nothing_can_be_recorded(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    cut_off(snapshot, begun=False)
     shutil.rmtree(person.project)
     (person.paths.cache / "told").write_text("no folder")
     for _ in range(2):
@@ -384,9 +384,9 @@ def test_it_is_reported_even_if_nothing_can_be_recorded(bench: Bench) -> None:
         assert str(person.project) in said
 
 
-def test_recovery_is_not_tried_again_while_the_project_is_missing(bench: Bench) -> None:
-    person = bench.person
-    cut_off(bench, begun=True)
+def test_recovery_is_not_tried_again_while_the_project_is_missing(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    cut_off(snapshot, begun=True)
     away = person.home / "away"
     person.project.rename(away)
     assert needs_care(person.paths)
@@ -396,9 +396,9 @@ def test_recovery_is_not_tried_again_while_the_project_is_missing(bench: Bench) 
     assert needs_care(person.paths)
 
 
-def test_a_part_of_the_run_cannot_be_discarded(bench: Bench) -> None:
-    person = bench.person
-    folder = cut_off(bench, begun=False)
+def test_a_part_of_the_run_cannot_be_discarded(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    folder = cut_off(snapshot, begun=False)
     shutil.rmtree(person.project)
     done = another(person).cli("discard", folder.name.removeprefix("overlay-"), "nosuchfile")
     assert done.returncode != 0
@@ -406,9 +406,9 @@ def test_a_part_of_the_run_cannot_be_discarded(bench: Bench) -> None:
     assert folder.exists()
 
 
-def test_it_can_be_discarded_from_inside_the_missing_folder(bench: Bench) -> None:
-    person = bench.person
-    folder = cut_off(bench, begun=False)
+def test_it_can_be_discarded_from_inside_the_missing_folder(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    folder = cut_off(snapshot, begun=False)
     inside = ("sh", "-c", 'rm -r "$PWD"; exec "$@"', "sh")
     run_id = folder.name.removeprefix("overlay-")
     done = person.cli("discard", run_id, "--json", around=inside)

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.escape.kill import Bench, killed_after
+from support.escape.kill import Snapshot, killed_after
 from support.person import Person
 
 from ollmsandbox.errors import OllmSandboxError
@@ -43,7 +43,7 @@ def change(person: Person) -> None:
 
 
 def assert_undone(person: Person) -> None:
-    Bench(person).undo()
+    Snapshot(person).undo()
     assert [(person.project / name).read_text() for name in NAMES] == [f"old {n}" for n in NAMES]
 
 
@@ -155,8 +155,8 @@ def test_an_unrecorded_backup_is_not_used_for_another_file(
 
 @pytest.mark.parametrize("many", [1, MANY])
 def test_an_edit_before_the_recovery_is_not_undone(person: Person, many: int) -> None:
-    bench = Bench(person)
-    bench.leave(CHANGE)
+    snapshot = Snapshot(person)
+    snapshot.leave(CHANGE)
     written, put_there, theirs = (person.project / name for name in NAMES[:3])
 
     def killed(_step: Step) -> None:
@@ -164,7 +164,7 @@ def test_an_edit_before_the_recovery_is_not_undone(person: Person, many: int) ->
             if theirs.read_text() == "this is new\n":
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        bench.settle(Mode.AUTO, step, many=many)
+        snapshot.settle(Mode.AUTO, step, many=many)
 
     assert killed_after(0, killed)
     # In another moment of the clock than that of the journal.
@@ -175,7 +175,7 @@ def test_an_edit_before_the_recovery_is_not_undone(person: Person, many: int) ->
     other.write_text("mine\n")
     other.rename(put_there)
     assert_all_is_finished(person)
-    with bench.review() as (review, run):
+    with snapshot.review() as (review, run):
         review.undo(run)
     assert [file.read_text() for file in (written, put_there)] == ["mine\n"] * 2
     assert theirs.read_text() == f"old {theirs.name}"

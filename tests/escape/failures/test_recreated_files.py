@@ -14,9 +14,9 @@ import pytest
 from support.escape.copy_back import FIRST_STEP, review, settle
 from support.escape.kill import (
     EVERY,
-    Bench,
     Leaver,
     LeftBehind,
+    Snapshot,
     check_finished,
     finish,
     killed_after,
@@ -168,13 +168,13 @@ def test_every_record_says_what_is_on_disk(person: Person, waits: str) -> None:
         for which in (0, 1)
     ]
     made = {run: left_by(person, run) for run in runs}
-    bench = Bench(person)
-    bench.save()
+    snapshot = Snapshot(person)
+    snapshot.save()
     ways = [(one, other, turned) for one in Mode for other in Mode for turned in (False, True)]
     for one, other, turned in ways:
         if Mode.NEVER in (one, other):
             continue
-        bench.restore()
+        snapshot.restore()
         both = [(runs[0], one), (runs[1], other)]
         for run, mode in reversed(both) if turned else both:
             settle_left(person, run, mode)
@@ -263,8 +263,8 @@ def test_a_kill_at_any_step(person: Person) -> None:
     fill(person.project)
     second = leave(person, f"{ANEW}; mkdir -p d/e/empty; echo second >d/new; echo second >new")
     settle(person, "rm -r d; rm f", Mode.REVIEW)
-    bench = Bench(person)
-    bench.save()
+    snapshot = Snapshot(person)
+    snapshot.save()
 
     def look() -> tuple[object, ...]:
         items = rows(person)[second].values()
@@ -277,10 +277,10 @@ def test_a_kill_at_any_step(person: Person) -> None:
     expected = look()
     check_records(person, "not killed")
     number = 1 + 2 * FIRST_STEP
-    bench.restore()
+    snapshot.restore()
     while killed_after(number, lambda step: settle_left(person, second, Mode.REVIEW, step)):
-        finish(bench, 1 + number * 7 % 13)
+        finish(snapshot, 1 + number * 7 % 13)
         assert look() == expected, number
         check_finished(person)
-        bench.restore()
+        snapshot.restore()
         number += EVERY or 5

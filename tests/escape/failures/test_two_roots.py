@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.escape.copy_back import review, settle
-from support.escape.kill import Bench, check_finished, has_journal, killed_when
+from support.escape.kill import Snapshot, check_finished, has_journal, killed_when
 from support.person import Person
 
 from ollmsandbox.engine.move import check_move
@@ -40,11 +40,11 @@ def _agree(person: Person, folder: Path) -> None:
 def _cut_off(person: Person, linked: Path) -> Path:
     """A run that has begun to be applied, and whose part for the linked folder, which is gone, is
     all that is left. Returns where that folder is."""
-    bench = Bench(person)
+    snapshot = Snapshot(person)
     settle(person, "mkdir new; echo new >new/first", Mode.REVIEW)
     _agree(person, linked)
-    bench.leave(f"echo new >new/second; echo new >{linked}/one; echo new >{linked}/two")
-    assert killed_when(lambda: has_journal(person), lambda step: bench.settle(Mode.AUTO, step))
+    snapshot.leave(f"echo new >new/second; echo new >{linked}/one; echo new >{linked}/two")
+    assert killed_when(lambda: has_journal(person), lambda step: snapshot.settle(Mode.AUTO, step))
     away = linked.rename(person.home / "away")
     [said] = take_care(person.paths).errors
     assert str(linked) in said
@@ -56,7 +56,7 @@ def test_each_change_has_a_number_of_its_own(person: Person, linked: Path) -> No
     _cut_off(person, linked).rename(linked)
     assert not take_care(person.paths).errors
     check_finished(person)
-    with Bench(person).review() as (work, run):
+    with Snapshot(person).review() as (work, run):
         paths = [item.change.path for item in read_changes(work.manager, run)]
     assert sorted(paths) == ["new", "new/second", "one", "two"]
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.escape.kill import Bench, killed_after
+from support.escape.kill import Snapshot, killed_after
 from support.person import Person, make_person
 
 from ollmsandbox.errors import ProjectError
@@ -47,7 +47,7 @@ def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
     assert set(found.values()) == {State.APPLIED}
     assert mode_of(shut) == mode
     assert not list(person.paths.cache.glob("overlay-*"))
-    Bench(person).undo()
+    Snapshot(person).undo()
     assert mode_of(shut) == 0o755
     assert [(shut / name).read_text() for name in "ab"] == ["old\n"] * 2
 
@@ -55,7 +55,7 @@ def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
 LOOKED_INTO = "chmod 700 shut shut/inner; echo new >shut/inner/file; chmod 000 shut/inner shut"
 
 
-def left_behind(folder: Path, mode: Mode) -> Bench:
+def left_behind(folder: Path, mode: Mode) -> Snapshot:
     """A command wrote into folders that are closed, and closed them again."""
     person = make_person(folder)
     inner = person.project / "shut" / "inner"
@@ -63,13 +63,13 @@ def left_behind(folder: Path, mode: Mode) -> Bench:
     (inner / "file").write_text("old\n")
     for closed in (inner, inner.parent):
         closed.chmod(0o000)
-    bench = Bench(person)
-    bench.leave(LOOKED_INTO)
+    snapshot = Snapshot(person)
+    snapshot.leave(LOOKED_INTO)
     (file,) = person.paths.cache.glob("overlay-*/map.json")
     document = json.loads(file.read_text())
     document["about"]["mode"] = mode.value
     file.write_text(json.dumps(document))
-    return bench
+    return snapshot
 
 
 def modes(project: Path) -> tuple[int, int]:
@@ -86,12 +86,12 @@ def modes(project: Path) -> tuple[int, int]:
 def test_a_kill_while_closed_folders_are_looked_into(tmp_path: Path, mode: Mode) -> None:
     # It is one of the first things that are done.
     for number in range(1, 16, 2 if os.getuid() else 7):
-        bench = left_behind(tmp_path / str(number), mode)
-        killed_after(number, partial(bench.settle, mode))
-        assert not [error for report in recover(bench.person.paths) for error in report.errors]
-        assert modes(bench.person.project) == (0, 0), f"killed after step {number}"
-        assert not list(bench.person.paths.cache.glob("overlay-*"))
-        (bench.person.project / "shut").chmod(0o700)
+        snapshot = left_behind(tmp_path / str(number), mode)
+        killed_after(number, partial(snapshot.settle, mode))
+        assert not [error for report in recover(snapshot.person.paths) for error in report.errors]
+        assert modes(snapshot.person.project) == (0, 0), f"killed after step {number}"
+        assert not list(snapshot.person.paths.cache.glob("overlay-*"))
+        (snapshot.person.project / "shut").chmod(0o700)
 
 
 def test_a_root_that_is_gone_leaves_no_descriptor(tmp_path: Path) -> None:

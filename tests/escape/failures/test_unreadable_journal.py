@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.escape.copy_back import review, settle
-from support.escape.kill import Bench, killed_after
+from support.escape.kill import Snapshot, killed_after
 from support.person import Person
 
 from ollmsandbox.project.apply.journal import Job, Journal, Task
@@ -23,9 +23,9 @@ DAMAGE = {"cut off": b'{"task": "ta', "empty": b"", "of another kind": b'{"task"
 
 
 @pytest.fixture
-def bench(person: Person) -> Bench:
+def snapshot(person: Person) -> Snapshot:
     (person.project / "f").write_text("old\n")
-    return Bench(person)
+    return Snapshot(person)
 
 
 def damage(person: Person, pattern: str, what: str) -> None:
@@ -43,8 +43,8 @@ def check_told_once(person: Person, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_a_request_of_the_user(bench: Bench, what: str) -> None:
-    person = bench.person
+def test_a_request_of_the_user(snapshot: Snapshot, what: str) -> None:
+    person = snapshot.person
     run = settle(person, "echo new >f", Mode.REVIEW).run_id
     # Right after it was written down.
     assert any(
@@ -59,13 +59,13 @@ def test_a_request_of_the_user(bench: Bench, what: str) -> None:
     assert (person.project / "f").read_text() == "new\n"
 
 
-def test_changes_of_a_command(bench: Bench) -> None:
-    person, what = bench.person, "cut off"
-    bench.leave("echo new >f")
-    bench.save()
+def test_changes_of_a_command(snapshot: Snapshot) -> None:
+    person, what = snapshot.person, "cut off"
+    snapshot.leave("echo new >f")
+    snapshot.save()
     for number in range(1, 40):
-        bench.restore()
-        assert killed_after(number, lambda step: bench.settle(Mode.AUTO, step))
+        snapshot.restore()
+        assert killed_after(number, lambda step: snapshot.settle(Mode.AUTO, step))
         if any(person.paths.cache.glob("overlay-*/journal.json")):
             break
     damage(person, "overlay-*/journal.json", what)

@@ -119,7 +119,7 @@ class Leaver:
         raise LeftBehind
 
 
-class Bench:
+class Snapshot:
     """A user's folders, restored before each kill to the state that a command left."""
 
     def __init__(self, person: Person, *folders: Path) -> None:
@@ -249,16 +249,16 @@ def check_whole(found: Seen, old: Seen, new: Seen) -> None:
 
 
 def check_kill(
-    bench: Bench, number: int, *kills: int, is_killed: bool, old: Seen, wanted: Outcome
+    snapshot: Snapshot, number: int, *kills: int, is_killed: bool, old: Seen, wanted: Outcome
 ) -> None:
     """Assert that nothing is half written after the kill, and that the next start finishes the
     work."""
     told = f"killed after step {number}"
-    check_whole(look_at(bench.person.project), old, wanted.project)
-    is_begun = has_journal(bench.person) or not is_killed
-    finish(bench, *kills)
-    check_finished(bench.person)
-    found = bench.look()
+    check_whole(look_at(snapshot.person.project), old, wanted.project)
+    is_begun = has_journal(snapshot.person) or not is_killed
+    finish(snapshot, *kills)
+    check_finished(snapshot.person)
+    found = snapshot.look()
     if is_begun:
         assert found == wanted, f"{told}: {_differences(found, wanted)}"
     else:
@@ -276,11 +276,11 @@ def _differences(found: Outcome, wanted: Outcome) -> list[object]:
     return told + [("missing", row) for row in wanted.rows if row not in found.rows]
 
 
-def finish(bench: Bench, *kills: int) -> None:
+def finish(snapshot: Snapshot, *kills: int) -> None:
     """Recover as the next start does. That process is killed, too, after some steps each time."""
     for number in kills:
-        killed_after(number, lambda step: recover(bench.person.paths, step))
-    assert not [error for report in recover(bench.person.paths) for error in report.errors]
+        killed_after(number, lambda step: recover(snapshot.person.paths, step))
+    assert not [error for report in recover(snapshot.person.paths) for error in report.errors]
 
 
 def check_finished(person: Person) -> None:

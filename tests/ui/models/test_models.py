@@ -43,15 +43,15 @@ TALK = {
 
 @dataclass
 class Room:
-    desk: SessionFactory
+    factory: SessionFactory
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        settings = Settings(self.desk.paths)
-        self.store: ConnectionStore = self.desk.connections
+        settings = Settings(self.factory.paths)
+        self.store: ConnectionStore = self.factory.connections
         choice = ModelChoice(self.store)
         self.chooser = ModelChooser()
-        self.sessions = Sessions(self.desk, choice, settings)
+        self.sessions = Sessions(self.factory, choice, settings)
         self.tasks = Tasks(self.told.append)
         self.chat = ChatView(settings)
         self.control = ModelController(self.chooser, choice, self.chat, self.sessions, self.tasks)
@@ -86,13 +86,13 @@ class Room:
 @pytest.fixture
 def room(screen: Screen, person: Person) -> Iterator[Room]:
     with running_loop():
-        desk = SessionFactory(person.paths, person.environ, WindowAsker())
-        made = Room(desk)
+        factory = SessionFactory(person.paths, person.environ, WindowAsker())
+        made = Room(factory)
         yield made
         made.window.destroy()
         finish(made.sessions.close_all())
         wait_until(lambda: len(asyncio.all_tasks()) == 1)
-        desk.close()
+        factory.close()
 
 
 def test_a_replaced_key_is_used(room: Room) -> None:
@@ -193,7 +193,7 @@ def test_sessions_follow_a_connection_to_its_new_name(room: Room, person: Person
         room.put(Connection("mine", ServerKind.OPENAI, server.address))
         session = room.session("mine")
         finish(session.conversation.say("Hello"))
-        preferences = Preferences(room.window, room.desk, Settings(person.paths))
+        preferences = Preferences(room.window, room.factory, Settings(person.paths))
         preferences.connect("connection-renamed", room.control.follow_rename)
         preferences.connect("connections-changed", room.control.reload)
         preferences.show_connections()
@@ -208,7 +208,7 @@ def test_sessions_follow_a_connection_to_its_new_name(room: Room, person: Person
         preferences.close()
         assert _has_model(session)
         finish(room.sessions.close_all())
-        assert room.desk.history.load(session.id).info.connection == "ours"
+        assert room.factory.history.load(session.id).info.connection == "ours"
 
 
 def test_the_model_for_new_sessions_is_chosen_in_the_preferences(room: Room) -> None:
@@ -248,7 +248,7 @@ def test_a_key_that_was_refused_in_a_turn_is_looked_for_in_the_next_one(room: Ro
         session = room.session("mine")
         finish(session.conversation.say("Hello"))
         # Another program stores it: nothing here hears of that.
-        other = ConnectionStore(room.desk.paths, room.desk.environ)
+        other = ConnectionStore(room.factory.paths, room.factory.environ)
         finish(other.put(room.store.find("mine"), key="sk-new"))
         for _ in range(3):
             finish(session.conversation.say("Hello"))

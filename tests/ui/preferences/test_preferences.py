@@ -31,13 +31,13 @@ from ollmsandbox.ui.preferences.window import Preferences
 
 @dataclass
 class Room:
-    desk: SessionFactory
+    factory: SessionFactory
     settings: Settings
     window: Adw.Window
     person: Person
 
     def preferences(self) -> Preferences:
-        made = Preferences(self.window, self.desk, self.settings)
+        made = Preferences(self.window, self.factory, self.settings)
         made.present()
         return made
 
@@ -45,13 +45,13 @@ class Room:
 @pytest.fixture
 def room(screen: Screen, person: Person) -> Iterator[Room]:
     with running_loop():
-        desk = SessionFactory(person.paths, person.environ, WindowAsker())
+        factory = SessionFactory(person.paths, person.environ, WindowAsker())
         window = Adw.Window()
         window.present()
-        yield Room(desk, Settings(person.paths), window, person)
+        yield Room(factory, Settings(person.paths), window, person)
         window.destroy()
         wait_until(lambda: len(asyncio.all_tasks()) == 1)
-        desk.close()
+        factory.close()
 
 
 @pytest.fixture
@@ -188,13 +188,13 @@ def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.Mon
 
 def test_a_remembered_answer_is_forgotten(room: Room) -> None:
     rule = Rule(Key("web_fetch", "", Target("example.org")), Answer.ALLOW_ALWAYS)
-    room.desk.rules.add(rule)
+    room.factory.rules.add(rule)
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     wait_until(lambda: says(preferences.safety, "example.org"))
     press(preferences.safety, "Remove Answer")
     wait_until(lambda: says(preferences.safety, "No saved answers"))
-    assert not room.desk.rules.rules()
+    assert not room.factory.rules.rules()
 
 
 def test_how_long_versions_are_kept_is_set(room: Room) -> None:
@@ -207,7 +207,7 @@ def test_how_long_versions_are_kept_is_set(room: Room) -> None:
     (spin,) = all_of(row, Gtk.SpinButton)
     assert spin.get_value_as_int() == 30
     spin.set_value(3)
-    wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 3)
+    wait_until(lambda: KEEP_DAYS.read(room.factory.manager) == 3)
 
 
 def test_the_playground_is_measured(room: Room) -> None:
@@ -231,7 +231,7 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
     models = Reply([b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}'])
     with Replay({"/v1/models": models}) as server:
         dialog = ConnectionDialog(
-            room.window, room.desk.connections, Connection("", ServerKind.OPENAI, "")
+            room.window, room.factory.connections, Connection("", ServerKind.OPENAI, "")
         )
         dialog.present()
         dialog.name.set_text("mine")
@@ -243,14 +243,14 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
         dialog.connect("saved", lambda _dialog, connection: saved.append(connection))
         press(dialog, "Save")
         wait_until(lambda: saved)
-        assert room.desk.connections.find("mine").address == saved[0].address
+        assert room.factory.connections.find("mine").address == saved[0].address
         for file in room.person.paths.config.rglob("connections.yaml"):
             assert "sk-secret" not in file.read_text()
 
 
 def test_an_address_that_does_not_respond_is_reported(room: Room) -> None:
     dialog = ConnectionDialog(
-        room.window, room.desk.connections, Connection("", ServerKind.OLLAMA, "")
+        room.window, room.factory.connections, Connection("", ServerKind.OLLAMA, "")
     )
     dialog.present()
     dialog.address.set_text("http://127.0.0.1:9")
@@ -262,7 +262,7 @@ def test_an_address_that_does_not_respond_is_reported(room: Room) -> None:
 def test_a_connection_test_counts_for_its_address_and_key_only(room: Room) -> None:
     with Replay({"/v1/models": Reply([b'{"object": "list", "data": [{"id": "a"}]}'])}) as server:
         connection = Connection("mine", ServerKind.OPENAI, server.address)
-        dialog = ConnectionDialog(room.window, room.desk.connections, connection)
+        dialog = ConnectionDialog(room.window, room.factory.connections, connection)
         dialog.present()
         for change in (dialog.address, dialog.key):
             press(dialog, "Check")
@@ -277,7 +277,7 @@ def test_a_connection_test_counts_for_its_address_and_key_only(room: Room) -> No
 
 def test_connections_are_listed_and_removed(room: Room) -> None:
     connection = Connection("Ollama", ServerKind.OLLAMA, "http://127.0.0.1:9")
-    finish(room.desk.connections.put(connection))
+    finish(room.factory.connections.put(connection))
     preferences = room.preferences()
     preferences.show_connections()
     wait_until(lambda: says(preferences.connections, "Ollama · http://127.0.0.1:9"))
@@ -322,7 +322,7 @@ def test_typed_values_are_saved_when_the_window_is_closed(room: Room) -> None:
     wait_until(lambda: says(preferences.storage, "Keep For (Days)") and preferences.get_mapped())
     type_into(preferences, spin(preferences.storage, "Keep For (Days)"), "41")
     preferences.close()
-    wait_until(lambda: KEEP_DAYS.read(room.desk.manager) == 41)
+    wait_until(lambda: KEEP_DAYS.read(room.factory.manager) == 41)
 
 
 def test_limits_of_an_unreadable_profile_are_not_shown(room: Room) -> None:

@@ -35,12 +35,12 @@ class _Nobody:
 @dataclass
 class House:
     person: Person
-    desk: SessionFactory
+    factory: SessionFactory
     sessions: Sessions
 
     def stored(self) -> str:
         """A session in which something was said."""
-        id_, history = new_session_id(), self.desk.history
+        id_, history = new_session_id(), self.factory.history
         history.create(SessionInfo(id_, "A talk", "", "model", "server", 1.0, 1.0))
         history.write(id_, StoredMessage(0, Message(Role.USER, "Hello", at=1.0)))
         return id_
@@ -59,13 +59,13 @@ class House:
 
 @pytest.fixture
 def house(person: Person) -> Iterator[House]:
-    desk = SessionFactory(person.paths, person.environ, _Nobody())
+    factory = SessionFactory(person.paths, person.environ, _Nobody())
     made = House(
-        person, desk, Sessions(desk, ModelChoice(desk.connections), Settings(person.paths))
+        person, factory, Sessions(factory, ModelChoice(factory.connections), Settings(person.paths))
     )
     yield made
     loop.run(made.sessions.close_all())
-    desk.close()
+    factory.close()
 
 
 def test_a_session_whose_end_cannot_be_stored_can_be_deleted(

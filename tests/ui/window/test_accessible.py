@@ -98,14 +98,16 @@ def test_a_chat_with_every_kind_of_card_and_its_changes(screen: Screen, person: 
 def test_the_preferences_and_the_dialogs(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
-        desk = application.factory
-        finish(desk.connections.put(Connection("one", ServerKind.OPENAI, "http://127.0.0.1:9/v1")))
-        preferences = Preferences(window, desk, application.settings)
+        factory = application.factory
+        finish(
+            factory.connections.put(Connection("one", ServerKind.OPENAI, "http://127.0.0.1:9/v1"))
+        )
+        preferences = Preferences(window, factory, application.settings)
         preferences.present()
         wait_until(lambda: any(r.get_title() == "one" for r in all_of(preferences, Adw.ActionRow)))
         assert not (found := _nameless(preferences)), "\n".join(found)
         dialog = ConnectionDialog(
-            preferences, desk.connections, Connection("", ServerKind.OLLAMA, "")
+            preferences, factory.connections, Connection("", ServerKind.OLLAMA, "")
         )
         dialog.present()
         assert not (found := _nameless(dialog)), "\n".join(found)
