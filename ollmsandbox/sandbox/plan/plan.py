@@ -91,7 +91,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """What a plan is built from. The overlay's first root is the project."""
+    """Everything a plan is built from. The overlay's first root is the project."""
 
     overlay: Overlay
     working_dir: str | None

@@ -17,7 +17,7 @@ from ... import N_
 from ...config.yaml_reader import Source, Value, read_yaml
 from ...errors import OllmSandboxError, ProfileError, SandboxError
 from ...files.atomic import write_atomically
-from .. import seccomp
+from ..seccomp import find_call
 from .profile import Limits, Profile
 
 T = TypeVar("T")
@@ -259,7 +259,7 @@ def _paths(value: Value) -> tuple[str, ...]:
 def _check_call(item: Value) -> None:
     name = item.text()
     try:
-        number = seccomp.find_call(name)
+        number = find_call(name)
     except LookupError as error:
         raise item.fail(N_("{name} is not a system call."), name=repr(name)) from error
     except SandboxError:

@@ -204,7 +204,7 @@ class InstallResult:
 
 @dataclass(frozen=True)
 class InstallContext:
-    """What an installation works with."""
+    """The settings, folders and limits of an installation."""
 
     paths: Paths
     environ: Mapping[str, str]

@@ -232,7 +232,7 @@ def test_a_cache_of_another_architecture_is_read_anew(
     # A home folder that several machines share.
     write(folder, "mine", "deny_syscalls: [ptrace]")
     read_profile("mine", folder, tmp_path / "cache")
-    monkeypatch.setattr(seccomp, "find_call", lambda _name: None)
+    monkeypatch.setattr("ollmsandbox.sandbox.profile.file.find_call", lambda _name: None)
     here = os.uname()
     there = os.uname_result((*here[:4], f"not {here.machine}"))
     monkeypatch.setattr(os, "uname", lambda: there)

@@ -22,7 +22,7 @@ from ollmsandbox.sandbox.plan import plan
 from ollmsandbox.sandbox.plan.host import Host
 from ollmsandbox.sandbox.plan.mounts import ReadOnlyBind
 from ollmsandbox.sandbox.process import Result
-from ollmsandbox.sandbox.rootfs import paths as rootfs_places
+from ollmsandbox.sandbox.rootfs import paths
 from ollmsandbox.sandbox.rootfs.paths import PathMap, find_working_dir_inside, folder_in
 from ollmsandbox.sandbox.rootfs.store import Installed
 
@@ -303,7 +303,7 @@ def test_a_project_in_a_folder_of_the_same_name_keeps_its_own_path(
     person: Person, alpine: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users may work in /workspace/project anyway: the command line starts where they are."""
-    monkeypatch.setattr(rootfs_places, "WORKSPACE", str(person.home))
+    monkeypatch.setattr(paths, "WORKSPACE", str(person.home))
     places = PathMap.of(person.paths, str(person.project))
     (person.project / "src").mkdir()
     assert places.to_host(f"{person.project}/src") == f"{person.project}/src"

@@ -34,9 +34,8 @@ from support.rootfs import (
 from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.sandbox.process import Sinks
-from ollmsandbox.sandbox.rootfs import install as rootfs_prepare
 from ollmsandbox.sandbox.rootfs.http import UnreachableError
-from ollmsandbox.sandbox.rootfs.install import InstallProgress, Step
+from ollmsandbox.sandbox.rootfs.install import InstallProgress, InstallResult, Step
 from ollmsandbox.sandbox.rootfs.packages import TIERS, programs_in
 from ollmsandbox.sandbox.rootfs.rootfs import Rootfs
 from ollmsandbox.sandbox.rootfs.settings import RootfsSettings, save_rootfs_settings
@@ -158,7 +157,7 @@ def test_too_little_disk_space_is_reported_before_the_download(
     person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     huge = [replace(tier, size=1 << 60) for tier in TIERS]
-    monkeypatch.setattr(rootfs_prepare, "TIERS", huge)
+    monkeypatch.setattr("ollmsandbox.sandbox.rootfs.install.TIERS", huge)
     with pytest.raises(RootfsError, match="Not enough disk space"):
         prepare(person, served)
     assert [path for path, _ in served.asked if "minirootfs" in path] == []
@@ -222,7 +221,7 @@ def test_two_builders_at_once_build_it_once(person: Person, served: Mirror) -> N
         if progress.step is Step.WAIT:
             waits.set()
 
-    async def both() -> list[rootfs_prepare.InstallResult]:
+    async def both() -> list[InstallResult]:
         makers = [Rootfs(person.paths, person.environ, served.settings) for _ in range(2)]
         return await asyncio.gather(*(maker.prepare(noticed, tier=0) for maker in makers))
 
